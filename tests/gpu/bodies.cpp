@@ -6,19 +6,13 @@
 #include <cstring>
 #include <numeric>
 
+#include "check.hpp"
 #include "drive.hpp"
 #include "kernels.hpp"
 #include "simt.hpp"
 
 using namespace nda;
 using P = simt::policy;
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #x);                                 \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 constexpr u32 warps = 3, line_words = 64;
 

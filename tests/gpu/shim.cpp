@@ -5,18 +5,12 @@
 #include <cstring>
 #include <set>
 
+#include "check.hpp"
 #include "drive.hpp"
 #include "simt.hpp"
 
 using namespace nda;
 using P = simt::policy;
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #x);                                 \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 struct World {
     simt::Machine m;

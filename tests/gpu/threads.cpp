@@ -8,17 +8,11 @@
 #include <string>
 #include <thread>
 
+#include "check.hpp"
 #include "drive.hpp"
 
 using namespace nda;
 using P = host_policy;
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #x);                                 \
-            std::_Exit(1);                                                                                             \
-        }                                                                                                              \
-    } while (0)
 
 struct Served {
     drive::Drive &d;

@@ -5,6 +5,7 @@
 //! rows that another one maps, whatever the number of rows and screens. Random metadata are compared with the structure
 //! they were written from. Seeds are printed with each failure.
 
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -12,29 +13,12 @@ use nandarray_cores::kernel::{KernelTable, MappedPart, PartWord, ScreenRule, Sec
 use nandarray_cores::{LoadError, Metadata, OutputPhase, Records};
 use serde_json::{Value, json};
 
-/// A random number generator (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
-
 #[test]
 fn shares_cut_rows_without_gap_or_overlap_and_evenly() {
-    let mut chance = Chance(1);
+    let mut chance = Rng::with_seed(1);
     for case in 0..3_000 {
-        let rows = if case % 3 == 0 { u64::MAX - chance.below(1000) } else { chance.below(200) };
-        let screens = 1 + chance.below(40);
+        let rows = if case % 3 == 0 { u64::MAX - chance.u64(..1000) } else { chance.u64(..200) };
+        let screens = 1 + chance.u64(..40);
         let mut end = 0;
         for screen in 0..screens {
             let own = share(rows, screen, screens);
@@ -50,11 +34,11 @@ fn shares_cut_rows_without_gap_or_overlap_and_evenly() {
 
 #[test]
 fn a_halo_reaches_as_far_as_it_says_and_not_beyond_the_section() {
-    let mut chance = Chance(2);
+    let mut chance = Rng::with_seed(2);
     for _ in 0..3_000 {
-        let (rows, screens) = (chance.below(60), 1 + chance.below(12));
-        let far = if chance.one_in(5) { u64::MAX } else { chance.below(9) };
-        let halo = [chance.below(9), far];
+        let (rows, screens) = (chance.u64(..60), 1 + chance.u64(..12));
+        let far = if chance.u64(..5) == 0 { u64::MAX } else { chance.u64(..9) };
+        let halo = [chance.u64(..9), far];
         for screen in 0..screens {
             let own = share(rows, screen, screens);
             let mapped = MappedPart::Halo { rows: halo }.rows(rows, screen, screens);
@@ -68,25 +52,25 @@ fn a_halo_reaches_as_far_as_it_says_and_not_beyond_the_section() {
     }
 }
 
-fn random_part(chance: &mut Chance) -> Value {
-    match chance.below(4) {
+fn random_part(chance: &mut Rng) -> Value {
+    match chance.u64(..4) {
         0 => json!("all"),
         1 | 2 => json!("rows"),
-        _ => json!({"rows": [chance.below(2), chance.below(2)]}),
+        _ => json!({"rows": [chance.u64(..2), chance.u64(..2)]}),
     }
 }
 
 /// Writes a random table of two inputs, two outputs and one microblock.
-fn random_table(chance: &mut Chance) -> Value {
+fn random_table(chance: &mut Rng) -> Value {
     let named = ["a", "b", "c", "d"];
-    let parts = |chance: &mut Chance, names: &[&str]| -> Value {
-        let some: Vec<&&str> = names.iter().filter(|_| chance.one_in(2)).collect();
+    let parts = |chance: &mut Rng, names: &[&str]| -> Value {
+        let some: Vec<&&str> = names.iter().filter(|_| chance.u64(..2) == 0).collect();
         some.into_iter().map(|name| ((*name).to_owned(), random_part(chance))).collect::<serde_json::Map<_, _>>().into()
     };
-    let screens = match chance.below(3) {
+    let screens = match chance.u64(..3) {
         0 => json!(1),
-        1 => json!(2 + chance.below(4)),
-        _ => json!(named[chance.below(4) as usize]),
+        1 => json!(2 + chance.u64(..4)),
+        _ => json!(named[chance.u64(..4) as usize]),
     };
     let (reads, writes) = (parts(chance, &named), parts(chance, &named[2..]));
     json!({
@@ -116,7 +100,7 @@ fn rows_of(table: &KernelTable, rows: &[u64], screens: u64) -> Vec<BTreeMap<usiz
 fn no_accepted_table_lets_a_screen_write_what_another_one_maps() {
     let (mut accepted, mut refused) = (0, 0);
     for seed in 0..4_000 {
-        let mut chance = Chance(seed);
+        let mut chance = Rng::with_seed(seed);
         let text = random_table(&mut chance).to_string();
         let table = match KernelTable::parse(text.as_bytes()) {
             Ok(table) => table,
@@ -128,7 +112,7 @@ fn no_accepted_table_lets_a_screen_write_what_another_one_maps() {
             Err(other) => panic!("seed {seed}: {other}"),
         };
         accepted += 1;
-        let rows: Vec<u64> = (0..4).map(|_| chance.below(7)).collect();
+        let rows: Vec<u64> = (0..4).map(|_| chance.u64(..7)).collect();
         for wanted in [1, 2, 3, 8] {
             let screens = table.microblocks[0].screens(&table, wanted, |section| rows[section]);
             assert!(screens >= 1);
@@ -233,14 +217,14 @@ fn what_a_table_cannot_mean_is_refused_by_its_name() {
 fn any_damage_of_a_table_is_refused_or_keeps_its_bounds() {
     let text = fine_table().to_string().into_bytes();
     for seed in 0..6_000 {
-        let mut chance = Chance(seed);
+        let mut chance = Rng::with_seed(seed);
         let mut bytes = text.clone();
-        for _ in 0..=chance.below(4) {
-            let at = chance.below(bytes.len() as u64) as usize;
-            match chance.below(3) {
-                0 => bytes[at] = chance.below(256) as u8,
+        for _ in 0..=chance.u64(..4) {
+            let at = chance.u64(..bytes.len() as u64) as usize;
+            match chance.u64(..3) {
+                0 => bytes[at] = chance.u64(..256) as u8,
                 1 => drop(bytes.remove(at)),
-                _ => bytes.insert(at, b"0123456789-.e\"[]{},:"[chance.below(20) as usize]),
+                _ => bytes.insert(at, b"0123456789-.e\"[]{},:"[chance.u64(..20) as usize]),
             }
         }
         let Ok(table) = KernelTable::parse(&bytes) else { continue };
@@ -279,30 +263,30 @@ const DTYPES: [(&str, u64); 10] = [
     ("V12", 12),
 ];
 
-fn random_metadata(chance: &mut Chance) -> Written {
+fn random_metadata(chance: &mut Rng) -> Written {
     let put = |members: &mut serde_json::Map<String, Value>, key: &str, value: Value| {
         members.insert(key.to_owned(), value);
     };
     let (mut inputs, mut written_inputs) = (Vec::new(), Vec::new());
-    for number in 0..=chance.below(3) {
-        let (dtype, item) = DTYPES[chance.below(10) as usize];
+    for number in 0..=chance.u64(..3) {
+        let (dtype, item) = DTYPES[chance.u64(..10) as usize];
         let mut port = serde_json::Map::new();
         put(&mut port, "dtype", json!(dtype));
-        let named = chance.one_in(2);
+        let named = chance.u64(..2) == 0;
         let name = if named { format!("in{number}x") } else { format!("input{number}") };
         if named {
             put(&mut port, "name", json!(name));
         }
-        let record = item * (1 + chance.below(5));
-        let bytes = if chance.one_in(2) { record } else { item };
-        if bytes != item || chance.one_in(3) {
+        let record = item * (1 + chance.u64(..5));
+        let bytes = if chance.u64(..2) == 0 { record } else { item };
+        if bytes != item || chance.u64(..3) == 0 {
             put(&mut port, "record_bytes", json!(bytes));
         }
-        let whole = number > 0 && chance.one_in(3);
+        let whole = number > 0 && chance.u64(..3) == 0;
         if whole {
             put(&mut port, "whole", json!(true));
         }
-        let lines = number == 0 && bytes == 1 && chance.one_in(2);
+        let lines = number == 0 && bytes == 1 && chance.u64(..2) == 0;
         if lines {
             put(&mut port, "records", json!("lines"));
         }
@@ -310,20 +294,20 @@ fn random_metadata(chance: &mut Chance) -> Written {
         written_inputs.push(Value::Object(port));
     }
     let (mut outputs, mut written_outputs) = (Vec::new(), Vec::new());
-    for number in 0..chance.below(4) {
-        let (dtype, item) = DTYPES[chance.below(10) as usize];
-        let end = chance.one_in(3);
+    for number in 0..chance.u64(..4) {
+        let (dtype, item) = DTYPES[chance.u64(..10) as usize];
+        let end = chance.u64(..3) == 0;
         let mut port = serde_json::Map::new();
         put(&mut port, "dtype", json!(dtype));
-        let fixed = chance.below(1 << 20);
-        let bound = chance.one_in(2);
+        let fixed = chance.u64(..1 << 20);
+        let bound = chance.u64(..2) == 0;
         if bound {
             put(&mut port, "bound", json!({"fixed": fixed}));
         }
         if end {
             put(&mut port, "phase", json!("end"));
         }
-        let exact = !chance.one_in(3);
+        let exact = chance.u64(..3) != 0;
         if !exact {
             put(&mut port, "exact", json!(false));
         }
@@ -337,9 +321,9 @@ fn random_metadata(chance: &mut Chance) -> Written {
         outputs.push((format!("output{number}"), item, phase, exact, room));
         written_outputs.push(Value::Object(port));
     }
-    let scalars: Vec<String> = (0..chance.below(4)).map(|n| format!("s{n}")).collect();
+    let scalars: Vec<String> = (0..chance.u64(..4)).map(|n| format!("s{n}")).collect();
     let written: Vec<Value> = scalars.iter().map(|n| json!({"name": n, "dtype": "int64", "default": 3})).collect();
-    let state_bytes = chance.below(2) * chance.below(1 << 16);
+    let state_bytes = chance.u64(..2) * chance.u64(..1 << 16);
     let text = json!({
         "abi": 1, "kind": "block", "inputs": written_inputs, "outputs": written_outputs, "scalars": written,
         "state_bytes": state_bytes, "summary": "text", "errors": {"-1": "no"},
@@ -350,7 +334,7 @@ fn random_metadata(chance: &mut Chance) -> Written {
 #[test]
 fn metadata_are_read_as_they_were_written() {
     for seed in 0..2_000 {
-        let written = random_metadata(&mut Chance(seed));
+        let written = random_metadata(&mut Rng::with_seed(seed));
         let mut text = written.text.to_string().into_bytes();
         // A section of an ELF may end with zeros.
         text.resize(text.len() + seed as usize % 5, 0);

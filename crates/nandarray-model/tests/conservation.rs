@@ -4,6 +4,7 @@
 //! are products of counts and the description's values, latencies come from a sorted list, and a page-mapped device is
 //! a set of the logical pages that were written. Seeds are printed with each failure.
 
+use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
@@ -15,19 +16,6 @@ use nandarray_model::report::{Latencies, Latency, Report, ReportImbalance};
 use nandarray_model::spans::{DeviceSpan, Track};
 use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
 use nandarray_sim::SpanSink;
-
-/// A random number generator (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
 
 /// Spans by track, as a machine reports them.
 #[derive(Clone, Default)]
@@ -111,22 +99,22 @@ fn capacity(description: &Description) -> u64 {
 }
 
 /// Random requests: all operations, any alignment, with times of arrival in order.
-fn random_requests(chance: &mut Chance, capacity: u64, count: usize) -> Vec<IoRequest> {
+fn random_requests(chance: &mut Rng, capacity: u64, count: usize) -> Vec<IoRequest> {
     let mut at = Ps::ZERO;
     let request = |_| {
         let op = [RequestOp::Read, RequestOp::Read, RequestOp::Write, RequestOp::Write, RequestOp::Trim]
-            [chance.below(5) as usize];
-        let op = if chance.below(60) == 0 { RequestOp::Flush } else { op };
+            [chance.u64(..5) as usize];
+        let op = if chance.u64(..60) == 0 { RequestOp::Flush } else { op };
         let bytes = match op {
             RequestOp::Flush => 0,
-            _ => [512, 4096, 16384, 1 + chance.below(40_000)][chance.below(4) as usize],
+            _ => [512, 4096, 16384, 1 + chance.u64(..40_000)][chance.u64(..4) as usize],
         };
-        at += Ps::from_us(chance.below(60));
+        at += Ps::from_us(chance.u64(..60));
         IoRequest {
             at: Some(at),
             op,
-            stream: chance.below(4) as u32,
-            offset_bytes: chance.below(capacity - bytes),
+            stream: chance.u64(..4) as u32,
+            offset_bytes: chance.u64(..capacity - bytes),
             bytes,
         }
     };
@@ -206,7 +194,7 @@ fn every_preset_adds_up_under_random_requests() {
     for (number, preset) in describe::presets().iter().enumerate() {
         for (seed, depth) in [(1, Some(1)), (2, Some(24)), (3, None)] {
             eprintln!("{preset}, seed {seed}, depth {depth:?}");
-            let mut chance = Chance(seed + 100 * number as u64);
+            let mut chance = Rng::with_seed(seed + 100 * number as u64);
             let description = small(preset, &[]);
             let requests = random_requests(&mut chance, capacity(&description), 250);
             let run = Run::new(&description, &requests, depth, seed != 2);
@@ -287,15 +275,15 @@ fn operations_of_a_device_without_caches_follow_from_its_requests() {
         let page = u64::from(description.geometry.page_bytes);
         for seed in 0..12 {
             eprintln!("{preset}, seed {seed}");
-            let mut chance = Chance(seed);
+            let mut chance = Rng::with_seed(seed);
             let pages = capacity(&description) / page;
             let (mut live, mut trimmed) = (BTreeSet::new(), 0u64);
             let (mut reads, mut writes) = (0u64, 0u64);
             let mut requests = Vec::new();
             for _ in 0..300 {
-                let first = chance.below(pages - 4);
-                let lpas = first..first + 1 + chance.below(3);
-                let op = [RequestOp::Read, RequestOp::Write, RequestOp::Trim][chance.below(3) as usize];
+                let first = chance.u64(..pages - 4);
+                let lpas = first..first + 1 + chance.u64(..3);
+                let op = [RequestOp::Read, RequestOp::Write, RequestOp::Trim][chance.u64(..3) as usize];
                 match op {
                     RequestOp::Read => reads += lpas.clone().filter(|p| live.contains(p)).count() as u64,
                     RequestOp::Write => {
@@ -341,9 +329,9 @@ fn a_faster_part_makes_no_lonely_read_slower() {
             };
             let page = u64::from(description.geometry.page_bytes);
             let pages = capacity(&description).min(64 * page) / page;
-            let mut chance = Chance(5);
+            let mut chance = Rng::with_seed(5);
             let read = |_| {
-                let offset_bytes = chance.below(pages) * page;
+                let offset_bytes = chance.u64(..pages) * page;
                 IoRequest { at: None, op: RequestOp::Read, stream: 0, offset_bytes, bytes: page }
             };
             let requests: Vec<IoRequest> = (0..100).map(read).collect();
@@ -360,7 +348,7 @@ fn a_faster_part_makes_no_lonely_read_slower() {
 #[test]
 fn a_run_depends_on_its_description_and_seed_alone() {
     let description = small("tiny", &[("reliability.grown_bad_ppm", "2000")]);
-    let requests = random_requests(&mut Chance(9), capacity(&description), 400);
+    let requests = random_requests(&mut Rng::with_seed(9), capacity(&description), 400);
     let run = |description: &Description| {
         let run = Run::new(description, &requests, Some(16), true);
         (run.machine.hash(), run.machine.now(), run.machine.events())
@@ -375,7 +363,7 @@ fn a_run_depends_on_its_description_and_seed_alone() {
 #[test]
 fn reports_that_do_not_add_up_are_refused() {
     let description = small("tiny", &[]);
-    let requests = random_requests(&mut Chance(4), capacity(&description), 100);
+    let requests = random_requests(&mut Rng::with_seed(4), capacity(&description), 100);
     let run = Run::new(&description, &requests, Some(8), true);
     let whole = run.report();
     let broken = |change: &dyn Fn(&mut Report)| {

@@ -4,6 +4,7 @@
 //! References count what was submitted and know no event: sums, sets, intervals that must not overlap, Little's law.
 //! Settings that make no sense are refused by name. Seeds are printed with each failure.
 
+use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 use nandarray_model::accelerator::{
@@ -13,19 +14,6 @@ use nandarray_model::describe::{Description, Sheet};
 use nandarray_model::fetch::{FetchPlatform, FetchRecording, FetchReport, TouchKind, run_fetches};
 use nandarray_runtime::schedule::{SCHEDULERS, by_name};
 
-/// A random number generator (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
-
 /// Times are whole picoseconds, and reports have them in seconds.
 const ROUNDING_S: f64 = 1e-12;
 
@@ -33,23 +21,23 @@ fn near(what: &str, got: f64, want: f64) {
     assert!((got - want).abs() <= 1e-6 * want.abs() + 1e-11, "{what}: {got} instead of {want}");
 }
 
-fn random_kernels(chance: &mut Chance) -> Vec<PhantomKernel> {
-    let block = |chance: &mut Chance| PhantomBlock {
-        screens: 1 + chance.below(9),
-        cycles: chance.below(400_000) as f64,
-        bytes_in: chance.below(3) * chance.below(3 << 20),
-        bytes_dram: chance.below(2) * chance.below(1 << 20),
+fn random_kernels(chance: &mut Rng) -> Vec<PhantomKernel> {
+    let block = |chance: &mut Rng| PhantomBlock {
+        screens: 1 + chance.u64(..9),
+        cycles: chance.u64(..400_000) as f64,
+        bytes_in: chance.u64(..3) * chance.u64(..3 << 20),
+        bytes_dram: chance.u64(..2) * chance.u64(..1 << 20),
     };
     let kernel = |number: u64| PhantomKernel {
         name: format!("k{number}"),
-        application: chance.below(3),
-        priority: chance.below(3) as i64,
-        deadline: (chance.below(2) == 0).then(|| chance.below(100)),
-        work: chance.below(10),
-        arrives_ns: chance.below(2) * chance.below(2_000_000),
-        bytes: chance.below(8 << 20),
-        bytes_out: chance.below(2) * chance.below(4 << 20),
-        microblocks: (0..=chance.below(3)).map(|_| block(chance)).collect(),
+        application: chance.u64(..3),
+        priority: chance.u64(..3) as i64,
+        deadline: (chance.u64(..2) == 0).then(|| chance.u64(..100)),
+        work: chance.u64(..10),
+        arrives_ns: chance.u64(..2) * chance.u64(..2_000_000),
+        bytes: chance.u64(..8 << 20),
+        bytes_out: chance.u64(..2) * chance.u64(..4 << 20),
+        microblocks: (0..=chance.u64(..3)).map(|_| block(chance)).collect(),
     };
     let mut kernel = kernel;
     let mut kernels: Vec<PhantomKernel> = (0..10).map(&mut kernel).collect();
@@ -121,11 +109,11 @@ fn every_screen_runs_once_and_reports_add_up() {
     for scheduler in SCHEDULERS {
         for seed in 0..120 {
             eprintln!("{scheduler}, seed {seed}");
-            let mut chance = Chance(seed);
+            let mut chance = Rng::with_seed(seed);
             let kernels = random_kernels(&mut chance);
-            let failures = if seed % 3 == 0 { 1 + chance.below(2) } else { 0 };
-            let workers = 3 + chance.below(4) as usize;
-            let fails = |_| (chance.below(workers as u64) as usize, 1_000 + chance.below(3_000_000));
+            let failures = if seed % 3 == 0 { 1 + chance.u64(..2) } else { 0 };
+            let workers = 3 + chance.u64(..4) as usize;
+            let fails = |_| (chance.u64(..workers as u64) as usize, 1_000 + chance.u64(..3_000_000));
             let mut core_failures: Vec<(usize, u64)> = (0..failures).map(fails).collect();
             core_failures.sort_unstable();
             core_failures.dedup_by_key(|one| one.0);
@@ -150,7 +138,7 @@ fn every_screen_runs_once_and_reports_add_up() {
 
 #[test]
 fn settings_of_kernels_that_make_no_sense_are_refused_by_name() {
-    let fine = random_kernels(&mut Chance(1)).remove(0);
+    let fine = random_kernels(&mut Rng::with_seed(1)).remove(0);
     let changed = |change: &dyn Fn(&mut PhantomKernel)| {
         let mut kernel = fine.clone();
         change(&mut kernel);
@@ -182,42 +170,42 @@ fn devices(n: usize) -> Vec<Description> {
     vec![Sheet::parse(DEVICE).and_then(|sheet| sheet.description()).expect("a description"); n]
 }
 
-fn platform(chance: &mut Chance) -> FetchPlatform {
+fn platform(chance: &mut Rng) -> FetchPlatform {
     FetchPlatform {
-        resident_tasks: 1 + chance.below(40) as usize,
-        t_group_ns: chance.below(300) as f64,
-        atomic_slices: 1 + chance.below(8) as u32,
-        t_atomic_ns: chance.below(20) as f64 + 1.0,
-        t_phase_ns: chance.below(20_000) as f64,
-        queue_pairs: 1 + chance.below(4) as u32,
-        queue_depth: 1 + chance.below(16) as u32,
-        t_enqueue_ns: chance.below(100) as f64,
-        t_poll_ns: chance.below(2_000) as f64,
-        cpu_threads: chance.below(3) as u32,
-        t_cpu_ns: chance.below(2_000) as f64,
-        t_cpu_kib_ns: chance.below(100) as f64,
-        link_rate: 1_000_000_000 * (1 + chance.below(20)),
+        resident_tasks: 1 + chance.u64(..40) as usize,
+        t_group_ns: chance.u64(..300) as f64,
+        atomic_slices: 1 + chance.u64(..8) as u32,
+        t_atomic_ns: chance.u64(..20) as f64 + 1.0,
+        t_phase_ns: chance.u64(..20_000) as f64,
+        queue_pairs: 1 + chance.u64(..4) as u32,
+        queue_depth: 1 + chance.u64(..16) as u32,
+        t_enqueue_ns: chance.u64(..100) as f64,
+        t_poll_ns: chance.u64(..2_000) as f64,
+        cpu_threads: chance.u64(..3) as u32,
+        t_cpu_ns: chance.u64(..2_000) as f64,
+        t_cpu_kib_ns: chance.u64(..100) as f64,
+        link_rate: 1_000_000_000 * (1 + chance.u64(..20)),
         link_payload: 256,
         link_overhead: 28,
         t_link_ns: 100.0,
-        stripe_bytes: 4096 << chance.below(3),
+        stripe_bytes: 4096 << chance.u64(..3),
     }
 }
 
 /// A random recording; each fetch is either read or written, by one access or by many.
-fn recording(chance: &mut Chance) -> FetchRecording {
-    let fetches = 1 + chance.below(200);
-    let kinds: Vec<u32> = (0..fetches).map(|_| [0, 0, 0, 1, 2][chance.below(5) as usize]).collect();
-    let mut rows: Vec<[u32; 6]> = (0..chance.below(600))
+fn recording(chance: &mut Rng) -> FetchRecording {
+    let fetches = 1 + chance.u64(..200);
+    let kinds: Vec<u32> = (0..fetches).map(|_| [0, 0, 0, 1, 2][chance.u64(..5) as usize]).collect();
+    let mut rows: Vec<[u32; 6]> = (0..chance.u64(..600))
         .map(|_| {
-            let fetch = chance.below(fetches) as u32;
-            let (phase, task, group) = (chance.below(3) as u32, chance.below(20) as u32, chance.below(5) as u32);
-            [phase, task, group, kinds[fetch as usize], fetch, chance.below(4) as u32]
+            let fetch = chance.u64(..fetches) as u32;
+            let (phase, task, group) = (chance.u64(..3) as u32, chance.u64(..20) as u32, chance.u64(..5) as u32);
+            [phase, task, group, kinds[fetch as usize], fetch, chance.u64(..4) as u32]
         })
         .collect();
     rows.sort_unstable();
-    let addresses = (0..fetches).map(|_| chance.below(1 << 24) * 512).collect();
-    let bytes = (0..fetches).map(|_| 512 * (1 + chance.below(16)) as u32).collect();
+    let addresses = (0..fetches).map(|_| chance.u64(..1 << 24) * 512).collect();
+    let bytes = (0..fetches).map(|_| 512 * (1 + chance.u64(..16)) as u32).collect();
     FetchRecording::new(&rows.concat(), addresses, bytes).unwrap()
 }
 
@@ -263,9 +251,9 @@ fn check_fetches(report: &FetchReport, recording: &FetchRecording, platform: &Fe
 fn every_fetch_is_made_once_and_reports_add_up() {
     for seed in 0..300 {
         eprintln!("seed {seed}");
-        let mut chance = Chance(seed);
+        let mut chance = Rng::with_seed(seed);
         let (platform, recording) = (platform(&mut chance), recording(&mut chance));
-        let n = 1 + chance.below(3) as usize;
+        let n = 1 + chance.u64(..3) as usize;
         let report = run_fetches(&devices(n), &platform, &recording, seed).unwrap();
         check_fetches(&report, &recording, &platform, n);
         let again = run_fetches(&devices(n), &platform, &recording, seed).unwrap();
@@ -275,7 +263,7 @@ fn every_fetch_is_made_once_and_reports_add_up() {
 
 #[test]
 fn recordings_and_platforms_that_make_no_sense_are_refused() {
-    let mut chance = Chance(3);
+    let mut chance = Rng::with_seed(3);
     let fine = platform(&mut chance);
     let one = FetchRecording::new(&[0, 0, 0, 0, 0, 1], vec![0], vec![512]).unwrap();
     for (word, platform) in [

@@ -5,6 +5,7 @@
 //! out, what came back and how. It knows neither the board's queues nor its schedulers, and judges each step after the
 //! board took it. Seeds are printed with each failure.
 
+use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,23 +16,6 @@ use nandarray_runtime::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelSta
 const WORKERS: usize = 3;
 const MEMORY: u64 = 40;
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-
-/// A random number generator (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// The history of a kernel so far.
 #[derive(Debug, Default)]
@@ -190,28 +174,28 @@ impl Reference {
     }
 }
 
-fn random_kernel(chance: &mut Chance, model: &Reference) -> BoardKernel {
+fn random_kernel(chance: &mut Rng, model: &Reference) -> BoardKernel {
     let submitted = model.all.len() as u64;
-    let after = (0..chance.below(3)).filter(|_| submitted > 0).map(|_| chance.below(submitted + 1)).collect();
-    let after_names = (0..chance.below(2)).map(|_| NAMES[chance.below(6) as usize].to_owned()).collect();
+    let after = (0..chance.u64(..3)).filter(|_| submitted > 0).map(|_| chance.u64(..submitted + 1)).collect();
+    let after_names = (0..chance.u64(..2)).map(|_| NAMES[chance.u64(..6) as usize].to_owned()).collect();
     let mut free = NAMES.iter().filter(|n| !model.all.iter().any(|h| h.kernel.name == **n));
     let name =
-        if chance.one_in(3) { free.next_back().map_or(String::new(), |n| (*n).to_owned()) } else { String::new() };
-    let range = |chance: &mut Chance| {
-        let first = chance.below(12);
-        let share = if chance.one_in(2) { Share::Exclusive } else { Share::Shared };
-        SharedRange { space: chance.below(2), first, last: first + chance.below(4), share }
+        if chance.u64(..3) == 0 { free.next_back().map_or(String::new(), |n| (*n).to_owned()) } else { String::new() };
+    let range = |chance: &mut Rng| {
+        let first = chance.u64(..12);
+        let share = if chance.u64(..2) == 0 { Share::Exclusive } else { Share::Shared };
+        SharedRange { space: chance.u64(..2), first, last: first + chance.u64(..4), share }
     };
-    let ranges = (0..chance.below(3)).map(|_| range(chance)).collect();
-    let microblock = |chance: &mut Chance| {
-        let least = 1 + chance.below(3);
-        (least, least + chance.below(4))
+    let ranges = (0..chance.u64(..3)).map(|_| range(chance)).collect();
+    let microblock = |chance: &mut Rng| {
+        let least = 1 + chance.u64(..3);
+        (least, least + chance.u64(..4))
     };
-    let microblocks = (0..=chance.below(2)).map(|_| microblock(chance)).collect();
-    let (application, priority) = (chance.below(3), chance.below(3) as i64 - 1);
-    let application = if chance.one_in(4) { u64::MAX } else { application };
-    let facts = KernelFacts { application, priority, work: chance.below(9), ..KernelFacts::default() };
-    BoardKernel { name, facts, after, after_names, microblocks, ranges, bytes: chance.below(MEMORY / 2) }
+    let microblocks = (0..=chance.u64(..2)).map(|_| microblock(chance)).collect();
+    let (application, priority) = (chance.u64(..3), chance.u64(..3) as i64 - 1);
+    let application = if chance.u64(..4) == 0 { u64::MAX } else { application };
+    let facts = KernelFacts { application, priority, work: chance.u64(..9), ..KernelFacts::default() };
+    BoardKernel { name, facts, after, after_names, microblocks, ranges, bytes: chance.u64(..MEMORY / 2) }
 }
 
 /// A board beside its reference, and the work that each worker has.
@@ -380,11 +364,11 @@ impl Beside {
 
 /// One run of random steps; `harm` are one in how many steps a failure, a cancellation and the loss of a core.
 fn run(scheduler: &str, seed: u64, steps: u64, harm: u64) {
-    let mut chance = Chance(seed);
+    let mut chance = Rng::with_seed(seed);
     let mut beside = Beside::new(scheduler);
     for _ in 0..steps {
-        let worker = chance.below(WORKERS as u64) as usize;
-        match chance.below(8) {
+        let worker = chance.u64(..WORKERS as u64) as usize;
+        match chance.u64(..8) {
             0 | 1 => {
                 let kernel = random_kernel(&mut chance, &beside.model);
                 beside.submit(kernel);
@@ -392,11 +376,11 @@ fn run(scheduler: &str, seed: u64, steps: u64, harm: u64) {
             2..=4 => {
                 beside.take(worker);
             }
-            5 | 6 => beside.end(worker, !chance.one_in(harm)),
-            _ if chance.one_in(harm) && !beside.model.all.is_empty() => {
-                beside.cancel(chance.below(beside.model.all.len() as u64));
+            5 | 6 => beside.end(worker, chance.u64(..harm) != 0),
+            _ if chance.u64(..harm) == 0 && !beside.model.all.is_empty() => {
+                beside.cancel(chance.u64(..beside.model.all.len() as u64));
             }
-            _ if chance.one_in(2 * harm) => beside.lose(worker),
+            _ if chance.u64(..2 * harm) == 0 => beside.lose(worker),
             _ => {}
         }
         beside.settle();

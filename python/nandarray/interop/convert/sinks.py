@@ -300,10 +300,8 @@ class _OfHdf5(_Base):
         super().__init__()
         self._path = path
         self._last: Any = None
-
-    def _library(self) -> Any:
-        """Return the file as h5py has it; it is false once it is closed."""
-        raise NotImplementedError
+        #: The file as h5py has it, which is false once it is closed; set by the form of file.
+        self._library: Any = None
 
     def _forget(self) -> None:
         """Keep what is built on h5py from writing once more."""
@@ -327,7 +325,7 @@ class _OfHdf5(_Base):
     def _written(self, following: Any) -> None:
         """Write all of the last array, before the library lets go of it without an error, and hold the following."""
         try:
-            self._library().flush()
+            self._library.flush()
         except (OSError, RuntimeError) as error:
             self._abandon()
             number = getattr(error, "errno", None) or errno.ENOSPC
@@ -337,7 +335,7 @@ class _OfHdf5(_Base):
     def _abandon(self) -> None:
         """Close the file without writing what is left to write."""
         self._forget()
-        file = self._library()
+        file = self._library
         if not file:
             return
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -357,10 +355,7 @@ class _Hdf5(_OfHdf5):
         self._h5py = require("h5py", "hdf5")
         _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
         self._compression = compression
-        self._file = self._open.enter_context(self._h5py.File(path, "w"))
-
-    def _library(self) -> Any:
-        return self._file
+        self._file = self._library = self._open.enter_context(self._h5py.File(path, "w"))
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
         self._file.require_group(name or "/").attrs.update(_typed(attrs, netcdf=False))
@@ -413,10 +408,7 @@ class _NetCDF(_OfHdf5):
         _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
         self._compression = compression
         self._file = self._open.enter_context(h5netcdf.File(path, "w"))
-        self._h5py = self._file._h5file
-
-    def _library(self) -> Any:
-        return self._h5py
+        self._library = self._file._h5file
 
     def _forget(self) -> None:
         # The garbage collector closes what is not marked as closed, when h5py's part of it may be gone: a crash.

@@ -33,53 +33,12 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
-from nandarray.nvme.commands import (
-    ALL,
-    CloseSpace,
-    Command,
-    Compare,
-    Completion,
-    Copy,
-    CreateSpace,
-    DatasetManagement,
-    DeleteSpace,
-    Direction,
-    Flush,
-    NdRead,
-    NdWrite,
-    OpenSpace,
-    Read,
-    ResizeSpace,
-    SpaceInformation,
-    Write,
-    WriteZeroes,
-)
+from nandarray.nvme.commands import Command, Completion, Direction
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = [
-    "ALL",
-    "CloseSpace",
-    "Command",
-    "Compare",
-    "Completion",
-    "Controller",
-    "Copy",
-    "CreateSpace",
-    "DatasetManagement",
-    "DeleteSpace",
-    "Direction",
-    "Flush",
-    "NdRead",
-    "NdWrite",
-    "OpenSpace",
-    "Read",
-    "ResizeSpace",
-    "SpaceInformation",
-    "Write",
-    "WriteZeroes",
-]
+__all__ = ["Controller"]
 
 
 def _memory(data: Any, *, write: bool) -> np.ndarray[Any, Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
 
-__all__ = ["UNITS", "count", "format_number", "format_size", "parse_size", "scaled"]
+__all__ = ["UNITS", "count", "format_number", "format_size", "is_number", "parse_size", "scaled"]
 
 #: Units by kind of quantity, with their factors, as device descriptions have them: times in ps, sizes in bytes, rates
 #: in bytes a second, energies in pJ, energies a byte in pJ/B, powers in uW.
@@ -112,6 +112,11 @@ def format_number(value: Any) -> str:
         return f"{value:.{_DIGITS - 1}e}"
     text = f"{value:,.{max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Return whether a value is a number, which a truth value is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def count(number: int, thing: str) -> str:

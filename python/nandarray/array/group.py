@@ -61,13 +61,6 @@ class Group:
     A group is a mapping: ``group[name]`` opens an array or a group, assigning creates an array, ``del`` removes,
     iteration gives the names of what is directly inside.
 
-    Parameters
-    ----------
-    store : Store
-        The store.
-    path : str
-        The group's full name; empty at the root.
-
     Examples
     --------
     >>> import nandarray

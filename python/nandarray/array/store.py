@@ -41,15 +41,6 @@ class Store(Group):
 
     A store may be used from many threads. :meth:`flush` and :meth:`close` make everything written so far durable; what
     was not flushed may be lost when the process is killed, but never half of a write.
-
-    Parameters
-    ----------
-    engine : object
-        The native store.
-    mode : str
-        The mode that it was opened with.
-    opening : tuple, optional
-        What opens it again in another process: path and options.
     """
 
     def __init__(self, engine: _nandarray.Store, mode: Mode, opening: Opening | None = None) -> None:

@@ -42,13 +42,6 @@ class View(Grid, Compute):
 
     Besides :meth:`read` and :meth:`write`, a view takes every index expression that an array takes.
 
-    Parameters
-    ----------
-    array : Array
-        The array.
-    shape : tuple of int
-        The shape of the view.
-
     Examples
     --------
     >>> import nandarray

@@ -17,6 +17,7 @@ from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab._files import needs_lab
 from nandarray.lab._runs import Run, load
 from nandarray.lab.claims import near
+from nandarray.units import is_number
 
 if TYPE_CHECKING:
     import pandas
@@ -29,20 +30,7 @@ Rows = list[dict[str, Any]]
 
 
 class Comparison:
-    """Two runs beside each other.
-
-    Made by :func:`nandarray.lab.compare`.
-
-    Parameters
-    ----------
-    a, b : Run
-        The runs.
-
-    Attributes
-    ----------
-    a, b : Run
-        The runs.
-    """
+    """Two runs, ``a`` and ``b``, beside each other. Made by :func:`nandarray.lab.compare`."""
 
     def __init__(self, a: Run, b: Run) -> None:
         self.a, self.b = a, b
@@ -135,7 +123,7 @@ class Comparison:
             row = {key: (one or other)[key] for key in keys}
             for column in measured:
                 a, b = one.get(column), other.get(column)
-                if all(value is None or _is_number(value) for value in (a, b)):
+                if all(value is None or is_number(value) for value in (a, b)):
                     row |= {f"{column} a": a, f"{column} b": b, f"{column} ratio": _ratio(a, b)}
             rows.append(row)
         return rows
@@ -206,12 +194,8 @@ def _by(rows: Rows, keys: Sequence[str]) -> dict[tuple[str, ...], dict[str, Any]
     return found
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _ratio(before: Any, after: Any) -> float | None:
-    if not (_is_number(before) and _is_number(after)) or not before:
+    if not (is_number(before) and is_number(after)) or not before:
         return None
     ratio = after / before
     return ratio if math.isfinite(ratio) else None

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from nandarray.device import Description
 from nandarray.device import load as load_device
@@ -61,25 +61,27 @@ def _mapping(file: Path) -> dict[str, Any]:
 
 
 class Folder:
-    """The common base of runs and sweeps: a head, tables, an environment.
+    """The common base of runs and sweeps: a head, tables, an environment."""
 
-    Parameters
-    ----------
-    folder : path
-        Where it lies.
-    head : str
-        The file that says what it is.
-    """
+    #: Name of the file that says what it is.
+    HEAD: ClassVar[str]
 
-    def __init__(self, folder: str | os.PathLike[str], head: str) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder)
-        if not (self.path / head).is_file():
-            what = head.removesuffix(".json")
-            why = "there is no such folder" if not self.path.exists() else f"it has no {head}"
+        if not (self.path / self.HEAD).is_file():
+            what = self.HEAD.removesuffix(".json")
+            why = "there is no such folder" if not self.path.exists() else f"it has no {self.HEAD}"
             if self.path.name.endswith(PART) and self.path.exists():
                 why = "it was broken off; run it again"
             raise NotFoundError(f"{self.path} is no {what}: {why}")
-        self.data: dict[str, Any] = read_head(self.path, head)
+        self.data: dict[str, Any] = read_head(self.path, self.HEAD)
+
+    @classmethod
+    def all_in(cls, folder: str | os.PathLike[str] | None) -> list[Self]:
+        """Return all of a folder of runs, sorted by name; other folders, and unfinished ones, are left out."""
+        parent = folder_of_runs(folder)
+        whole = [path for path in parent.iterdir() if not path.name.endswith(PART)] if parent.is_dir() else []
+        return [cls(path) for path in sorted(whole) if (path / cls.HEAD).is_file()]
 
     @property
     def id(self) -> str:
@@ -161,11 +163,6 @@ class Run(Folder):
 
     Made by :func:`nandarray.lab.run` and :func:`nandarray.lab.load`.
 
-    Parameters
-    ----------
-    folder : path
-        Its folder.
-
     Attributes
     ----------
     data : dict
@@ -174,8 +171,7 @@ class Run(Folder):
         The folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        super().__init__(folder, "run.json")
+    HEAD = "run.json"
 
     @property
     def experiment(self) -> str:
@@ -302,11 +298,7 @@ def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
     list of Run
         By experiment, then by name. Other folders, and unfinished runs, are left out.
     """
-    parent = folder_of_runs(folder)
-    if not parent.is_dir():
-        return []
-    whole = (path for path in sorted(parent.iterdir()) if not path.name.endswith(PART))
-    return [Run(path) for path in whole if (path / "run.json").is_file()]
+    return Run.all_in(folder)
 
 
 def find_run(what: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Path:

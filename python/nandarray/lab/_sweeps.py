@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import InvalidError
-from nandarray.lab._runs import PART, Folder, folder_of_runs
+from nandarray.lab._runs import Folder
 from nandarray.lab.claims import near
 from nandarray.lab.pareto import front
 
@@ -27,11 +26,6 @@ class Sweep(Folder):
 
     Made by :func:`nandarray.lab.sweep` and :func:`nandarray.lab.load_sweep`.
 
-    Parameters
-    ----------
-    folder : path
-        Its folder.
-
     Attributes
     ----------
     data : dict
@@ -40,8 +34,7 @@ class Sweep(Folder):
         The folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        super().__init__(folder, "sweep.json")
+    HEAD = "sweep.json"
 
     @property
     def name(self) -> str:
@@ -166,8 +159,4 @@ def sweeps(folder: str | os.PathLike[str] | None = None) -> list[Sweep]:
     list of Sweep
         By name. Other folders, and unfinished sweeps, are left out.
     """
-    parent: Path = folder_of_runs(folder)
-    if not parent.is_dir():
-        return []
-    whole = (path for path in sorted(parent.iterdir()) if not path.name.endswith(PART))
-    return [Sweep(path) for path in whole if (path / "sweep.json").is_file()]
+    return Sweep.all_in(folder)

@@ -27,6 +27,7 @@ from typing import Any
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab.claims import near
 from nandarray.lab.experiment import Experiment, Parameter
+from nandarray.units import is_number
 
 __all__ = ["PROFILES", "SETS", "broken", "experiments", "file_of", "find", "load_file", "resolve", "source_hash"]
 
@@ -188,13 +189,13 @@ def _checked(named: str, value: Any, parameter: Parameter) -> Any:
     if value is None and parameter.default is None:
         return value
     _same_kind(named, value, own[0])
-    if _is_number(value) and all(map(_is_number, own)):
+    if is_number(value) and all(map(is_number, own)):
         return _number(named, value, own, fractions=parameter.fractions)
     if isinstance(value, list | tuple):
         if not value and all(own):
             raise InvalidError(f"{named} is a list with an element at least, like {parameter.default!r}; [] has none")
         inner = [one for many in own if isinstance(many, list | tuple) for one in many]
-        if inner and all(map(_is_number, inner)):
+        if inner and all(map(is_number, inner)):
             for one in value:
                 _same_kind(f"each element of {named}", one, inner[0])
             made = [_number(f"each element of {named}", one, inner, fractions=parameter.fractions) for one in value]
@@ -203,10 +204,6 @@ def _checked(named: str, value: Any, parameter: Parameter) -> Any:
             for one in value:
                 _same_kind(f"each element of {named}", one, inner[0])
     return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _number(named: str, value: float, own: Sequence[Any], *, fractions: bool) -> int | float:

@@ -63,11 +63,6 @@ class Controller:
     It may be used from many threads. It does not keep the store open: after :meth:`nandarray.Store.close` every command
     ends with "Namespace Not Ready".
 
-    Parameters
-    ----------
-    store : Store
-        The store.
-
     Examples
     --------
     >>> import nandarray

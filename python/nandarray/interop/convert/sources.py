@@ -577,15 +577,11 @@ def _keep_below(source: Source, member: str, path: Path) -> None:
     if not exact and member not in source.groups:
         names = ", ".join(sorted(item.name for item in source.members))
         raise NotFoundError(f"{path} has no member {member!r}; it has {names or 'none'}")
-    source.members = [_renamed(item, item.name[len(inside) :]) for item in exact + below]
+    source.members = [replace(item, name=item.name[len(inside) :]) for item in exact + below]
     source.groups = {
         key[len(inside) :]: attrs for key, attrs in source.groups.items() if key == member or key.startswith(inside)
     }
     source.refused = [(name, why) for name, why in source.refused if f"{name}/".startswith(inside)]
-
-
-def _renamed(member: Member, name: str) -> Member:
-    return Member(**{**vars(member), "name": name})
 
 
 def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: SourceOptions) -> None:

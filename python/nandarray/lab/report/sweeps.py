@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nandarray.lab._runs import Folder
+from nandarray.lab._sweeps import Sweep
 from nandarray.lab.report.source import rows_of
 from nandarray.lab.report.text import columns_of, show
+from nandarray.units import is_number
 
 __all__ = ["SweepData", "pareto_chart", "sweep_data"]
 
@@ -35,11 +36,11 @@ class SweepData:
     note: str = ""
 
 
-def sweep_data(sweep: SweepData | Folder | str | os.PathLike[str]) -> SweepData:
+def sweep_data(sweep: SweepData | Sweep | str | os.PathLike[str]) -> SweepData:
     """Take a sweep as plain data; a path is its folder, and a NotFoundError says that there is none."""
     if isinstance(sweep, SweepData):
         return sweep
-    found = sweep if isinstance(sweep, Folder) else Folder(sweep, "sweep.json")
+    found = sweep if isinstance(sweep, Sweep) else Sweep(sweep)
     head = found.data
     return SweepData(
         title=str(head.get("title") or head["name"]),
@@ -59,7 +60,7 @@ def pareto_chart(sweep: SweepData) -> dict[str, Any] | None:
     columns = {}
     for name in columns_of(sweep.rows):
         values = [row.get(name) for row in sweep.rows]
-        if any(map(_is_number, values)) and all(value is None or _is_number(value) for value in values):
+        if any(map(is_number, values)) and all(value is None or is_number(value) for value in values):
             columns[name] = values
     if len(columns) < 2:
         return None
@@ -77,7 +78,3 @@ def pareto_chart(sweep: SweepData) -> dict[str, Any] | None:
         "y": {"label": y, "type": "value"},
         "points": [", ".join(f"{name} = {show(row.get(name))}" for name in inputs) for row in sweep.rows],
     }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

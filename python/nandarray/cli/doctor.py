@@ -127,18 +127,7 @@ _ALL: tuple[Callable[[Path], Check], ...] = (
 
 
 def checks(folder: Path) -> list[Check]:
-    """Try every path.
-
-    Parameters
-    ----------
-    folder : Path
-        Where small files may be made.
-
-    Returns
-    -------
-    list of Check
-        One a path, in the order of the table.
-    """
+    """Try every path, in the order of the table; small files may be made in the folder."""
     found = []
     for check in _ALL:
         try:

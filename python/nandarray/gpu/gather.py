@@ -20,21 +20,10 @@ _Array = np.ndarray[Any, Any]
 
 
 def rows_of(indices: Any, length: int) -> tuple[_Array, tuple[int, ...]]:
-    """Return row numbers as flat 64-bit integers, and the shape that they had.
+    """Return row numbers, of any shape, as flat 64-bit integers, and the shape that they had.
 
-    Parameters
-    ----------
-    indices : array_like of integers
-        Any shape, of NumPy, torch, CuPy or DLPack; negative ones count from the end.
-    length : int
-        Rows there are.
-
-    Raises
-    ------
-    InvalidError
-        They are no integers.
-    IndexError
-        One is out of range.
+    They are of NumPy, torch, CuPy or DLPack; negative ones count from the end. Others than integers are an
+    InvalidError, one out of range is an IndexError.
     """
     host = _to_host(indices)
     if host.dtype.kind not in "iu" and host.size:

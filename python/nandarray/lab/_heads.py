@@ -85,22 +85,8 @@ SWEEP: dict[str, Any] = {
 
 
 def damage(head: Mapping[str, Any], form: Mapping[str, Any]) -> str | None:
-    """Find what is wrong with a head.
+    """Find the first thing that is wrong with a head of the form :data:`RUN` or :data:`SWEEP`, and where it is.
 
-    Parameters
-    ----------
-    head : mapping
-        ``run.json`` or ``sweep.json``.
-    form : mapping
-        :data:`RUN` or :data:`SWEEP`.
-
-    Returns
-    -------
-    str or None
-        The first thing that is wrong, where it is; None if nothing is.
-
-    Examples
-    --------
     >>> from nandarray.lab._heads import damage
     >>> damage({"seed": "x"}, {"seed": int}), damage({"seed": 1}, {"seed": int})
     ('seed is of another kind', None)

@@ -32,16 +32,9 @@ _FIRST_OTHER = 1022
 
 
 class KernelDrive:
-    """A drive that the kernel is connected to.
+    """A drive that the kernel is connected to, by its controller's device, ``/dev/nvmeX``.
 
-    Parameters
-    ----------
-    path : str
-        Its controller's device, ``/dev/nvmeX``.
-    devices : Path
-        Folder of devices.
-    system : Path
-        The kernel's tree of devices.
+    ``devices`` is the folder of devices, ``system`` the kernel's tree of them.
     """
 
     def __init__(self, path: str, *, devices: Path = Path("/dev"), system: Path = Path("/sys")) -> None:

@@ -41,18 +41,7 @@ _NOT_FOUND = 0x1C0
 
 
 def is_url(path: Any) -> bool:
-    """Whether a path names a drive.
-
-    Parameters
-    ----------
-    path : object
-        What :func:`nandarray.open` got.
-
-    Returns
-    -------
-    bool
-        Whether it begins with ``nvme+tcp://``.
-    """
+    """Whether a path, as :func:`nandarray.open` got it, names a drive: begins with ``nvme+tcp://``."""
     return isinstance(path, str) and path.startswith("nvme+tcp://")
 
 

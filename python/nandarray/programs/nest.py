@@ -90,22 +90,9 @@ class _Microblock:
 
 
 def derive(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
-    """Derive C and the description table of a loop nest.
+    """Derive C, the text of a file, and the description table in it from a loop nest, the decorated function.
 
-    Parameters
-    ----------
-    function : callable
-        The decorated function.
-
-    Returns
-    -------
-    (str, dict)
-        The text of a C file, and the table in it.
-
-    Raises
-    ------
-    CompileError
-        It is outside of the language, or screens of a microblock would meet.
+    A CompileError says that it is outside of the language, or that screens of a microblock would meet.
     """
     return _Nest(function).result()
 

@@ -24,22 +24,7 @@ __all__ = ["chosen", "list_cores", "of_run", "on_one_core", "show_timed", "summa
 
 
 def chosen(core: str | None, sets: Sequence[str] | None, timeline: Path | None = None) -> CoreChoice | None:
-    """Read ``--core``, ``--set`` and ``--timeline``.
-
-    Parameters
-    ----------
-    core : str or None
-        A name, or a file.
-    sets : sequence of str, optional
-        ``KEY=VALUE``.
-    timeline : Path, optional
-        File that a timeline goes to.
-
-    Returns
-    -------
-    CoreChoice or None
-        None without ``--core``.
-    """
+    """Read ``--core`` (a name, or a file), ``--set`` and ``--timeline``; None without ``--core``."""
     if core is None:
         if sets:
             raise typer.BadParameter("--set goes with --core")
@@ -60,21 +45,9 @@ def chosen(core: str | None, sets: Sequence[str] | None, timeline: Path | None =
 
 
 def on_one_core(core: CoreChoice | None, *, single: bool, form: str | None, threads: int | None) -> dict[str, Any]:
-    """Return ``form`` and ``threads`` of a run; those of a described core, if there is one.
+    """Return ``form`` and ``threads`` of a run, arguments of :func:`nandarray.offload`; those of a described core.
 
-    Parameters
-    ----------
-    core : CoreChoice or None
-        The core.
-    single : bool
-        Whether one program is run.
-    form, threads
-        Values of the command line.
-
-    Returns
-    -------
-    dict
-        Arguments of :func:`nandarray.offload`.
+    Without a core they are the command line's. A core takes a ``single`` program.
     """
     if core is None:
         return {"form": form, "threads": threads}
@@ -84,13 +57,7 @@ def on_one_core(core: CoreChoice | None, *, single: bool, form: str | None, thre
 
 
 def list_cores(*, as_json: bool) -> None:
-    """Print the cores that come with the product.
-
-    Parameters
-    ----------
-    as_json : bool
-        As JSON.
-    """
+    """Print the cores that come with the product."""
     from nandarray.programs.timing import choose_core, core_names
 
     cores = [choose_core(name) for name in core_names()]
@@ -109,42 +76,14 @@ def list_cores(*, as_json: bool) -> None:
 
 
 def of_run(core: CoreChoice | None, program: Program, watch: Any, done: Offloaded) -> Timed | None:
-    """Return the figures of a run that is over, if it was on a described core.
-
-    Parameters
-    ----------
-    core : CoreChoice or None
-        The core.
-    program : Program
-        As it was run.
-    watch : Watch
-        The core's.
-    done : Offloaded
-        The run's outcome.
-
-    Returns
-    -------
-    Timed or None
-        None without a core.
-    """
+    """Return the figures of a run that is over, if it was on a described core, whose watch this is."""
     from nandarray.programs.timing import figures
 
     return None if core is None else figures(core, program, watch, done)
 
 
 def summary(found: Timed) -> str:
-    """Say in a few lines what a program took.
-
-    Parameters
-    ----------
-    found : Timed
-        The figures.
-
-    Returns
-    -------
-    str
-        Lines of text.
-    """
+    """Say in a few lines what a program took."""
     heads = [
         f"{found.core} ({found.isa}, {found.clock_hz / 1e9:g} GHz): {found.cycles:,.0f} cycles, "
         f"{found.seconds:.4g} s, {found.instructions:,} instructions, CPI {found.cpi:.3f}"
@@ -165,17 +104,7 @@ def summary(found: Timed) -> str:
 
 
 def show_timed(found: Timed, *, top: int, as_json: bool) -> None:
-    """Print what a program took.
-
-    Parameters
-    ----------
-    found : Timed
-        The figures.
-    top : int
-        Rows of a table.
-    as_json : bool
-        Everything, as JSON.
-    """
+    """Print what a program took: tables of ``top`` rows, or everything as JSON."""
     if as_json:
         print_json(found.to_dict())
         return

@@ -65,20 +65,7 @@ _PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 
 
 def split(name: str, wishes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Sort one variable's encoding into what xarray's coders obey and what ``store.create`` obeys.
-
-    Parameters
-    ----------
-    name : str
-        The variable, for messages.
-    wishes : mapping
-        Its encoding.
-
-    Returns
-    -------
-    tuple of dict
-        The coders' part, and options of ``store.create``.
-    """
+    """Sort the encoding of a variable into what xarray's coders obey and what ``store.create`` obeys."""
     if unknown := [key for key in wishes if key not in (*_CODING, *_CREATE, *_TRANSLATED)]:
         known = ", ".join((*_CODING, *_CREATE, *_TRANSLATED))
         raise InvalidError(f"encoding of {name!r} has {', '.join(map(repr, unknown))}; what is obeyed is {known}")
@@ -186,19 +173,8 @@ def fixed_size(variable: Variable, name: str) -> Variable:
 def check_values(variable: Variable, name: str, *, exact: bool = False) -> Variable:
     """Have values refused, when they are computed, that the dtype of the variable's encoding cannot hold.
 
-    Parameters
-    ----------
-    variable : xarray.Variable
-        What will be encoded.
-    name : str
-        Its name, for messages.
-    exact : bool
-        Refuse also fractions where nothing is scaled: what is there is integers.
-
-    Returns
-    -------
-    xarray.Variable
-        The same, or one that looks at its values as they pass.
+    With ``exact``, fractions are refused even where nothing is scaled: what is there is integers. The variable is
+    returned, or one that looks at its values as they pass.
     """
     encoding = variable.encoding
     wanted = encoding.get("dtype")
@@ -261,17 +237,8 @@ def _within(
 def encode_as_stored(variables: Mapping[str, Variable], stored: Mapping[str, Variable]) -> dict[str, Variable]:
     """Encode variables as the arrays of the same names are encoded, or refuse them.
 
-    Parameters
-    ----------
-    variables : mapping
-        What is to be written, decoded.
-    stored : mapping
-        Of each, what is stored: dimensions, dtype, and attributes as they are.
-
-    Returns
-    -------
-    dict
-        Encoded variables with the stored dtypes; those of Dask arrays are still lazy.
+    ``stored`` has of each its dimensions, dtype, and attributes as they are. The encoded variables have the stored
+    dtypes; those of Dask arrays are still lazy.
     """
     raw = {name: any(key in variable.attrs for key in _PACKING) for name, variable in variables.items()}
     decoded, _, _ = conventions.decode_cf_variables(

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from nandarray.cli.common import Json, KeyFile, console, key_of, parse_size, print_json
+from nandarray.cli.common import Json, KeyFile, console, facts_of, key_of, parse_size, print_json, table_of
 from nandarray.cli.program import profile as cli_program_profile
 from nandarray.cli.program import run as cli_program_run
 from nandarray.cli.program import source as cli_program_source
@@ -114,11 +113,11 @@ def list_command(*, as_json: Json = False) -> None:
                      "sizes": {key: size.default for key, size in one.parameters.items()}}
                     for name, one in found.items()])  # fmt: skip
         return
-    table = Table("program", "what it does", "dtypes", "sizes", box=None, pad_edge=False)
+    rows = []
     for name, one in found.items():
         dtypes = ", ".join(one.dtypes[:2]) + (", ..." if len(one.dtypes) > 2 else "") or "bytes"
-        table.add_row(name, one.summary, dtypes, ", ".join(one.parameters))
-    console().print(table)
+        rows.append((name, one.summary, dtypes, ", ".join(one.parameters)))
+    console().print(table_of(("program", "what it does", "dtypes", "sizes"), rows))
 
 
 @app.command("cores")
@@ -181,18 +180,11 @@ def info(
         print_json({**made.metadata, **facts, **extra})
         return
     out = console()
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for what, much in _rows(made):
-        table.add_row(what, much)
-    out.print(table)
+    out.print(facts_of(_rows(made), style="bold"))
     if symbols:
-        listing = Table("address", "bytes", "kind", "name", box=None, pad_edge=False)
-        for one in made.symbols:
-            listing.add_row(f"{one.address:#x}", str(one.size), one.kind, one.name)
+        rows = [(f"{one.address:#x}", str(one.size), one.kind, one.name) for one in made.symbols]
         out.print()
-        out.print(listing)
+        out.print(table_of(("address", "bytes", "kind", "name"), rows))
 
 
 @app.command()

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
-from rich.table import Table
 
 from nandarray.cli.common import (
     console,
@@ -28,6 +27,7 @@ from nandarray.cli.common import (
     parse_shape,
     print_json,
     refuse_existing,
+    table_of,
 )
 from nandarray.cli.program.timing import of_run, summary
 from nandarray.errors import InvalidError, NandarrayError, ProgramFailedError
@@ -327,13 +327,12 @@ def _target(output: Output, asked: Operand, opened: Opened, home: Any) -> Any:
 
 
 def _steps(names: Sequence[str], account: Account) -> None:
-    table = Table("step", "form", "tasks", "bytes in", "bytes out", "instructions", box=None, pad_edge=False)
-    for column in table.columns[2:]:
-        column.justify = "right"
+    numbers, rows = ("tasks", "bytes in", "bytes out", "instructions"), []
     for name, one in zip(names, account.steps, strict=True):
         executed = f"{one.instructions:,}" if one.instructions else ""
-        table.add_row(name, one.form, f"{one.tasks:,}", format_size(one.bytes_in), format_size(one.bytes_out), executed)
-    console(stderr=True).print(table)
+        moved = format_size(one.bytes_in), format_size(one.bytes_out)
+        rows.append((name, one.form, f"{one.tasks:,}", *moved, executed))
+    console(stderr=True).print(table_of(("step", "form", *numbers), rows, right=numbers))
 
 
 def _printed(value: Any) -> str:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Group
 from rich.table import Table
 
-from nandarray.cli.common import console, print_json
+from nandarray.cli.common import console, parse_pairs, print_json, table_of
 
 if TYPE_CHECKING:
     from nandarray import Program
@@ -35,13 +35,8 @@ def chosen(core: str | None, sets: Sequence[str] | None, timeline: Path | None =
         raise typer.BadParameter(f"--timeline {timeline}: there is no folder {timeline.parent}")
     from nandarray.programs.timing import choose_core
 
-    changes = {}
-    for word in sets or []:
-        key, equals, value = word.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"{word!r}: a key and a value are needed, like l1d.size=16KiB")
-        changes[key.strip()] = value.strip()
-    return choose_core(core, changes)
+    changes = parse_pairs(sets, "KEY=VALUE, like l1d.size=16KiB")
+    return choose_core(core, {key: value.strip() for key, value in changes.items()})
 
 
 def on_one_core(core: CoreChoice | None, *, single: bool, form: str | None, threads: int | None) -> dict[str, Any]:
@@ -64,15 +59,15 @@ def list_cores(*, as_json: bool) -> None:
     if as_json:
         print_json([dict(one.facts) for one in cores])
         return
-    table = Table("core", "instruction set", "issue", "clock", "caches", "source", box=None, pad_edge=False)
+    rows = []
     for one in cores:
         facts = one.facts
         caches = [f"{name} {facts[name][0] >> 10}K" for name in ("l1i", "l1d", "l2") if facts[name]]
         caches += [f"scratchpad {facts['scratchpad_bytes'] >> 10}K"] if facts["scratchpad_bytes"] else []
         caches += [f"{facts['streams']} streams"] if facts["streams"] else []
         clock = f"{facts['clock_hz'] / 1e9:g} GHz"
-        table.add_row(one.name, facts["isa"], facts["issue"], clock, ", ".join(caches) or "none", facts["source"])
-    console().print(table)
+        rows.append((one.name, facts["isa"], facts["issue"], clock, ", ".join(caches) or "none", facts["source"]))
+    console().print(table_of(("core", "instruction set", "issue", "clock", "caches", "source"), rows))
 
 
 def of_run(core: CoreChoice | None, program: Program, watch: Any, done: Offloaded) -> Timed | None:
@@ -109,28 +104,25 @@ def show_timed(found: Timed, *, top: int, as_json: bool) -> None:
         print_json(found.to_dict())
         return
     parts: list[Any] = [f"{found.program.name} on {summary(found)}", ""]
-    stack = Table("%", "cycles", "reason", box=None, pad_edge=False)
-    for name, cycles in found.reasons.items():
-        if cycles:
-            stack.add_row(f"{100 * cycles / found.cycles:.1f}", f"{cycles:,.0f}", name)
-    energy = Table("mm2", "J", "part", box=None, pad_edge=False)
-    for name, (area, joules) in found.parts.items():
-        energy.add_row(f"{area:.4g}", f"{joules:.4g}", name)
-    tables = [stack, _places("function", found.functions[:top], found), _places("line", found.lines[:top], found)]
-    for table in (*tables, energy):
-        for column in table.columns[:2]:
-            column.justify = "right"
+    stack = [(f"{100 * cycles / found.cycles:.1f}", f"{cycles:,.0f}", name)
+             for name, cycles in found.reasons.items() if cycles]  # fmt: skip
+    energy = [(f"{area:.4g}", f"{joules:.4g}", name) for name, (area, joules) in found.parts.items()]
+    for table in (
+        table_of(("%", "cycles", "reason"), stack, right=("%", "cycles")),
+        _places("function", found.functions[:top], found),
+        _places("line", found.lines[:top], found),
+        table_of(("mm2", "J", "part"), energy, right=("mm2", "J")),
+    ):
         if table.row_count:
             parts += [table, ""]
     console().print(Group(*parts[:-1]))
 
 
 def _places(what: str, places: Sequence[Place], found: Timed) -> Table:
-    table = Table("%", "cycles", "stalls", "instructions", "CPI", what, "", box=None, pad_edge=False)
-    for column in table.columns[2:5]:
-        column.justify = "right"
+    rows = []
     for one in places:
         share = f"{100 * one.cycles / found.cycles:.1f}"
         numbers = (f"{one.cycles:,.0f}", f"{one.stalls:,.0f}", f"{one.instructions:,}", f"{one.cpi:.2f}")
-        table.add_row(share, *numbers, one.name, (one.text or "").strip())
-    return table
+        rows.append((share, *numbers, one.name, (one.text or "").strip()))
+    right = ("%", "cycles", "stalls", "instructions", "CPI")
+    return table_of((*right, what, ""), rows, right=right)

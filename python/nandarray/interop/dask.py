@@ -24,6 +24,7 @@ from nandarray.array.parts import Part, part_of, stored
 from nandarray.array.pickling import reopen_array
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import aligned_chunks
+from nandarray.optional import require
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
@@ -229,8 +230,4 @@ def _token(array: Array | Part) -> str:
 
 
 def _dask_array() -> Any:
-    try:
-        import dask.array
-    except ImportError as error:
-        raise ImportError("this needs dask, which is not installed: pip install 'nandarray[dask]'") from error
-    return dask.array
+    return require("dask.array", "dask")

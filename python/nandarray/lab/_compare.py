@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.lab._files import needs_lab
 from nandarray.lab._runs import Run, load
 from nandarray.lab.claims import near
+from nandarray.optional import needs
 from nandarray.units import is_number
 
 if TYPE_CHECKING:
@@ -134,10 +134,8 @@ class Comparison:
 
     def table(self, name: str, on: Sequence[str] | None = None) -> pandas.DataFrame:
         """Return the same as :meth:`rows` as a data frame."""
-        try:
+        with needs("pandas", "lab"):
             import pandas
-        except ImportError as error:
-            raise needs_lab(error) from error
         return pandas.DataFrame(self.rows(name, on))
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,18 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import nandarray
 from nandarray.errors import CorruptError, InvalidError
+from nandarray.optional import needs
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["digest", "environment", "needs_lab", "plain", "read_json", "read_parquet", "write_json", "write_table"]
+__all__ = ["digest", "environment", "plain", "read_json", "read_parquet", "write_json", "write_table"]
 
 _PACKAGES = ("numpy", "pandas", "pyarrow", "scipy", "numba", "xarray")
-
-
-def needs_lab(error: ImportError) -> ImportError:
-    """Return the extra that brings a package."""
-    return ImportError(f"this needs {error.name}, which is not installed: pip install 'nandarray[lab]'")
 
 
 def plain(value: Any) -> Any:
@@ -104,11 +100,9 @@ def write_table(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> d
     ``columns``, in order, and the number of ``rows`` are given back. Rows that differ in their columns and a column
     that mixes numbers and texts are an InvalidError.
     """
-    try:
+    with needs("pyarrow", "lab"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise needs_lab(error) from error
     columns = list(rows[0]) if rows else []
     if not all(isinstance(column, str) for column in columns):
         raise InvalidError(f"table {name!r}: the name of a column is a text; there is {columns!r}")
@@ -137,11 +131,10 @@ def _typed(value: Any) -> Any:
 
 def read_parquet(file: Path) -> pandas.DataFrame:
     """Read a table; needs pandas."""
-    try:
+    with needs("pandas", "lab"):
         import pandas
+    with needs("pyarrow", "lab"):
         import pyarrow.parquet
-    except ImportError as error:
-        raise needs_lab(error) from error
     try:
         found: pandas.DataFrame = pyarrow.parquet.read_table(file).to_pandas()
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from nandarray.device import Description
 from nandarray.device import load as load_device
 from nandarray.errors import CorruptError, InvalidError, NotFoundError, UnsupportedVersionError
-from nandarray.lab._files import needs_lab, read_json, read_parquet
+from nandarray.lab._files import read_json, read_parquet
 from nandarray.lab._heads import RUN, SWEEP, damage
 from nandarray.lab.claims import near
+from nandarray.optional import needs
 
 if TYPE_CHECKING:
     import pandas
@@ -148,10 +149,8 @@ class Folder:
         for column in index:
             if column not in frame.columns:
                 raise InvalidError(f"table {name!r} has no column {column!r}{near(column, frame.columns)}")
-        try:
+        with needs("xarray", "lab"):
             import xarray
-        except ImportError as error:
-            raise needs_lab(error) from error
         if frame.duplicated(list(index)).any():
             raise InvalidError(f"table {name!r} has rows with the same {', '.join(index)}: name more columns")
         found = xarray.Dataset.from_dataframe(frame.set_index(list(index)))

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from nandarray.errors import ProgramError
+from nandarray.optional import needs
 from nandarray.programs import abi
 
 __all__ = ["Image", "Location", "Section", "Symbol", "defined_functions", "lines_of", "read"]
@@ -125,12 +126,10 @@ def read(elf: bytes) -> Image:
     A ProgramError says that it is no ELF, is damaged, is for another processor, is not linked, or lies where programs
     may not.
     """
-    try:
+    with needs("pyelftools", "programs"):
         from elftools.common.exceptions import ELFError
         from elftools.construct.core import ConstructError
         from elftools.elf.elffile import ELFFile
-    except ImportError as error:
-        raise ImportError("this needs pyelftools, which is not installed: pip install 'nandarray[programs]'") from error
     if elf[:4] != b"\x7fELF":
         raise ProgramError(f"not an ELF file: it begins with {elf[:4]!r}")
     # pyelftools leaves it to Python to notice much of what is wrong.

@@ -25,7 +25,7 @@ from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
 from nandarray.interop.convert.attributes import decode, dimension_names, fill_to_zarr
-from nandarray.interop.convert.sources import require
+from nandarray.optional import require
 
 __all__ = ["Sink", "Spec", "Write", "open_sink"]
 

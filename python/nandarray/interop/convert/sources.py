@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ast
 import gzip
-import importlib
 import io
 import zipfile
 from collections import Counter
@@ -26,7 +25,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -38,8 +36,9 @@ from nandarray.interop.convert import hdf5_source, zarr_source
 from nandarray.interop.convert.attributes import encode, fill_from_zarr
 from nandarray.interop.convert.limits import CHUNK_MIN_BYTES
 from nandarray.interop.convert.slabs import slab_shape, stored_slabs
+from nandarray.optional import require
 
-__all__ = ["Member", "Source", "SourceOptions", "foreign_errors", "open_source", "require"]
+__all__ = ["Member", "Source", "SourceOptions", "foreign_errors", "open_source"]
 
 #: HDF5 and NetCDF keep their own book-keeping in attributes; it means nothing outside the file.
 _HDF5_INTERNAL = {
@@ -57,16 +56,6 @@ _HEADER_MOST = 1 << 16
 #: Groups that lead to one another could be walked in more ways than there are atoms.
 _VISITS_MOST = 100
 _PIECE = 1 << 20
-
-
-def require(module: str, extra: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"this needs {module.split('.')[0]}, which is not installed: pip install 'nandarray[{extra}]'"
-        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,12 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from nandarray.lab import Comparison
-from nandarray.lab._files import needs_lab
 from nandarray.lab.report import answers, compare, cores, devices
 from nandarray.lab.report.figures import chart_of
 from nandarray.lab.report.source import Source
 from nandarray.lab.report.sweeps import SweepData, pareto_chart
 from nandarray.lab.report.text import as_text, columns_of, csv_url, script_json, show, slug
+from nandarray.optional import needs
 from nandarray.present.palette import PALETTES
 from nandarray.units import format_number as number
 
@@ -279,10 +279,8 @@ def _library() -> str | None:
 
 @cache
 def _environment() -> jinja2.Environment:
-    try:
+    with needs("jinja2", "lab"):
         import jinja2
-    except ImportError as error:
-        raise needs_lab(error) from error
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(_HERE),
         autoescape=True,

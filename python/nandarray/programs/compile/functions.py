@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray.errors import CompileError, InvalidError, NandarrayError
+from nandarray.optional import require
 from nandarray.programs import abi, elf
 from nandarray.programs.compile import loops, mathematics, scratch, zig
 from nandarray.programs.compile.cache import Cache, digest, installed
@@ -58,10 +59,7 @@ def build(form: Form, processor: str = _TARGET) -> tuple[bytes, dict[str, Any]]:
     target = zig.TARGETS[processor]
     ahead = threading.Thread(target=_ahead, args=(form, target), name="nandarray-compile", daemon=True)
     ahead.start()
-    try:
-        import numba  # noqa: F401
-    except ImportError as error:
-        raise ImportError("this needs numba, which is not installed: pip install 'nandarray[programs]'") from error
+    require("numba", "programs")
     from nandarray.programs.compile.streams import definitions
 
     zig.version()

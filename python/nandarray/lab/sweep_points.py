@@ -19,7 +19,7 @@ from nandarray.lab._files import plain
 from nandarray.lab.claims import near
 from nandarray.lab.cost import cost
 from nandarray.lab.experiment import Context, Experiment, Result
-from nandarray.lab.sweep_spec import described, device_of
+from nandarray.lab.sweep_spec import HOW, described, device_of
 
 __all__ = ["batch", "measures_of_report"]
 
@@ -147,19 +147,7 @@ def _of_result(result: Result, measure: Mapping[str, Mapping[str, str]]) -> dict
         rows = result.tables[about["table"]]
         if rows and about["column"] not in rows[0]:
             raise InvalidError(f"measure: {name}: no column {about['column']!r}{near(about['column'], rows[0])}")
-        found[name] = _reduced([row[about["column"]] for row in rows], about["how"])
+        found[name] = HOW[about["how"]]([row[about["column"]] for row in rows]) if rows else None
     if not found:
         raise InvalidError("there is nothing to measure: say [measure] NAME = {table = ..., column = ...}")
     return found
-
-
-def _reduced(numbers: Sequence[Any], how: str) -> Any:
-    if not numbers:
-        return None
-    if how in ("first", "last"):
-        return numbers[0 if how == "first" else -1]
-    if how == "mean":
-        return sum(numbers) / len(numbers)
-    if how == "sum":
-        return sum(numbers)
-    return min(numbers) if how == "min" else max(numbers)

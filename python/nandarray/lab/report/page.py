@@ -23,6 +23,7 @@ from nandarray.lab.report.text import as_text, columns_of, csv_url, script_json,
 from nandarray.optional import needs
 from nandarray.present.palette import PALETTES
 from nandarray.units import format_number as number
+from nandarray.units import is_number
 
 if TYPE_CHECKING:
     import jinja2
@@ -65,7 +66,7 @@ class Table:
     def numeric(self, column: str) -> bool:
         """Whether a column is of numbers, and so is aligned to the right."""
         values = [row.get(column) for row in self.rows if row.get(column) is not None]
-        return bool(values) and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
+        return bool(values) and all(map(is_number, values))
 
 
 @dataclass(frozen=True)

@@ -211,8 +211,8 @@ class Growth:
 def growth(name: str, sizes: Sequence[int] = (32, 48, 64, 80, 112), *, optimised: bool = True) -> Growth:
     """Draw polynomials through the counts of a kernel of Table 2; a count of others depends on more than a size.
 
-    Sizes are at least three multiples of 16, ascending, or an InvalidError. The polynomial has the degree that all but
-    the last allow, where its error is taken; ``optimised`` is as for :func:`count`.
+    Sizes are at least three multiples of 16, ascending, or an InvalidError. Polynomials have the degree that all but
+    the last allow, and their error is that at the last; ``optimised`` is as for :func:`count`.
     """
     if len(sizes) < 3 or any(size % STEP for size in sizes) or list(sizes) != sorted(set(sizes)):  # noqa: PLR2004
         raise InvalidError(f"sizes are {list(sizes)}; they are three at least, ascending multiples of {STEP}")

@@ -30,27 +30,10 @@ _FIXED = (1e-4, 1e15)  # magnitudes that are written without an exponent
 
 
 def parse_size(value: object, what: str = "") -> int:
-    """Read a number of bytes.
+    """Read a number of bytes, such as ``4096``, ``"256MiB"``, ``"1.5 GB"`` or ``"2k"`` (2048).
 
-    Parameters
-    ----------
-    value : int or str
-        Such as ``4096``, ``"256MiB"``, ``"1.5 GB"`` or ``"2k"`` (2048).
-    what : str, optional
-        The name of the value, for the error.
+    A value that is no size in whole bytes is an InvalidError, which names it ``what``.
 
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    InvalidError
-        The value is not a size in whole bytes.
-
-    Examples
-    --------
     >>> from nandarray.units import parse_size
     >>> parse_size("256MiB"), parse_size("1.5 GB"), parse_size(4096)
     (268435456, 1500000000, 4096)
@@ -69,8 +52,6 @@ def parse_size(value: object, what: str = "") -> int:
 def format_size(size: float) -> str:
     """Write a number of bytes with a binary unit, to about three digits.
 
-    Examples
-    --------
     >>> from nandarray.units import format_size
     >>> format_size(1536), format_size(1000), format_size(48 << 20), format_size(2**80)
     ('1.5 KiB', '1000 B', '48 MiB', '1 YiB')
@@ -91,8 +72,6 @@ def format_size(size: float) -> str:
 def scaled(number: float, unit: str) -> str:
     """Write a number with three digits and a decimal prefix.
 
-    Examples
-    --------
     >>> from nandarray.units import scaled
     >>> scaled(1_923_456_789, "B/s"), scaled(0.00123, "J"), scaled(0, "W")
     ('1.92 GB/s', '1.23 mJ', '0 W')
@@ -109,8 +88,6 @@ def scaled(number: float, unit: str) -> str:
 def format_number(value: Any) -> str:
     """Write a value for a table: numbers to four digits, integers in full, a dash for None and NaN.
 
-    Examples
-    --------
     >>> from nandarray.units import format_number
     >>> format_number(1234567), format_number(0.0314159), format_number(2.0), format_number(6.02214e23)
     ('1,234,567', '0.03142', '2', '6.022e+23')

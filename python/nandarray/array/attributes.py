@@ -26,21 +26,11 @@ DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 class Attributes(MutableMapping[str, Any]):
-    """The attributes of one array or group.
+    """The attributes of one array or group, as ``array.attrs`` and ``group.attrs`` give them.
 
-    Not constructed by users: it is what ``array.attrs`` and ``group.attrs`` give.
+    ``load`` gives the JSON text, ``save`` takes it; ``lock`` is held while the mapping is read, changed and written
+    back.
 
-    Parameters
-    ----------
-    load : callable
-        Gives the JSON text.
-    save : callable
-        Takes the JSON text.
-    lock : context manager
-        Held while the mapping is read, changed and written back.
-
-    Examples
-    --------
     >>> import nandarray
     >>> store = nandarray.open("data.nand", mode="w")
     >>> a = store.create("a", (2, 2), "f4", attrs={"unit": "K"})
@@ -109,18 +99,7 @@ class Attributes(MutableMapping[str, Any]):
 
 
 def to_json(values: Mapping[str, Any]) -> str:
-    """Write attributes as JSON.
-
-    Parameters
-    ----------
-    values : mapping
-        Names and values.
-
-    Returns
-    -------
-    str
-        One JSON object.
-    """
+    """Write attributes as one JSON object."""
     for name in values:
         if not isinstance(name, str):
             raise InvalidError(f"attribute names are str, not {type(name).__name__}: {name!r}")

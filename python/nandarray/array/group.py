@@ -522,15 +522,5 @@ def is_hidden(name: str) -> bool:
 
 
 def make_marker(engine: _nandarray.Store, name: str, attrs: str) -> None:
-    """Make the hidden array that keeps a group, under any name.
-
-    Parameters
-    ----------
-    engine : object
-        The native store.
-    name : str
-        The full name.
-    attrs : str
-        The group's attributes as JSON.
-    """
+    """Make the hidden array that keeps a group, under any full name; ``attrs`` are the group's attributes as JSON."""
     engine.create(name, (0,), 1, "|u1", building_block=(1,), attrs=attrs)

@@ -135,11 +135,8 @@ def from_dask(
 def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
     """Write Dask arrays by one computation, so that what several of them need is computed once.
 
-    Parameters
-    ----------
-    parts : sequence of tuple
-        A Dask array, what takes boxes of it (with ``chunks``, its building block), and the coordinates that the first
-        element has there.
+    A part is a Dask array, its target, which takes boxes of it (with ``chunks``, its building block), and the
+    coordinates that the first element has there.
     """
     sources = [_aligned(source, target.chunks, start) for source, target, start in parts]
     targets = [target for _, target, _ in parts]

@@ -175,19 +175,9 @@ class Comparison:
 
 
 def keys_of(ours: Rows, theirs: Rows, figures: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """Find columns that tell the rows of a table apart in both runs.
+    """Find columns that tell the rows of a table apart in both runs, as few as will do; ``figures`` show the table.
 
-    Parameters
-    ----------
-    ours, theirs : list of dict
-        Rows.
-    figures : sequence of mapping
-        What shows the table.
-
-    Returns
-    -------
-    list of str
-        As few as will do; all that may be if none will, and then rows that look the same count as one.
+    If none will, all that may be are given, and rows that look the same count as one.
     """
     rows = [*ours, *theirs]
     if not rows:

@@ -99,26 +99,10 @@ def read_json(file: Path) -> Any:
 
 
 def write_table(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Write a table twice, as JSON and as Parquet.
+    """Write a table into a folder twice, as ``NAME.json`` and as ``NAME.parquet``.
 
-    Parameters
-    ----------
-    folder : path
-        Where ``NAME.json`` and ``NAME.parquet`` go.
-    name : str
-        Of the table.
-    rows : sequence of mapping
-        With the same columns each.
-
-    Returns
-    -------
-    dict
-        ``columns`` in order and the number of ``rows``.
-
-    Raises
-    ------
-    InvalidError
-        If rows differ in their columns, or a column mixes numbers and texts.
+    ``columns``, in order, and the number of ``rows`` are given back. Rows that differ in their columns and a column
+    that mixes numbers and texts are an InvalidError.
     """
     try:
         import pyarrow
@@ -168,17 +152,9 @@ def read_parquet(file: Path) -> pandas.DataFrame:
 
 
 def environment(seconds: float) -> dict[str, Any]:
-    """Describe the time and the place of a run: all that two equal runs may differ in.
+    """Describe the time and the place of a run that took some seconds: all that two equal runs may differ in.
 
-    Parameters
-    ----------
-    seconds : float
-        How long it took.
-
-    Returns
-    -------
-    dict
-        Date, seconds, machine, Python, versions of packages, commit, command line.
+    It has date, seconds, machine, Python, versions of packages, commit, command line.
     """
     versions = {}
     for name in _PACKAGES:

@@ -310,24 +310,9 @@ def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
 
 
 def find_run(what: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Path:
-    """Find the folder of a run or a sweep.
+    """Find the folder of a run or a sweep: a folder, or the beginning of a name in the folder of runs.
 
-    Parameters
-    ----------
-    what : str or path
-        A folder; or the beginning of a name in the folder of runs.
-    folder : path, optional
-        The folder of runs.
-
-    Returns
-    -------
-    path
-        The folder.
-
-    Raises
-    ------
-    NotFoundError
-        If there is none, or several: names them.
+    A NotFoundError says that there is none, or names the several there are.
     """
     text = os.fspath(what)
     if text and Path(text).is_dir():

@@ -107,22 +107,7 @@ def _of(module: Any) -> Iterable[Experiment]:
 def load_file(path: str | os.PathLike[str]) -> ModuleType:
     """Import a Python file under a name of its own, once.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Returns
-    -------
-    module
-        What it defines.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    InvalidError
-        If it raises, or defines no experiment.
+    An InvalidError says that it raises, or defines no experiment; an OSError, that it cannot be read.
     """
     file = Path(path).resolve()
     text = file.read_bytes()
@@ -152,24 +137,9 @@ def file_of(module_name: str) -> str | None:
 
 
 def find(what: str | os.PathLike[str] | Experiment) -> Experiment:
-    """Find an experiment.
+    """Find an experiment by its id, or in a Python file: ``FILE.py`` with one, ``FILE.py:ID`` for one of several.
 
-    Parameters
-    ----------
-    what : str, path or Experiment
-        An id; or a Python file with one experiment, or ``FILE.py:ID`` for one of several.
-
-    Returns
-    -------
-    Experiment
-        The experiment.
-
-    Raises
-    ------
-    NotFoundError
-        If there is none; names the nearest.
-    InvalidError
-        If the file is no experiment, or has several.
+    A NotFoundError names the nearest id; an InvalidError says that the file is no experiment, or has several.
     """
     if isinstance(what, Experiment):
         return what
@@ -191,27 +161,10 @@ def find(what: str | os.PathLike[str] | Experiment) -> Experiment:
 
 
 def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Settle the values of all parameters of an experiment.
+    """Settle the values of all parameters of an experiment, in its order: given ones, else those of the profile.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Whose.
-    profile : {"full", "small", "deep"}
-        Which values count where none is given.
-    given : mapping, optional
-        Values to use.
-
-    Returns
-    -------
-    dict
-        Every parameter, in the experiment's order.
-
-    Raises
-    ------
-    InvalidError
-        If there is no such parameter or profile, or a value is none for its parameter: of another kind than the
-        experiment's own values, an empty list where they have elements, or a number out of range.
+    An InvalidError says that there is no such parameter or profile, or that a value is none for its parameter: of
+    another kind than the experiment's own values, an empty list where they have elements, or a number out of range.
     """
     if profile not in PROFILES:
         raise InvalidError(f"a profile is 'full', 'small' or 'deep', not {profile!r}")
@@ -287,15 +240,7 @@ def _same_kind(named: str, value: Any, default: Any) -> None:
 def source_hash(experiment: Experiment) -> str:
     """Hash the source that an experiment is made of: its module, and the modules of the lab that this imports.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Which.
-
-    Returns
-    -------
-    str
-        Hexadecimal; the same on every machine with the same source.
+    The text is hexadecimal, the same on every machine with the same source.
     """
     digest = hashlib.sha256()
     module = sys.modules.get(experiment.run.__module__)

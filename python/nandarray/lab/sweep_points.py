@@ -27,19 +27,9 @@ Found = dict[str, Any]
 
 
 def batch(shared: Mapping[str, Any], points: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Found]:
-    """Measure several points.
+    """Measure several points, each a number and its settings; ``shared`` is ``Spec.shared``.
 
-    Parameters
-    ----------
-    shared : mapping
-        ``Spec.shared``.
-    points : sequence of (int, mapping)
-        Number and settings of each.
-
-    Returns
-    -------
-    list of dict
-        For each ``point``, ``seconds``, and either ``measures`` or ``error`` with ``kind``.
+    For each there is ``point``, ``seconds``, and either ``measures`` or ``error`` with ``kind``.
     """
     found = []
     for number, settings in points:
@@ -89,17 +79,9 @@ def _section(settings: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 
 def measures_of_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a report that stand in a sweep's table.
+    """Return the numbers of a report for a sweep's table, None for missing ones.
 
-    Parameters
-    ----------
-    report : mapping
-        As on the page ``docs/reference/replay-report.md``.
-
-    Returns
-    -------
-    dict
-        A number each, or None where there is none.
+    ``docs/reference/replay-report.md`` has a report's keys.
     """
     done, energy, used = report["all"], report["energy"], report["utilisation"]
     took = done["latency"] or {}

@@ -58,16 +58,9 @@ _POINTS_MAX = 1_000_000
 class Axis:
     """Something that differs from point to point.
 
-    Parameters
-    ----------
-    key : str
-        A key of descriptions, ``device``, ``precondition``, ``seed``, ``workload.NAME`` or ``parameters.NAME``.
-    values : tuple
-        As written.
-    column : str
-        Of the table: the key, with a unit if the values are quantities.
-    cells : tuple
-        What stands in that column, a cell a value.
+    ``key`` is a key of descriptions, ``device``, ``precondition``, ``seed``, ``workload.NAME`` or ``parameters.NAME``;
+    ``values`` are as written. ``column`` of the table is the key, with a unit if the values are quantities; ``cells``
+    stand in it, a cell a value.
     """
 
     key: str
@@ -80,20 +73,9 @@ class Axis:
 class Spec:
     """A sweep, checked.
 
-    Parameters
-    ----------
-    name, title : str
-        What it is called, and about.
-    axes : tuple of Axis
-        In the file's order.
-    groups : tuple of tuple of int
-        Axes that go together; between groups all combinations.
-    shared : dict
-        What every point's measurement takes: texts of devices, workload, settings. Plain data.
-    resolved : dict
-        All that was said, for ``sweep.json``.
-    objectives : dict
-        Column -> "max" or "min".
+    ``groups`` of axes go together; between groups there are all combinations. ``shared`` is what every point's
+    measurement takes, as plain data: texts of devices, workload, settings. ``resolved`` is all that was said, for
+    ``sweep.json``; ``objectives`` has "max" or "min" for columns.
     """
 
     name: str
@@ -133,26 +115,10 @@ class Spec:
 
 
 def read_spec(what: str | os.PathLike[str] | Mapping[str, Any], folder: Path | None = None) -> Spec:
-    """Read a sweep file, or the same as a mapping.
+    """Read a sweep file, TOML, or the same as a mapping.
 
-    Parameters
-    ----------
-    what : path or mapping
-        TOML, or what it would say.
-    folder : path, optional
-        What paths in it are relative to; the file's folder if left out.
-
-    Returns
-    -------
-    Spec
-        The sweep.
-
-    Raises
-    ------
-    OSError
-        If the file, or one that it names, cannot be read.
-    InvalidError
-        If something in it is wrong; says where.
+    Paths in it are relative to ``folder``, or the file's folder. An InvalidError says where something is wrong; a file
+    that cannot be read, or one that it names, is an OSError.
     """
     if isinstance(what, Mapping):
         return _Reader(dict(what), folder or Path(), "the sweep").spec()

@@ -37,20 +37,10 @@ class Spec:
 
 
 def parse_dtype(what: Any) -> np.dtype[Any]:
-    """Make a dtype of what a user writes.
+    """Make a dtype, little-endian and of a fixed size, of what a user writes.
 
-    Parameters
-    ----------
-    what : dtype_like or dict
-        Anything :class:`numpy.dtype` takes, ``"float64[3]"``, or a dictionary of field names and dtypes.
+    This is anything that :class:`numpy.dtype` takes, ``"float64[3]"``, or a dictionary of field names and dtypes.
 
-    Returns
-    -------
-    numpy.dtype
-        Little-endian, of a fixed size.
-
-    Examples
-    --------
     >>> from nandarray.programs.annotations import parse_dtype
     >>> parse_dtype("float64[3]").shape
     (3,)
@@ -152,22 +142,9 @@ def _evaluated(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def specs(function: Callable[..., Any]) -> dict[str, Spec]:
-    """Read the annotations of a function.
+    """Read the annotations of a plain function: parameters in order, with what they are.
 
-    Parameters
-    ----------
-    function : callable
-        A plain function; every parameter needs an annotation.
-
-    Returns
-    -------
-    dict
-        Parameter names, in order, with what they are.
-
-    Raises
-    ------
-    InvalidError
-        A parameter has none, or one that is not known here.
+    A parameter without an annotation, or with one that is not known here, is an InvalidError.
     """
     where = f"{function.__qualname__}()"
     try:

@@ -107,18 +107,7 @@ class Image:
         return {"metadata": text, "entries": sorted(defined), "end": end}
 
     def locate(self, address: int) -> Location:
-        """Return the symbol and the line of an address.
-
-        Parameters
-        ----------
-        address : int
-            A program counter, or the address of an object.
-
-        Returns
-        -------
-        Location
-            Its symbol and line, as far as they are known.
-        """
+        """Return the symbol and the line of an address, of code or of an object, as far as they are known."""
         named = [one for one in self.symbols if one.kind in {"function", "object"}]
         inside = [one for one in named if one.address <= address < one.address + max(one.size, 1)]
         symbol = inside[0] if inside else None
@@ -133,20 +122,8 @@ class Image:
 def read(elf: bytes) -> Image:
     """Take an ELF apart, and refuse what is no program.
 
-    Parameters
-    ----------
-    elf : bytes
-        The file.
-
-    Returns
-    -------
-    Image
-        What is in it.
-
-    Raises
-    ------
-    ProgramError
-        It is no ELF, is damaged, is for another processor, is not linked, or lies where programs may not.
+    A ProgramError says that it is no ELF, is damaged, is for another processor, is not linked, or lies where programs
+    may not.
     """
     try:
         from elftools.common.exceptions import ELFError
@@ -179,19 +156,9 @@ def defined_functions(elf: bytes) -> list[str]:
 
 
 def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:
-    """Return the source line of an address of any ELF file.
+    """Return the file and line of a program counter in any ELF file, which need not be a program.
 
-    Parameters
-    ----------
-    elf : bytes
-        The file; it need not be a program.
-    address : int
-        A program counter.
-
-    Returns
-    -------
-    (str, int) or None
-        File and line; None if the file has no notes of that, or damaged ones.
+    It is None if the file has no notes of that, or damaged ones.
     """
     from elftools.common.exceptions import ELFError
     from elftools.construct.core import ConstructError
@@ -207,13 +174,7 @@ def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:
 
 
 def fits(end: int, metadata: Mapping[str, Any]) -> None:
-    """Refuse a program that ends beyond its memory.
-
-    Raises
-    ------
-    ProgramError
-        It does.
-    """
+    """Refuse a program that ends beyond its memory by a ProgramError."""
     room = abi.IMAGE_ADDRESS + metadata["memory_bytes"]
     if end > room:
         needs = end - abi.IMAGE_ADDRESS

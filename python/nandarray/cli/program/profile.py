@@ -30,19 +30,9 @@ _SAMPLE_SEED = 1
 
 
 def sample(program: Program, records: int) -> list[np.ndarray[Any, Any]]:
-    """Make inputs up: the same random ones every time.
+    """Make up some records of input, the same random ones every time.
 
-    Parameters
-    ----------
-    program : Program
-        What they are for.
-    records : int
-        How many of them.
-
-    Returns
-    -------
-    list of array
-        Small whole numbers where the dtype has them, normal ones else; printable lines for records that are lines.
+    They are small whole numbers where the dtype has them, normal ones else; printable lines for records that are lines.
     """
     chance = np.random.default_rng(_SAMPLE_SEED)
     found = []
@@ -76,17 +66,7 @@ def sampled(program: Program, records: int) -> Iterator[list[Any]]:
 
 
 def show_profile(found: Profile, *, top: int, as_json: bool) -> None:
-    """Print where instructions went.
-
-    Parameters
-    ----------
-    found : Profile
-        What was counted.
-    top : int
-        Rows of a table.
-    as_json : bool
-        Everything, as JSON.
-    """
+    """Print where instructions went: tables of ``top`` rows, or everything as JSON."""
     account = found.offloaded.account
     if as_json:
         print_json(

@@ -88,20 +88,11 @@ class _Base:
 
 
 def open_sink(path: Path, format: str, *, compression: str, order: str, alone: bool) -> Any:  # noqa: A002
-    """Open a new ``path`` as ``format`` for writing; a context manager.
+    """Open a new ``path``, which must not exist, for writing; a context manager.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Must not exist.
-    format : str
-        One of "npy", "npz", "raw", "zarr", "hdf5", "netcdf".
-    compression : str
-        "auto", "none", or a name with an optional level ("gzip:4", "zstd:3").
-    order : {"C", "F"}
-        "C" or "F", for npy and raw.
-    alone : bool
-        One array is exported, not a group.
+    Formats are "npy", "npz", "raw", "zarr", "hdf5" and "netcdf". ``compression`` is "auto", "none", or a name with an
+    optional level ("gzip:4", "zstd:3"); ``order``, "C" or "F", is for npy and raw. ``alone``: one array is exported,
+    not a group.
     """
     if order != "C" and format not in {"npy", "raw"}:
         raise InvalidError(f"order 'F' goes with npy and raw, not with {format}")

@@ -25,19 +25,10 @@ _UNITS |= {name: name for name in ("s", "ms", "us", "ns", "J", "mJ", "W", "mW", 
 
 
 def chart_of(figure: Mapping[str, Any], rows: Sequence[Row]) -> Chart:
-    """Shape a figure.
+    """Shape a :class:`nandarray.lab.Figure`, as a mapping, and its table.
 
-    Parameters
-    ----------
-    figure : mapping
-        A :class:`nandarray.lab.Figure` as a mapping.
-    rows : sequence of mapping
-        Its table.
-
-    Returns
-    -------
-    mapping
-        The chart, with ``summary`` for those who do not see it and ``hidden``, how many points its axes cannot show.
+    The chart has ``summary`` for those who do not see it, and ``hidden``, the number of points that its axes cannot
+    show.
     """
     x_axis = _axis(figure, rows, "x", always_category=figure["kind"] in ("bar", "heatmap"))
     shape = {"heatmap": _heat_map, "timeline": _timeline}.get(figure["kind"], _series)
@@ -161,18 +152,7 @@ def _timeline(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> 
 
 
 def summary_of(chart: Mapping[str, Any]) -> str:
-    """Say in words what a chart shows, for those who do not see it.
-
-    Parameters
-    ----------
-    chart : mapping
-        As :func:`chart_of` makes it.
-
-    Returns
-    -------
-    str
-        Some sentences.
-    """
+    """Say in some sentences what a chart of :func:`chart_of` shows, for those who do not see it."""
     kinds = {
         "line": "Line chart",
         "bar": "Bar chart",

@@ -221,24 +221,7 @@ def render(
     both: Comparison | None = None,
     version: str = "",
 ) -> str:
-    """Make the page.
-
-    Parameters
-    ----------
-    runs : sequence of Source
-        What it shows.
-    sweeps : sequence of SweepData
-        Below them.
-    both : Comparison, optional
-        Two runs to compare.
-    version : str
-        Of the package that writes the page.
-
-    Returns
-    -------
-    str
-        HTML.
-    """
+    """Make the page, HTML: runs, sweeps below them, two runs compared; ``version`` is the package's."""
     page = Page(runs)
     found = answers.lines(runs)
     library = _library()

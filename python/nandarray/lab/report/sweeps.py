@@ -22,20 +22,9 @@ __all__ = ["SweepData", "pareto_chart", "sweep_data"]
 class SweepData:
     """A sweep, as plain data.
 
-    Parameters
-    ----------
-    title : str
-        What was swept.
-    rows : sequence of mapping
-        A row a point that ran.
-    objectives : mapping
-        ``"min"`` or ``"max"`` for each column of which it is known what is better.
-    axes : sequence of str
-        Columns that differ from point to point; all that are no objectives if left out.
-    failures : sequence of mapping
-        A row a point that failed.
-    note : str
-        What to know of it.
+    ``rows`` are the points that ran, ``failures`` those that failed. ``objectives`` has ``"min"`` or ``"max"`` for each
+    column of which it is known what is better. ``axes`` are the columns that differ from point to point; all that are
+    no objectives if left out. ``note`` is a remark for the reader.
     """
 
     title: str
@@ -47,23 +36,7 @@ class SweepData:
 
 
 def sweep_data(sweep: SweepData | Folder | str | os.PathLike[str]) -> SweepData:
-    """Take a sweep as plain data.
-
-    Parameters
-    ----------
-    sweep : SweepData, Sweep or path
-        Which; a path is its folder.
-
-    Returns
-    -------
-    SweepData
-        All of it.
-
-    Raises
-    ------
-    NotFoundError
-        If there is no sweep.
-    """
+    """Take a sweep as plain data; a path is its folder, and a NotFoundError says that there is none."""
     if isinstance(sweep, SweepData):
         return sweep
     found = sweep if isinstance(sweep, Folder) else Folder(sweep, "sweep.json")
@@ -79,18 +52,9 @@ def sweep_data(sweep: SweepData | Folder | str | os.PathLike[str]) -> SweepData:
 
 
 def pareto_chart(sweep: SweepData) -> dict[str, Any] | None:
-    """Give the scatter plot of a sweep.
+    """Give the scatter plot of a sweep; None if fewer than two columns are numbers.
 
-    Parameters
-    ----------
-    sweep : SweepData
-        The sweep.
-
-    Returns
-    -------
-    mapping or None
-        The chart: columns of numbers, what a point is called, which axes are shown at first; None if fewer than two
-        columns are numbers.
+    It has columns of numbers, the names of points, and the axes that are shown at first.
     """
     columns = {}
     for name in columns_of(sweep.rows):

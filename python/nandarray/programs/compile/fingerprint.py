@@ -24,17 +24,9 @@ class _NoValueError(Exception):
 
 
 def fingerprint(*values: Any) -> str | None:
-    """Return the digest of functions and other values.
+    """Return the digest, hexadecimal, of functions, numbers, text, dtypes, arrays, and collections of them.
 
-    Parameters
-    ----------
-    *values : object
-        Functions, numbers, text, dtypes, arrays, and collections of them.
-
-    Returns
-    -------
-    str or None
-        64 hexadecimal digits; None if something among it has no value to compare.
+    It is None if something among it has no value to compare.
     """
     walk = _Walk()
     try:

@@ -43,26 +43,11 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def build(form: Form, processor: str = _TARGET) -> tuple[bytes, dict[str, Any]]:
-    """Compile a program in Python, or find it in the cache.
+    """Compile a program in Python for a target of 64 bits, or find it in the cache.
 
-    Parameters
-    ----------
-    form : Form
-        The program.
-    processor : str
-        The name of a target of 64 bits.
-
-    Returns
-    -------
-    (bytes, dict)
-        The ELF, and what :attr:`nandarray.programs.elf.Image.essentials` says of it.
-
-    Raises
-    ------
-    CompileError
-        A function cannot be typed, or needs what there is not beside the data.
-    ImportError
-        The compilers are not installed.
+    The ELF comes with what :attr:`nandarray.programs.elf.Image.essentials` says of it. A CompileError says that a
+    function cannot be typed or needs what there is not beside the data, an ImportError that the compilers are not
+    installed.
     """
     key, cache = _key(form), Cache()
     if key and processor != _TARGET:

@@ -111,23 +111,8 @@ def list_command(
     if as_json:
         print_json(
             [
-                {
-                    "id": one.id,
-                    "title": one.title,
-                    "question": one.question,
-                    "claims": list(one.claims),
-                    "minutes": one.minutes,
-                    "deterministic": one.deterministic,
-                    "parameters": {
-                        name: {
-                            "default": parameter.default,
-                            "small": parameter.small,
-                            "deep": parameter.deep,
-                            "meaning": parameter.meaning,
-                        }
-                        for name, parameter in one.parameters.items()
-                    },
-                }
+                {key: getattr(one, key) for key in ("id", "title", "question", "claims", "minutes", "deterministic")}
+                | {"parameters": {name: _settable(parameter) for name, parameter in one.parameters.items()}}
                 for one in known.values()
             ]
         )
@@ -136,6 +121,10 @@ def list_command(
         console().print(table_of(("id", "claims", "minutes", "title"), rows, right=("claims", "minutes")))
     for module, why in registry.broken().items():
         console(stderr=True).print(f"not usable: {module}: {' '.join(why.split())}", soft_wrap=True)
+
+
+def _settable(parameter: lab.Parameter) -> dict[str, Any]:
+    return {key: getattr(parameter, key) for key in ("default", "small", "deep", "meaning")}
 
 
 def _list_runs(folder: Path | None, *, as_json: bool) -> None:

@@ -176,7 +176,7 @@ def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None =
             raise InvalidError(f"{experiment.id} has no parameter {name!r}{hint}")
     found: dict[str, Any] = {}
     for name, parameter in experiment.parameters.items():
-        value = given.get(name, parameter.value(profile)) if name in given else parameter.value(profile)
+        value = given.get(name, parameter.value(profile))
         found[name] = _checked(f"parameter {name!r} of {experiment.id}", value, parameter)
     return found
 
@@ -195,14 +195,12 @@ def _checked(named: str, value: Any, parameter: Parameter) -> Any:
         if not value and all(own):
             raise InvalidError(f"{named} is a list with an element at least, like {parameter.default!r}; [] has none")
         inner = [one for many in own if isinstance(many, list | tuple) for one in many]
-        if inner and all(map(is_number, inner)):
+        each, numbers = f"each element of {named}", bool(inner) and all(map(is_number, inner))
+        if numbers or (inner and all(isinstance(one, str) for one in inner)):
             for one in value:
-                _same_kind(f"each element of {named}", one, inner[0])
-            made = [_number(f"each element of {named}", one, inner, fractions=parameter.fractions) for one in value]
-            return type(value)(made)
-        if inner and all(isinstance(one, str) for one in inner):
-            for one in value:
-                _same_kind(f"each element of {named}", one, inner[0])
+                _same_kind(each, one, inner[0])
+        if numbers:
+            return type(value)([_number(each, one, inner, fractions=parameter.fractions) for one in value])
     return value
 
 

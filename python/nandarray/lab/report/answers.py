@@ -116,15 +116,9 @@ def _stated(answer: Any) -> str:
 
 
 def _limits(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return (
-            ""
-            if low is None and high is None
-            else f"at least {number(low)}"
-            if low is not None
-            else (f"at most {number(high)}")
-        )
-    return f"{number(low)} to {number(high)}"
+    if low is None:
+        return "" if high is None else f"at most {number(high)}"
+    return f"at least {number(low)}" if high is None else f"{number(low)} to {number(high)}"
 
 
 def _status(answer: Any) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from nandarray.errors import ProgramError
 from nandarray.optional import needs
@@ -27,16 +27,7 @@ EXTENSIONS = frozenset(f"{_NAMES} {_VECTORS}".split(" "))
 
 _RISCV = 243
 _EXEC = 2
-_DAMAGE: tuple[type[Exception], ...] = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RecursionError,
-)
-_DAMAGE += (TypeError, ValueError)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -89,14 +80,9 @@ class Image:
     @cached_property
     def lines(self) -> tuple[tuple[int, str, int], ...]:
         """First address, file, line; sorted; file "" where none is known. Empty if what tells lines is damaged."""
-        from elftools.common.exceptions import ELFError
-        from elftools.construct.core import ConstructError
-        from elftools.elf.elffile import ELFFile
-
-        damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
         try:
-            return _lines(ELFFile(io.BytesIO(self.file)))
-        except damage:
+            return _taken(self.file, _lines)
+        except ProgramError:
             return ()
 
     @property
@@ -126,19 +112,20 @@ def read(elf: bytes) -> Image:
     A ProgramError says that it is no ELF, is damaged, is for another processor, is not linked, or lies where programs
     may not.
     """
-    with needs("pyelftools", "programs"):
-        from elftools.common.exceptions import ELFError
-        from elftools.construct.core import ConstructError
-        from elftools.elf.elffile import ELFFile
     if elf[:4] != b"\x7fELF":
         raise ProgramError(f"not an ELF file: it begins with {elf[:4]!r}")
-    # pyelftools leaves it to Python to notice much of what is wrong.
-    damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
+    return _taken(elf, lambda file: _read(file, elf))
+
+
+def _taken(elf: bytes, part: Callable[[Any], _T]) -> _T:
+    """Take a part of an ELF file; a file that is damaged is a ProgramError."""
+    with needs("pyelftools", "programs"):
+        from elftools.elf.elffile import ELFFile
     try:
-        return _read(ELFFile(io.BytesIO(elf)), elf)
+        return part(ELFFile(io.BytesIO(elf)))
     except ProgramError:
         raise
-    except damage as error:
+    except Exception as error:  # pyelftools leaves it to Python to notice much of what is wrong
         raise ProgramError(f"the ELF file is damaged: {error or type(error).__name__}") from error
 
 
@@ -159,14 +146,9 @@ def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:
 
     It is None if the file has no notes of that, or damaged ones.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.construct.core import ConstructError
-    from elftools.elf.elffile import ELFFile
-
-    damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
     try:
-        lines = _lines(ELFFile(io.BytesIO(elf)))
-    except damage:
+        lines = _taken(elf, _lines)
+    except ProgramError:
         return None
     at = bisect_right(lines, (address, "\U0010ffff", 0)) - 1
     return lines[at][1:] if at >= 0 and lines[at][1] else None

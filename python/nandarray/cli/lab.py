@@ -19,7 +19,7 @@ from rich.table import Table
 
 from nandarray import lab
 from nandarray.cli.common import Json, console, fail, print_json
-from nandarray.errors import InvalidError, NotFoundError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.lab import registry
 from nandarray.lab._html import answer_cells, shown_columns
 from nandarray.lab._runs import find_run, folder_of_runs
@@ -169,20 +169,34 @@ def _list_runs(folder: Path | None, *, as_json: bool) -> None:
             for one in swept
         ]
         print_json(rows)
+        _say_damaged(folder)
         return
     table = _table(("name", "profile", "seed", "within", "date", "title"), right=("seed", "within"))
     for run in found:
         tally = _tally(run)
         within = f"{tally['within']} of {tally['judged']}" if tally["judged"] else "-"
-        date = str(run.environment["date"])[:16].replace("T", " ")
-        table.add_row(run.id, run.profile, str(run.seed), within, date, run.title)
+        table.add_row(run.id, run.profile, str(run.seed), within, _date(run), run.title)
     for one in swept:
-        date = str(one.environment["date"])[:16].replace("T", " ")
-        table.add_row(one.id, "sweep", "", f"{len(one):,} points", date, one.data["title"])
+        table.add_row(one.id, "sweep", "", f"{len(one):,} points", _date(one), one.data["title"])
     if found or swept:
         console().print(table)
     else:
         print(f"nothing was run in {folder_of_runs(folder)}")
+    _say_damaged(folder)
+
+
+def _date(one: lab.Run | lab.Sweep) -> str:
+    """Return when it was made, to the minute; a dash where its folder does not say."""
+    try:
+        return str(one.environment["date"])[:16].replace("T", " ")
+    except (NandarrayError, OSError):
+        return "-"
+
+
+def _say_damaged(folder: Path | None) -> None:
+    """Name what is left out since it cannot be read."""
+    for name, why in lab.damaged(folder).items():
+        console(stderr=True).print(f"not usable: {name}: {why}", soft_wrap=True)
 
 
 def _tally(run: lab.Run) -> dict[str, int]:
@@ -489,6 +503,7 @@ def report_command(
         folders = [find_run(name, runs) for name in names]
     else:
         folders = [one.path for one in (*lab.runs(runs), *lab.sweeps(runs))]
+        _say_damaged(runs)
     if not folders:
         raise InvalidError(f"there is nothing to report: nothing was run in {folder_of_runs(runs)}")
     swept = [folder for folder in folders if (folder / "sweep.json").is_file()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from nandarray.lab._compare import Comparison, compare
 from nandarray.lab._run import run
-from nandarray.lab._runs import Run, load, runs
+from nandarray.lab._runs import Run, damaged, load, runs
 from nandarray.lab._sweep import sweep
 from nandarray.lab._sweeps import Sweep, load_sweep, sweeps
 from nandarray.lab.claims import Claim, claims
@@ -31,6 +31,7 @@ __all__ = [
     "Sweep",
     "claims",
     "compare",
+    "damaged",
     "experiments",
     "load",
     "load_sweep",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["NAME", "RUN", "SWEEP", "damage"]
+__all__ = ["ENVIRONMENT", "NAME", "RUN", "SWEEP", "damage"]
 
 #: Names of tables and reports, which are names of files.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
@@ -69,6 +69,8 @@ RUN: dict[str, Any] = {
     "assumptions": [str],
     "misfits": [str],
 }
+#: Keys of ``environment.json``.
+ENVIRONMENT: dict[str, Any] = {"date": str, "seconds": _NUMBER, "?jobs": int, "?resumed": int}
 #: Keys of a sweep's head.
 SWEEP: dict[str, Any] = {
     "name": str,
@@ -90,9 +92,9 @@ def damage(head: Mapping[str, Any], form: Mapping[str, Any]) -> str | None:
     Parameters
     ----------
     head : mapping
-        ``run.json`` or ``sweep.json``.
+        ``run.json``, ``sweep.json`` or ``environment.json``.
     form : mapping
-        :data:`RUN` or :data:`SWEEP`.
+        :data:`RUN`, :data:`SWEEP` or :data:`ENVIRONMENT`.
 
     Returns
     -------

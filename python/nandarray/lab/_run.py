@@ -346,12 +346,16 @@ def _empty(folder: Path) -> None:
 
 def put_in_place(part: Path, final: Path) -> None:
     """Rename a finished folder to its final name, in place of one of that name."""
+    old = final.with_name(final.name + ".old" + PART)
+    shutil.rmtree(old, ignore_errors=True)  # of a process that was killed between two names
     if final.exists():
-        old = final.with_name(final.name + ".old" + PART)
-        shutil.rmtree(old, ignore_errors=True)
         final.rename(old)
-        part.rename(final)
-        shutil.rmtree(old)
+        try:
+            part.rename(final)
+        except BaseException:
+            old.rename(final)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     else:
         part.rename(final)
 

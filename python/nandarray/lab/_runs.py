@@ -7,8 +7,8 @@ the page ``docs/reference/lab.md`` describes their contents.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,14 @@ from nandarray.device import Description
 from nandarray.device import load as load_device
 from nandarray.errors import CorruptError, InvalidError, NotFoundError, UnsupportedVersionError
 from nandarray.lab._files import needs_lab, read_json, read_parquet
-from nandarray.lab._heads import RUN, SWEEP, damage
+from nandarray.lab._heads import ENVIRONMENT, RUN, SWEEP, damage
 from nandarray.lab.claims import near
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["SCHEMA", "VARIABLE", "Run", "find_run", "folder_of_runs", "load", "runs"]
+__all__ = ["SCHEMA", "VARIABLE", "Folder", "Run", "damaged", "find_run", "folder_of_runs", "load", "readable", "runs"]
 
 #: Of ``run.json`` and ``sweep.json``: grows when a field goes or changes its meaning.
 SCHEMA = 1
@@ -99,7 +99,11 @@ class Folder:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """When and where it was made."""
-        return _mapping(self.path / "environment.json")
+        file = self.path / "environment.json"
+        found = _mapping(file)
+        if (wrong := damage(found, ENVIRONMENT)) is not None:
+            raise CorruptError(f"{file} is damaged: {wrong}")
+        return found
 
     def _named(self, name: str) -> str:
         if name not in self.data["tables"]:
@@ -300,13 +304,59 @@ def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
     Returns
     -------
     list of Run
-        By experiment, then by name. Other folders, and unfinished runs, are left out.
+        By experiment, then by name. Other folders, unfinished runs, and those that cannot be read
+        (:func:`nandarray.lab.damaged` names them) are left out.
+    """
+    return [run for run in readable(folder, "run.json", Run) if isinstance(run, Run)]
+
+
+def readable(
+    folder: str | os.PathLike[str] | None, head: str, read: Callable[[Path], Folder]
+) -> Iterator[Folder | tuple[Path, str]]:
+    """Read the folders of runs, or of sweeps, of a folder; a damaged one hides no other.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder of runs.
+    head : {"run.json", "sweep.json"}
+        The file that such a folder has.
+    read : callable
+        Reads one.
+
+    Yields
+    ------
+    Folder or (path, str)
+        What was read; of what cannot be read its folder, and why.
     """
     parent = folder_of_runs(folder)
     if not parent.is_dir():
-        return []
-    whole = (path for path in sorted(parent.iterdir()) if not path.name.endswith(PART))
-    return [Run(path) for path in whole if (path / "run.json").is_file()]
+        return
+    for path in sorted(parent.iterdir()):
+        if path.name.endswith(PART) or not (path / head).is_file():
+            continue
+        try:
+            yield read(path)
+        except (CorruptError, UnsupportedVersionError, OSError) as error:
+            yield path, " ".join(str(error).split())
+
+
+def damaged(folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
+    """Name the runs and sweeps of a folder that :func:`runs` and :func:`sweeps` leave out as they cannot be read.
+
+    Parameters
+    ----------
+    folder : path, optional
+        ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
+
+    Returns
+    -------
+    dict
+        The reason by the name of the folder.
+    """
+    heads = ("run.json", "sweep.json")
+    found = [one for head in heads for one in readable(folder, head, partial(Folder, head=head))]
+    return {one[0].name: one[1] for one in found if isinstance(one, tuple)}
 
 
 def find_run(what: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Path:

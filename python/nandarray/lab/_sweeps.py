@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import InvalidError
-from nandarray.lab._runs import PART, Folder, folder_of_runs
+from nandarray.lab._runs import Folder, readable
 from nandarray.lab.claims import near
 from nandarray.lab.pareto import front
 
@@ -164,10 +163,7 @@ def sweeps(folder: str | os.PathLike[str] | None = None) -> list[Sweep]:
     Returns
     -------
     list of Sweep
-        By name. Other folders, and unfinished sweeps, are left out.
+        By name. Other folders, unfinished sweeps, and those that cannot be read (:func:`nandarray.lab.damaged` names
+        them) are left out.
     """
-    parent: Path = folder_of_runs(folder)
-    if not parent.is_dir():
-        return []
-    whole = (path for path in sorted(parent.iterdir()) if not path.name.endswith(PART))
-    return [Sweep(path) for path in whole if (path / "sweep.json").is_file()]
+    return [one for one in readable(folder, "sweep.json", Sweep) if isinstance(one, Sweep)]

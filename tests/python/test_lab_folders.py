@@ -99,7 +99,7 @@ def steps_of(make_one: Callable[[Path], Any], runs: Path, wanted: dict[str, byte
         shutil.rmtree(runs, ignore_errors=True)
         old = make_one(runs).path if before else None
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "the disk")
-        # What is removed without a look at errors may fail unseen.
+        # Remains are removed without a look at errors: such a step may fail unseen.
         with failing_at(runs, number, full) as seen, suppress(OSError):
             make_one(runs)
         if len(seen) <= number:

@@ -217,12 +217,12 @@ def test_a_multiplication_in_memory_is_bound_by_its_longest_stage() -> None:
 
 
 @given(
-    flops=st.floats(0, 1e15), moved=st.floats(0, 1e12), up=st.floats(0, 1e12), down=st.floats(0, 1e12),
-    launches=st.integers(0, 5), precision=st.sampled_from(["fp16_tensor", "fp32", "fp64", "int32"]),
-)  # fmt: skip
-def test_a_roofline_is_the_higher_of_two_bounds(
-    flops: float, moved: float, up: float, down: float, launches: int, precision: Any
-) -> None:
+    st.tuples(st.floats(0, 1e15), *[st.floats(0, 1e12)] * 3),
+    st.integers(0, 5),
+    st.sampled_from(["fp16_tensor", "fp32", "fp64", "int32"]),
+)
+def test_a_roofline_is_the_higher_of_two_bounds(amounts: tuple[float, ...], launches: int, precision: Any) -> None:
+    flops, moved, up, down = amounts
     one = Cost(flops, moved, precision, up, down, launches)
     alone = Cost(flops, 0, precision, up, launches=0), Cost(0, moved, precision, down, launches=0)
     bounds = [RTX_2080.kernel_ns(part) for part in alone]

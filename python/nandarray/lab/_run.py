@@ -299,12 +299,12 @@ def run(
 
 
 def _measured(experiment: Experiment, context: Context) -> Result:
-    """Run an experiment; of a bundled one, an error of its arithmetic is one of the parameters that were given to it."""
+    """Run an experiment; an error of a bundled one's arithmetic is one of the parameters that it was given."""
     try:
         return experiment.run(context)
     except NandarrayError:
         raise
-    except (ArithmeticError, LookupError, StopIteration, ValueError) as error:
+    except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError) as error:
         usual = plain(registry.resolve(experiment, context.profile))
         given = {name: value for name, value in context.parameters.items() if value != usual[name]}
         if not given or not experiment.run.__module__.startswith(_BUNDLED):

@@ -1,4 +1,4 @@
-"""``lab``, ``replay`` and sweeps at a shell with random words; experiments with parameters at their edges; own files."""
+"""``lab``, ``replay`` and sweeps at a shell with random words; parameters of experiments at their edges; own files."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ OPTIONS: dict[tuple[str, ...], tuple[list[list[str]], list[str]]] = {
     ("replay",): (
         [["--synthetic", "--requests", "20"], ["t.csv"], ["junk"], ["dir"], [], ["t.csv", "--synthetic"]],
         [
-            "--set", "--precondition", "--depth", "--time-scale", "--format", "--issued", "--read-share", "--trim-share",
-            "--flush-every", "--size", "--sequential", "--streams", "--zipf", "--hot", "--rate", "--poisson",
+            "--set", "--precondition", "--depth", "--time-scale", "--format", "--issued", "--read-share",
+            "--trim-share", "--flush-every", "--size", "--sequential", "--streams", "--zipf", "--hot", "--rate", "--poisson",
             "--working-set", "--seed", "--trace", "--trace-window", "--quiet", "--json",
         ],
     ),
@@ -103,7 +103,7 @@ def test_any_words_are_answered(command: tuple[str, ...], seed: int) -> None:
     codes = set()
     for words, _ in zip(lines(rng, command), range(25), strict=False):
         if {"--jobs", "--precondition"} & set(words) and {"9" * 40, "steady"} & set(words):
-            continue  # as many processes as are asked for
+            continue  # that many processes, or overwrites
         code, out, _ = call(*words)
         codes.add(code)
         if code == 0 and "--json" in words:
@@ -202,7 +202,8 @@ def test_an_error_of_ones_own_experiment_stays_its_own() -> None:
 
 HOSTILE = {
     "EXPERIMENT = 5": "defines no EXPERIMENT", "EXPERIMENTS = [5]": "5 is no Experiment",
-    "raise SystemError('no')": "SystemError: no", "EXPERIMENT = (": "SyntaxError", "import gone_": "ModuleNotFoundError",
+    "raise SystemError('no')": "SystemError: no", "EXPERIMENT = (": "SyntaxError",
+    "import gone_": "ModuleNotFoundError",
     OWN.replace("mine.own", "Mine Own"): "'Mine Own' is no id of an experiment",
     OWN.replace('"mine.own"', '""'): "'' is no id of an experiment", "EXPERIMENTS = []": "defines no EXPERIMENT",
     OWN.replace("PARAMETERS = {", "PARAMETERS = {\x00"): "SyntaxError|ValueError|null bytes",

@@ -21,7 +21,8 @@ from nandarray.errors import DescriptionError, InvalidError
 from nandarray.units import UNITS
 
 TINY = device.load("tiny")
-KEYS = {key.key: key for key in device.keys()}
+LISTED = device.keys()
+KEYS = dict(zip((one.key for one in LISTED), LISTED, strict=True))
 WRONG: list[Any] = [
     "",
     "x",

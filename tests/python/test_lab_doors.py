@@ -74,8 +74,8 @@ OPTIONS: dict[tuple[str, ...], tuple[list[list[str]], list[str]]] = {
         [["--synthetic", "--requests", "20"], ["t.csv"], ["junk"], ["dir"], [], ["t.csv", "--synthetic"]],
         [
             "--set", "--precondition", "--depth", "--time-scale", "--format", "--issued", "--read-share",
-            "--trim-share", "--flush-every", "--size", "--sequential", "--streams", "--zipf", "--hot", "--rate", "--poisson",
-            "--working-set", "--seed", "--trace", "--trace-window", "--quiet", "--json",
+            "--trim-share", "--flush-every", "--size", "--sequential", "--streams", "--zipf", "--hot", "--rate",
+            "--poisson", "--working-set", "--seed", "--trace", "--trace-window", "--quiet", "--json",
         ],
     ),
 }  # fmt: skip

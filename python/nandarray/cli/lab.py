@@ -18,7 +18,7 @@ from rich.table import Table
 
 from nandarray import lab
 from nandarray.cli.common import Json, console, fail, json_or_text, parse_pairs, print_json, table_of
-from nandarray.errors import InvalidError, NotFoundError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.lab import registry
 from nandarray.lab._html import answer_cells, shown_columns
 from nandarray.lab._runs import find_run, folder_of_runs
@@ -142,6 +142,7 @@ def _list_runs(folder: Path | None, *, as_json: bool) -> None:
             for one in swept
         ]
         print_json(rows)
+        _say_damaged(folder)
         return
     cells = []
     for run in found:
@@ -154,10 +155,21 @@ def _list_runs(folder: Path | None, *, as_json: bool) -> None:
         console().print(table_of(headings, cells, right=("seed", "within")))
     else:
         print(f"nothing was run in {folder_of_runs(folder)}")
+    _say_damaged(folder)
 
 
-def _date(made: lab.Run | lab.Sweep) -> str:
-    return str(made.environment["date"])[:16].replace("T", " ")
+def _date(one: lab.Run | lab.Sweep) -> str:
+    """Return when it was made, to the minute; a dash where its folder does not say."""
+    try:
+        return str(one.environment["date"])[:16].replace("T", " ")
+    except (NandarrayError, OSError):
+        return "-"
+
+
+def _say_damaged(folder: Path | None) -> None:
+    """Name what is left out since it cannot be read."""
+    for name, why in lab.damaged(folder).items():
+        console(stderr=True).print(f"not usable: {name}: {why}", soft_wrap=True)
 
 
 def _tally(run: lab.Run) -> dict[str, int]:
@@ -449,6 +461,7 @@ def report_command(
         folders = [find_run(name, runs) for name in names]
     else:
         folders = [one.path for one in (*lab.runs(runs), *lab.sweeps(runs))]
+        _say_damaged(runs)
     if not folders:
         raise InvalidError(f"there is nothing to report: nothing was run in {folder_of_runs(runs)}")
     swept = [folder for folder in folders if (folder / "sweep.json").is_file()]

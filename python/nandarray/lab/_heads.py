@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["NAME", "RUN", "SWEEP", "damage"]
+__all__ = ["ENVIRONMENT", "NAME", "RUN", "SWEEP", "damage"]
 
 #: Names of tables and reports, which are names of files.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
@@ -69,6 +69,8 @@ RUN: dict[str, Any] = {
     "assumptions": [str],
     "misfits": [str],
 }
+#: Keys of ``environment.json``.
+ENVIRONMENT: dict[str, Any] = {"date": str, "seconds": _NUMBER, "?jobs": int, "?resumed": int}
 #: Keys of a sweep's head.
 SWEEP: dict[str, Any] = {
     "name": str,
@@ -85,7 +87,7 @@ SWEEP: dict[str, Any] = {
 
 
 def damage(head: Mapping[str, Any], form: Mapping[str, Any]) -> str | None:
-    """Find the first thing that is wrong with a head of the form :data:`RUN` or :data:`SWEEP`, and where it is.
+    """Find the first thing that is wrong with a head (:data:`RUN`, :data:`SWEEP`, :data:`ENVIRONMENT`), and where.
 
     >>> from nandarray.lab._heads import damage
     >>> damage({"seed": "x"}, {"seed": int}), damage({"seed": 1}, {"seed": int})

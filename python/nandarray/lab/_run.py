@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import nandarray
-from nandarray.errors import InvalidError, LockedError
+from nandarray.errors import InvalidError, LockedError, NandarrayError
 from nandarray.lab import registry
 from nandarray.lab._files import digest, environment, plain, write_json, write_table
 from nandarray.lab._heads import NAME, RUN, damage
@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 _WORKER = "nandarray-lab"
+_BUNDLED = "nandarray.lab.experiments."
 _GUARD = (
     "lab.run and lab.sweep start processes, and each of them imports the script first: what runs experiments belongs "
     'under if __name__ == "__main__":, or takes jobs=1'
@@ -255,7 +256,7 @@ def run(
             timeline=part / TIMELINE if trace else None,
         )
         start = time.perf_counter()
-        result = experiment.run(context)
+        result = _measured(experiment, context)
         seconds = time.perf_counter() - start
         if inputs_of(experiment, resolved) != inputs:
             raise InvalidError(f"a device or a file that {experiment.id} was given changed while it ran: run it again")
@@ -266,6 +267,24 @@ def run(
         write_json(part / "environment.json", about)
         put_in_place(part, final)
     return Run(final)
+
+
+def _measured(experiment: Experiment, context: Context) -> Result:
+    """Run an experiment; an error of a bundled one's arithmetic is one of the parameters that it was given."""
+    try:
+        return experiment.run(context)
+    except NandarrayError:
+        raise
+    except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError) as error:
+        usual = plain(registry.resolve(experiment, context.profile))
+        given = {name: value for name, value in context.parameters.items() if value != usual[name]}
+        if not given or not experiment.run.__module__.startswith(_BUNDLED):
+            raise
+        said = ", ".join(f"{name} = {value!r}" for name, value in given.items())
+        why = " ".join(str(error).split())
+        raise InvalidError(
+            f"{experiment.id} cannot be run with {said}: {type(error).__name__}{': ' if why else ''}{why}"
+        ) from error
 
 
 @contextmanager
@@ -303,12 +322,16 @@ def _empty(folder: Path) -> None:
 
 def put_in_place(part: Path, final: Path) -> None:
     """Rename a finished folder to its final name, in place of one of that name."""
+    old = final.with_name(final.name + ".old" + PART)
+    shutil.rmtree(old, ignore_errors=True)  # of a process that was killed between two names
     if final.exists():
-        old = final.with_name(final.name + ".old" + PART)
-        shutil.rmtree(old, ignore_errors=True)
         final.rename(old)
-        part.rename(final)
-        shutil.rmtree(old)
+        try:
+            part.rename(final)
+        except BaseException:
+            old.rename(final)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     else:
         part.rename(final)
 

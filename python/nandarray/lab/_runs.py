@@ -16,7 +16,7 @@ from nandarray.device import Description
 from nandarray.device import load as load_device
 from nandarray.errors import CorruptError, InvalidError, NotFoundError, UnsupportedVersionError
 from nandarray.lab._files import read_json, read_parquet
-from nandarray.lab._heads import RUN, SWEEP, damage
+from nandarray.lab._heads import ENVIRONMENT, RUN, SWEEP, damage
 from nandarray.lab.claims import near
 from nandarray.optional import needs
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["SCHEMA", "VARIABLE", "Run", "find_run", "folder_of_runs", "load", "runs"]
+__all__ = ["SCHEMA", "VARIABLE", "Folder", "Run", "find_run", "folder_of_runs", "load", "runs"]
 
 #: Of ``run.json`` and ``sweep.json``: grows when a field goes or changes its meaning.
 SCHEMA = 1
@@ -78,11 +78,20 @@ class Folder:
         self.data: dict[str, Any] = read_head(self.path, self.HEAD)
 
     @classmethod
-    def all_in(cls, folder: str | os.PathLike[str] | None) -> list[Self]:
-        """Return all of a folder of runs, sorted by name; other folders, and unfinished ones, are left out."""
+    def all_in(cls, folder: str | os.PathLike[str] | None) -> tuple[list[Self], dict[str, str]]:
+        """Return all of a folder of runs, sorted by name, and by name why others cannot be read.
+
+        Other folders, and unfinished ones, are left out.
+        """
         parent = folder_of_runs(folder)
         whole = [path for path in parent.iterdir() if not path.name.endswith(PART)] if parent.is_dir() else []
-        return [cls(path) for path in sorted(whole) if (path / cls.HEAD).is_file()]
+        found, damaged = [], {}
+        for path in sorted(path for path in whole if (path / cls.HEAD).is_file()):
+            try:
+                found.append(cls(path))
+            except (CorruptError, UnsupportedVersionError, OSError) as error:
+                damaged[path.name] = " ".join(str(error).split())
+        return found, damaged
 
     @property
     def id(self) -> str:
@@ -102,7 +111,11 @@ class Folder:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """When and where it was made."""
-        return _mapping(self.path / "environment.json")
+        file = self.path / "environment.json"
+        found = _mapping(file)
+        if (wrong := damage(found, ENVIRONMENT)) is not None:
+            raise CorruptError(f"{file} is damaged: {wrong}")
+        return found
 
     def _named(self, name: str) -> str:
         if name not in self.data["tables"]:
@@ -295,9 +308,10 @@ def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
     Returns
     -------
     list of Run
-        By experiment, then by name. Other folders, and unfinished runs, are left out.
+        By experiment, then by name. Other folders, unfinished runs, and those that cannot be read
+        (:func:`nandarray.lab.damaged` names them) are left out.
     """
-    return Run.all_in(folder)
+    return Run.all_in(folder)[0]
 
 
 def find_run(what: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Path:

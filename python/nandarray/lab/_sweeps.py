@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import InvalidError
-from nandarray.lab._runs import Folder
+from nandarray.lab._runs import Folder, Run
 from nandarray.lab.claims import near
 from nandarray.lab.pareto import front
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["Sweep", "load_sweep", "sweeps"]
+__all__ = ["Sweep", "damaged", "load_sweep", "sweeps"]
 
 
 class Sweep(Folder):
@@ -157,6 +157,23 @@ def sweeps(folder: str | os.PathLike[str] | None = None) -> list[Sweep]:
     Returns
     -------
     list of Sweep
-        By name. Other folders, and unfinished sweeps, are left out.
+        By name. Other folders, unfinished sweeps, and those that cannot be read (:func:`nandarray.lab.damaged` names
+        them) are left out.
     """
-    return Sweep.all_in(folder)
+    return Sweep.all_in(folder)[0]
+
+
+def damaged(folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
+    """Name the runs and sweeps of a folder that :func:`runs` and :func:`sweeps` leave out as they cannot be read.
+
+    Parameters
+    ----------
+    folder : path, optional
+        ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
+
+    Returns
+    -------
+    dict
+        The reason by the name of the folder.
+    """
+    return Run.all_in(folder)[1] | Sweep.all_in(folder)[1]

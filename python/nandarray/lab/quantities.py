@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from nandarray.errors import InvalidError
@@ -29,6 +30,8 @@ _FAMILIES: dict[str, dict[str, float]] = {
 } | {"": {"%": 0.01, "": 1.0}}
 _TEXT = re.compile(r"\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*((?:[^\W\d_]|[%/])*)\s*")
 _POINTS_MAX = 100_000
+#: Numbers of more than twelve digits, and those that a float does not tell from their neighbours.
+_DIGITS_END, _WHOLE_END = 1e12, 2.0**63
 
 
 class Quantity(NamedTuple):
@@ -104,18 +107,24 @@ def span(about: dict[str, Any], what: str) -> list[Any]:
         raise InvalidError(f"{what}: a scale is 'linear' or 'log', not {scale!r}")
     if ("step" in about) == ("steps" in about):
         raise InvalidError(f"{what}: a range needs either steps, how many values, or step, the distance")
-    first, last = low.number, _in_unit(high, low.unit)
+    whole = not low.unit and all(isinstance(about[key], int) for key in ("from", "to"))
+    # Whole numbers exactly: seeds have more digits than a float.
+    first, last = map(Fraction, (about["from"], about["to"])) if whole else (low.number, _in_unit(high, low.unit))
     if "step" in about:
         numbers = _by_step(first, last, _end(about["step"], what), low, scale, what)
     else:
         numbers = _by_steps(first, last, about["steps"], scale, what)
     if not all(map(math.isfinite, numbers)):
         raise InvalidError(f"{what}: the numbers between {about['from']!r} and {about['to']!r} are too large")
-    whole = not low.unit and all(isinstance(about[key], int) for key in ("from", "to"))
     if whole:
         return list(dict.fromkeys(round(number) for number in numbers))
-    exact = [float(f"{number:.12g}") for number in numbers]
-    return [f"{number:.12g} {low.unit}" for number in exact] if low.unit else exact
+    texts = [_text(number) for number in numbers]
+    return [f"{text} {low.unit}" for text in texts] if low.unit else [float(text) for text in texts]
+
+
+def _text(number: float) -> str:
+    """Write a number to twelve digits, and a larger one as a whole number: sizes take no exponents."""
+    return f"{number:.0f}" if _DIGITS_END <= abs(number) < _WHOLE_END else f"{number:.12g}"
 
 
 def _in_unit(quantity: Quantity, unit: str) -> float:
@@ -133,27 +142,27 @@ def _end(value: Any, what: str) -> Quantity:
     return found
 
 
-def _by_steps(first: float, last: float, steps: Any, scale: str, what: str) -> list[float]:
+def _by_steps(first: Any, last: Any, steps: Any, scale: str, what: str) -> list[Any]:
     if not isinstance(steps, int) or isinstance(steps, bool) or not 2 <= steps <= _POINTS_MAX:
         raise InvalidError(f"{what}: steps is how many values, from 2 to {_POINTS_MAX}, not {steps!r}")
     if scale == "log":
         if first <= 0 or last <= 0:
             raise InvalidError(f"{what}: a logarithmic range has both ends above 0")
-        ratio = last / first
-        return [first * ratio ** (n / (steps - 1)) for n in range(steps - 1)] + [last]
+        ratio = float(last / first)
+        return [first, *(first * ratio ** (n / (steps - 1)) for n in range(1, steps - 1)), last]
     return [first + (last - first) * n / (steps - 1) for n in range(steps - 1)] + [last]
 
 
 def _by_step(  # noqa: PLR0917
-    first: float, last: float, step: Quantity, low: Quantity, scale: str, what: str
-) -> list[float]:
+    first: Any, last: Any, step: Quantity, low: Quantity, scale: str, what: str
+) -> list[Any]:
     if scale == "log":
         raise InvalidError(f"{what}: a logarithmic range has steps, not a step")
     if step.suffix != low.suffix or (not step.unit) != (not low.unit):
         raise InvalidError(f"{what}: the step is of another kind than the ends")
-    size = _in_unit(step, low.unit)
-    count = (last - first) / size if size else -1.0
+    size = type(first)(_in_unit(step, low.unit))
+    count = float((last - first) / size) if size else -1.0
     count = count if math.isfinite(count) else -1.0
     if not 0 <= count <= _POINTS_MAX:
-        raise InvalidError(f"{what}: steps of {size:g} do not lead from {first:g} to {last:g}")
+        raise InvalidError(f"{what}: steps of {float(size):g} do not lead from {float(first):g} to {float(last):g}")
     return [first + size * n for n in range(math.floor(count * (1 + 1e-12) + 1e-12) + 1)]

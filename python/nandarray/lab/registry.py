@@ -19,6 +19,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -252,17 +253,23 @@ def _follow(name: str, file: Path, seen: dict[str, bytes]) -> None:
     if name in seen:
         return
     text = seen[name] = file.read_bytes()
+    for other in _imports(text):
+        if other.startswith("nandarray.lab."):
+            spec = _spec(other)
+            if spec is not None:
+                _follow(other, Path(spec), seen)
+
+
+@lru_cache(maxsize=512)
+def _imports(text: bytes) -> tuple[str, ...]:
+    """Return the names that a source imports; parsing it takes longer than many a run."""
+    wanted: list[str] = []
     for node in ast.walk(ast.parse(text)):
-        wanted: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            wanted = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            wanted += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
-            wanted = [alias.name for alias in node.names]
-        for other in wanted:
-            if other.startswith("nandarray.lab."):
-                spec = _spec(other)
-                if spec is not None:
-                    _follow(other, Path(spec), seen)
+            wanted += [alias.name for alias in node.names]
+    return tuple(wanted)
 
 
 def _spec(name: str) -> str | None:

@@ -260,7 +260,8 @@ class _Reader:
         if suffix and key.endswith(suffix):
             suffix = ""
         whole = all(isinstance(value, int) for value in values) or numbers[0].suffix in ("_bytes", "_bytes_per_s")
-        cells = [one.scaled for one in numbers]
+        # A whole number itself: a seed has more digits than a float.
+        cells = [value if isinstance(value, int) else one.scaled for value, one in zip(values, numbers, strict=True)]
         if whole and all(cell == int(cell) for cell in cells):
             return Axis(key, values, key + suffix, tuple(int(cell) for cell in cells))
         return Axis(key, values, key + suffix, tuple(float(f"{cell:.15g}") for cell in cells))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nandarray.device import Description, load
-from nandarray.errors import NotFoundError
+from nandarray.errors import DescriptionError, NotFoundError
 
 __all__ = ["assumptions", "drive", "platform"]
 
@@ -52,6 +52,18 @@ def drive(name: str, **changes: Any) -> Description:
     file = _HERE / "devices" / f"{name}.toml"
     if file.is_file():
         return load(file).with_(**changes) if changes else load(file)
-    small = {"geometry__blocks": 32, "geometry__pages": 64}
     host = {"host__queues": 64, "host__queue_entries": 1024, "host__t_submit": "0 s", "host__t_complete": "0 s"}
-    return load(name).with_(**{**small, **host, "ftl__over_provisioning": "28 %", **changes})
+    described, refused = load(name), None
+    for blocks, pages in _SMALL:
+        small = {"geometry__blocks": blocks, "geometry__pages": pages, "ftl__over_provisioning": "28 %"}
+        try:
+            return described.with_(**{**small, **host, **changes})
+        except DescriptionError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+#: Blocks of a plane and pages of a block: as few as will do, and what drives take that keep more blocks spare, or
+#: program three pages of a word line at once.
+_SMALL = ((32, 64), (64, 48))

@@ -132,15 +132,17 @@ def _cost(device: Description, buffers: float = 1.0, clock: float = 1.0) -> tupl
     """Return area and power of a device's compute engines; buffers grow with their bytes, power with the clock."""
     compute = device.resolved["compute"]
     area = power = 0.0
-    for number, part in enumerate(_PARTS):
+    parts = zip(_PARTS, compute["parts"]["area_mm2"], compute["parts"]["power_uw"], strict=True)
+    for part, area_mm2, power_uw in parts:
         count = 1 if part == "crossbar" else compute["cores"]
         grows = buffers if part.endswith("_buffers") else 1.0
-        area += count * grows * compute["parts"]["area_mm2"][number]
-        power += count * grows * clock * compute["parts"]["power_uw"][number] / 1e3
+        area += count * grows * area_mm2
+        power += count * grows * clock * power_uw / 1e3
     return area, power
 
 
-_PARTS = ("pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output_buffers", "crossbar")
+#: In the order of a resolved description.
+_PARTS = ("pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output_buffers", "crossbar", "vector")
 
 
 def run_design(point: tuple[int, int, int, float], scale: float, seed: int) -> dict[str, Any]:

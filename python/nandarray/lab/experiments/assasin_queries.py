@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import nandarray
+from nandarray.device import load
 from nandarray.lab.assasin.engines import ASSUMPTIONS, ENGINES
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
 from nandarray.lab.experiments.assasin_engines import geomean
@@ -32,9 +33,10 @@ CORES = 4
 HOST = "PureCPU"
 
 
+@cache
 def _link_bytes_per_s() -> float:
     """Payload that the link of the devices carries."""
-    link = nandarray.devices()["assasin"].resolved["link"]
+    link = load("assasin").resolved["link"]
     payload = float(link["packet_payload_bytes"])
     return float(link["bytes_per_s"]) * payload / (payload + float(link["packet_overhead_bytes"]))
 

@@ -17,6 +17,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def filtered_tables(query: int) -> dict[str, str]:
     return found
 
 
+@cache
 def host_times() -> tuple[float, dict[int, HostTime]]:
     """Return the scale factor and the stored times by query."""
     data = tomllib.loads(resources.files("nandarray.lab.tpch").joinpath("host.toml").read_text(encoding="utf-8"))

@@ -6,8 +6,8 @@ share the rows; statements between them are serial microblocks. Subscripts say w
 ``X[i - 1, j]`` a row more, everything else all of ``X``.
 
 The language: loops over ``range``, ``if``, assignments, arithmetic, comparisons, ``min``, ``max``, ``abs``, ``sqrt``,
-``exp``, ``int``, ``float``. Integers have 64 bits; ``//`` and ``%`` of them round towards zero, as in C. A kernel of any
-other form is written in C.
+``exp``, ``int``, ``float``. Integers have 64 bits; ``//`` and ``%`` of them round towards zero, as in C. A kernel of
+any other form is written in C.
 """
 
 from __future__ import annotations
@@ -83,9 +83,12 @@ _NARROW, _UNSIGNED = "narrow", "u4"  # integers that C computes with in 32 bits,
 _INTEGERS = ("i8", _NARROW, _UNSIGNED)
 _OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 # Words of C, and names that the text around a loop nest has.
-_TAKEN = """args auto break case char const continue default do double else enum extern first_ float for goto if inline int
-last_ long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-main nd_args int64_t int32_t uint32_t uint8_t size_t NULL""".split()
+_OF_C = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
+return short signed sizeof static struct switch typedef union unsigned void volatile while
+args first_ last_ main int64_t int32_t uint32_t uint8_t size_t NULL
+"""
+_TAKEN = frozenset(_OF_C.split())
 
 
 @dataclass
@@ -305,7 +308,7 @@ class _Nest:
     def _check_new(self, at: ast.AST, name: str) -> None:
         """Refuse to assign to what has a meaning of its own."""
         self._check_name(at, name)
-        kinds = {"a section": self.sections, "an extent": self.extents, "a number of the kernel": self.scalars}
+        kinds = {"a section": [*self.sections], "an extent": [*self.extents], "a number of the kernel": [*self.scalars]}
         for what, names in {**kinds, "the variable of a loop": self.loops}.items():
             if name in names:
                 raise self._error(at, f"{name} is {what}, and would get another value")

@@ -84,8 +84,8 @@ _INTEGERS = ("i8", _NARROW, _UNSIGNED)
 _OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 # Words of C, and names that the text around a loop nest has.
 _OF_C = """
-auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
-return short signed sizeof static struct switch typedef union unsigned void volatile while
+auto break case char const continue default do double else enum extern float for goto if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
 args first_ last_ main int64_t int32_t uint32_t uint8_t size_t NULL
 """
 _TAKEN = frozenset(_OF_C.split())

@@ -64,7 +64,10 @@ class KernelDrive:
             if file is None:
                 self._refused.append(devices / found.name)
             else:
-                self._namespaces[fcntl.ioctl(file, NVME_ID)] = file
+                try:
+                    self._namespaces[fcntl.ioctl(file, NVME_ID)] = file
+                except OSError as error:
+                    raise InvalidError(f"{devices / found.name} is no namespace of a drive: {error.strerror}") from None
         if not self._namespaces and not self._refused:
             raise InvalidError(f"{self.path} has no namespaces with a character device (ls /sys/class/nvme-generic)")
 

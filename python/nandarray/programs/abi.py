@@ -52,7 +52,7 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
     text = text.rstrip(b"\0")
     try:
         said = json.loads(text.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProgramError(f"the program's metadata is no JSON: {error}") from None
     if not isinstance(said, dict):
         raise ProgramError(f"the program's metadata is a {type(said).__name__}, not an object")
@@ -110,11 +110,11 @@ def record(dtype: object, where: str) -> np.dtype[Any]:
 
     Any other is a ProgramError, which says what it was to be the dtype of.
     """
-    if isinstance(dtype, list):
-        dtype = [tuple(tuple(part) if isinstance(part, list) else part for part in field) for field in dtype]
     try:
+        if isinstance(dtype, list):
+            dtype = [tuple(tuple(part) if isinstance(part, list) else part for part in field) for field in dtype]
         made: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:  # a shape within a text is read as Python's
         raise ProgramError(f"{where}: {dtype!r} is not a dtype: {error}") from None
     if made.itemsize == 0 or made.hasobject:
         raise ProgramError(f"{where}: elements of dtype {made} have no fixed size")

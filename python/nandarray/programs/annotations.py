@@ -49,7 +49,7 @@ def parse_dtype(what: Any) -> np.dtype[Any]:
     """
     try:
         made: np.dtype[Any] = _parse(what)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:  # a shape within the text is read as Python's
         raise InvalidError(f"{what!r} is not a dtype: {error}") from None
     if made.itemsize == 0 or made.hasobject:
         raise InvalidError(f"elements of dtype {made} have no fixed size")
@@ -138,7 +138,12 @@ def _evaluated(function: Callable[..., Any]) -> dict[str, Any]:
     closed = inspect.getclosurevars(function).nonlocals
     names = {**{name: kind for name, kind in np.sctypeDict.items() if isinstance(name, str)}, **vars(builtins)}
     names |= {**getattr(function, "__globals__", {}), **closed}
-    return {name: eval(one, names) if isinstance(one, str) else one for name, one in said.items()}  # noqa: S307
+
+    def read(one: Any) -> Any:
+        return eval(one, names) if isinstance(one, str) else one  # noqa: S307
+
+    # Twice: what stands in quotes is text of a text where the file has its annotations as text.
+    return {name: read(read(one)) for name, one in said.items()}
 
 
 def specs(function: Callable[..., Any]) -> dict[str, Spec]:

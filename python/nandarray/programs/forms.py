@@ -322,6 +322,8 @@ def _inputs(inputs: Any, names: list[str], function: Callable[..., Any]) -> list
             f"{function.__qualname__}() takes {len(names)} inputs ({', '.join(names) or 'none'}), and inputs names "
             f"{len(listed)}; numbers that are no arrays are named by scalars"
         )
+    if not names:
+        raise InvalidError(f"{function.__qualname__}() takes no input: it has one at least")
     return [(name, parse_dtype(dtype)) for name, dtype in zip(names, listed, strict=True)]
 
 

@@ -171,12 +171,22 @@ def bits(value: Any, port: Mapping[str, Any]) -> int:
     """Return a scalar as the 64 bits of the argument block: signed integers extended by their sign, others by zeros."""
     dtype = abi.record(port["dtype"], port["name"])
     try:
-        made = np.array(value).astype(dtype, casting="same_kind") if np.array(value).dtype.kind == "f" else None
-        made = np.array(value, dtype=dtype) if made is None else made
+        given = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"scalar {port['name']} is {value!r}: {error}") from None
+    if given.ndim:
+        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one number")
+    if given.dtype.kind not in "biuf" and not isinstance(value, int):
+        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one real number")
+    try:
+        if given.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                made = given.astype(dtype, casting="same_kind")
+        else:
+            # A number of Python is checked against the range, one of NumPy's would lose bits.
+            made = np.array(value if isinstance(value, int) else given.item(), dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidError(f"scalar {port['name']} is {value!r}: {error}") from None
-    if made.ndim:
-        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one number")
     if dtype.kind in "iub":
         return int(made) & (2**64 - 1)
     return int.from_bytes(made.tobytes(), "little")

@@ -166,11 +166,11 @@ class Cache:
         try:
             head, _, body = _read_own(path).partition(b"\n")
             facts = json.loads(head)
-            good = facts["sha256"] == hashlib.sha256(body).hexdigest()
+            good = facts["sha256"] == _digest_entry(facts["files"], facts["note"], body)
             if not good or any(_digest_file(name) != was for name, was in facts["files"].items()):
                 return None
             note = facts["note"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
@@ -181,11 +181,8 @@ class Cache:
 
         ``files`` are the paths that the compiler read; the entry is good while they stay as they are.
         """
-        facts = {
-            "sha256": hashlib.sha256(elf).hexdigest(),
-            "files": {name: _digest_file(name) for name in files},
-            "note": dict(note or {}),
-        }
+        read, noted = {name: _digest_file(name) for name in files}, dict(note or {})
+        facts = {"sha256": _digest_entry(read, noted, elf), "files": read, "note": noted}
         with contextlib.suppress(OSError):
             make_folder(self.where)
             write_whole(self._path(key), json.dumps(facts).encode() + b"\n" + elf)
@@ -260,6 +257,11 @@ def write_whole(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _digest_entry(files: Mapping[str, str], note: Mapping[str, Any], elf: bytes) -> str:
+    """Return the checksum of an entry: of what stands before the program, and of the program."""
+    return digest([json.dumps([files, note], sort_keys=True), elf])
 
 
 def _digest_file(name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import linecache
+import math
 import re
 import sys
 import threading
@@ -191,7 +192,13 @@ def _outputs(form: Form) -> list[tuple[str, np.dtype[Any]]]:
             except Exception as error:
                 error.__notes__ = [function.__name__]  # whose error it is
                 raise
-        return [(name, _decided(form, dtype, last)) for name, dtype in form.outputs]
+        found = [(name, _decided(form, dtype, last)) for name, dtype in form.outputs]
+        made = found[0][1].shape
+        if isinstance(last, list) and "result" in form.functions and len(last) != math.prod(made):
+            raise InvalidError(
+                f"{form.name}: result() returns {len(last)} values; an output of {found[0][1]} has others"
+            )
+        return found
     return [(name, dtype) for name, dtype in form.outputs if dtype is not None]
 
 

@@ -1,13 +1,15 @@
 """The loops around a user's functions: text of Python that is compiled with them.
 
 Each style of :class:`~nandarray.programs.forms.Form` but those over blocks and streams has the loops of its entry
-points here. A loop calls the functions by their names with an underscore in front; names that end with one are the
-loop's own. :mod:`nandarray.programs.compile.functions` chooses a loop's arguments.
+points here. A loop calls the functions by their names with an underscore in front; what a user named begins with
+``in_``, all else is the loop's own. :mod:`nandarray.programs.compile.functions` chooses a loop's arguments.
 """
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +28,28 @@ def options(form: Form) -> dict[str, Any]:
     return {key: given[key] for key in OPTIONS if given.get(key)}
 
 
+def _own(name: str) -> str:
+    """Return a user's name as it stands in a loop, where it is none of the loop's names."""
+    return f"in_{name}"
+
+
+def _renamed(form: Form) -> Form:
+    """Return a form whose inputs, outputs and numbers have their names in loops."""
+    return replace(
+        form,
+        inputs=[(_own(name), dtype) for name, dtype in form.inputs],
+        outputs=[(_own(name), dtype) for name, dtype in form.outputs],
+        scalars=[(_own(name), dtype) for name, dtype in form.scalars],
+        parameters=tuple(map(_own, form.parameters)),
+        fields={_own(name): found for name, found in form.fields.items()},
+    )
+
+
+def _taken(function: Callable[..., Any], first: int) -> list[str]:
+    """Return the names that a function takes behind its first parameters, as they stand in loops."""
+    return list(map(_own, parameters(function)[first:]))
+
+
 def _written(form: Form, name: str, text: str) -> Any:
     """Make a function of text; the user's functions are there under their names, with an underscore."""
     from nandarray.programs.compile.riscv import jitted
@@ -37,6 +61,7 @@ def _written(form: Form, name: str, text: str) -> Any:
 
 def loop(form: Form) -> Any:
     """Go through a block: an element, or a record, at a time."""
+    form = _renamed(form)
     ins = [name for name, _ in form.inputs]
     numbers = "".join(f", {name}" for name, _ in form.scalars)
     at_i = {name: f"{name}[i_]" for name in ins} | {name: name for name, _ in form.scalars}
@@ -100,9 +125,9 @@ def loop(form: Form) -> Any:
 def _reducing(form: Form, taken: str, numbers: str, at_i: dict[str, str]) -> Any:
     """Step a class of functions over a block, or give it the whole block."""
     if "block" in form.functions:
-        given = ", ".join(parameters(form.functions["block"])[1:])
+        given = ", ".join(_taken(form.functions["block"], 1))
         return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
-    given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
+    given = ", ".join(at_i[name] for name in _taken(form.functions["step"], 1))
     return _written(
         form,
         "loop_",
@@ -153,6 +178,7 @@ def _rows(form: Form) -> Any:
 
 def folding(form: Form) -> Any:
     """Fold the value of later pieces into that of earlier ones, if both have any."""
+    form = _renamed(form)
     numbers = "".join(f", {one}" for one, _ in form.scalars)
     scalars = {name for name, _ in form.scalars}
     pair = iter(("state.value", "other.value"))
@@ -214,14 +240,14 @@ def folded(form: Form) -> Any:
 
 def calling(form: Form, name: str, first: str) -> Any:
     """Call one of the user's functions with those scalars that it wants."""
-    numbers = "".join(f", {one}" for one, _ in form.scalars)
-    wanted = "".join(f", {one}" for one in parameters(form.functions[name])[len(first.split(",")) :])
+    numbers = "".join(f", {_own(one)}" for one, _ in form.scalars)
+    wanted = "".join(f", {one}" for one in _taken(form.functions[name], len(first.split(","))))
     return _written(form, "call_", f"def call_({first}{numbers}):\n    _{name}({first}{wanted})")
 
 
 def ending(form: Form, dtype: np.dtype[Any]) -> Any:
     """Write the result of a reduction."""
-    numbers = "".join(f", {one}" for one, _ in form.scalars)
+    numbers = "".join(f", {_own(one)}" for one, _ in form.scalars)
     if "result" not in form.functions:
         assert form.state is not None
         if form.state.names:
@@ -230,8 +256,9 @@ def ending(form: Form, dtype: np.dtype[Any]) -> Any:
         # Element by element: between arrays that may overlap Numba makes a copy, which needs memory.
         parts = "".join(f"\n    out_[{', '.join(map(str, (0, *at)))}] = state{list(at)}" for at in np.ndindex(shape))
         return _written(form, "end_", f"def end_(state, out_{numbers}):{parts}")
-    wanted = "".join(f", {one}" for one in parameters(form.functions["result"])[1:])
+    wanted = "".join(f", {one}" for one in _taken(form.functions["result"], 1))
     if dtype.subdtype is None:
         return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = _result(state{wanted})")
-    parts = "".join(f"\n    out_[0, {i}] = r_[{i}]" for i in range(int(np.prod(dtype.shape))))
+    places = enumerate(np.ndindex(dtype.shape))
+    parts = "".join(f"\n    out_[{', '.join(map(str, (0, *at)))}] = r_[{i}]" for i, at in places)
     return _written(form, "end_", f"def end_(state, out_{numbers}):\n    r_ = _result(state{wanted}){parts}")

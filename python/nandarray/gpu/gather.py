@@ -39,6 +39,8 @@ def rows_of(indices: Any, length: int) -> tuple[_Array, tuple[int, ...]]:
     host = _to_host(indices)
     if host.dtype.kind not in "iu" and host.size:
         raise InvalidError(f"indices of type {host.dtype}; they are integers")
+    if host.dtype.kind == "u" and host.size and int(host.max()) > np.iinfo(np.int64).max:
+        raise IndexError(f"row {host.max()} of an array of {length} rows")
     flat = host.reshape(-1).astype(np.int64, copy=False)
     if flat.size:
         low, high = int(flat.min()), int(flat.max())

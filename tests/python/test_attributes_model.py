@@ -216,7 +216,7 @@ _NAMES = st.lists(_PARTS, max_size=4).map("/".join)
 
 
 class Names:
-    """What a store with arrays and kept groups has to say about names."""
+    """The names of arrays and kept groups, and the answers that a store has to give about them."""
 
     def __init__(self) -> None:
         self.arrays: set[str] = set()
@@ -261,7 +261,7 @@ def test_names_are_those_of_a_tree_seen_from_any_group(
             group, name = groups[here], data.draw(_NAMES)
             path = resolve(here, name)
             if path is None:
-                for call in (group.__getitem__, group.create_group, group.require_group, lambda one: one in group):  # noqa: B023
+                for call in (group.__getitem__, group.create_group, group.require_group, group.__contains__):
                     with pytest.raises(InvalidError, match="is not a name"):
                         call(name)
                 continue

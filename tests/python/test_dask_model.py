@@ -1,7 +1,7 @@
 """Dask arrays of stores against NumPy: any array, view or field, any chunks, any expression, and the way back.
 
 An expression is a random chain of Dask's own operations, done to the NumPy array beside; schedulers are synchronous and
-threaded. What is written comes from chunks of any lengths, some of them empty.
+threaded. Written arrays come from chunks of any lengths, some of them empty.
 """
 
 from __future__ import annotations

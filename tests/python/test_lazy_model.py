@@ -1,4 +1,4 @@
-"""What reads through a transformation, against NumPy: fields of records, conversions, views, rows, and notebooks.
+"""Reading through a transformation, against NumPy: fields of records, conversions, views, rows, and notebooks.
 
 NumPy's own result of the same expression on the same data in memory is the reference; of HTML it is Python's parser,
 which has to find the texts again that went in.
@@ -160,7 +160,7 @@ def test_grids_iterate_contain_and_convert_as_numpys(scratch: Any, shape: Any, d
 
 
 def outcome(convert: Any, value: Any) -> Any:
-    """What a conversion gives, or the kind of its error."""
+    """The result of a conversion, or the kind of its error."""
     try:
         return convert(value)
     except (TypeError, ValueError) as error:

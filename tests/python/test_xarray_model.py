@@ -120,7 +120,7 @@ def test_a_dataset_reads_as_xarrays_own_backend_reads_it(seed: int) -> None:
 
 
 def _refusal(call: Callable[[], Any]) -> str:
-    """What the call was refused with; nothing if it was done."""
+    """The text with which the call was refused; empty if it was done."""
     try:
         call()
     except InvalidError as error:

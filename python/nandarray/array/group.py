@@ -501,6 +501,8 @@ class Group:
         if marker in self.store._engine:
             self.store._engine.open_space(marker).set_attrs(text)
         else:
+            # The group may have gone since this handle was made, and an array have taken its name.
+            self.store._check_above(marker)
             make_marker(self.store._engine, marker, text)
 
 

@@ -248,6 +248,10 @@ class Store(Group):
             raise ExistsError(f"an array named {path!r} exists in {self.path!r}")
         if self._is_group(path):
             raise ExistsError(f"a group named {path or '/'!r} exists in {self.path!r}")
+        self._check_above(path)
+
+    def _check_above(self, path: str) -> None:
+        """Refuse a name that lies below an array."""
         above = path.rpartition("/")[0]
         while above:
             if above in self._engine:

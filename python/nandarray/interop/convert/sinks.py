@@ -377,7 +377,10 @@ class _Hdf5(_OfHdf5):
             item.dims[axis].label = dim
 
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
-            item[(*box, ...)] = encode(data) if encode else data
+            try:
+                item[(*box, ...)] = encode(data) if encode else data
+            except ValueError as error:  # text that the format has no form for
+                raise InvalidError(f"HDF5 cannot hold the text in {spec.name!r}: {error}") from error
 
         return write
 
@@ -449,7 +452,10 @@ class _NetCDF(_OfHdf5):
             item.attrs[key] = value
 
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
-            item[(*box, ...)] = encode(data) if encode else data
+            try:
+                item[(*box, ...)] = encode(data) if encode else data
+            except ValueError as error:  # text that the format has no form for
+                raise InvalidError(f"NetCDF cannot hold the text in {spec.name!r}: {error}") from error
 
         return write
 

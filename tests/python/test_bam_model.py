@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import itertools
+import math
 import tomllib
 from collections import Counter, deque
 from pathlib import Path

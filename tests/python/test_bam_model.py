@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
 from collections import Counter, deque
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_bulk_requests_lie_one_behind_the_other(requests: int, size: int, write:
 def test_tiles_load_two_vectors_and_write_the_third_two_phases_later(elements: int, tiles: int) -> None:
     made = bam_analytics.tiles_of(elements, tiles)
     chunk = bam_analytics._CHUNK
-    chunks = -(-(-(-elements * 8 // chunk)) // tiles)
+    chunks = math.ceil(math.ceil(elements * 8 / chunk) / tiles)
     loads, writes = (made.rows[made.rows[:, 3] == kind] for kind in (0, 2))
     assert len(loads) == 2 * len(writes) == 2 * tiles * chunks
     assert made.addresses.tolist() == sorted(set(made.addresses.tolist()), key=made.addresses.tolist().index)

@@ -337,7 +337,7 @@ def readable(
             continue
         try:
             yield read(path)
-        except (CorruptError, UnsupportedVersionError, OSError) as error:
+        except OSError as error:  # damaged, of a newer program, or not to be read
             yield path, " ".join(str(error).split())
 
 

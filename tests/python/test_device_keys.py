@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -23,23 +23,7 @@ from nandarray.units import UNITS
 TINY = device.load("tiny")
 LISTED = device.keys()
 KEYS = dict(zip((one.key for one in LISTED), LISTED, strict=True))
-WRONG: list[Any] = [
-    "",
-    "x",
-    -1,
-    "-1",
-    2.5,
-    "2.5 parsecs",
-    [],
-    [[]],
-    {"a": 1},
-    True,
-    "1e400",
-    2**64,
-    "\x00",
-    "9" * 300,
-    None,
-]
+WRONG: list[Any] = ["", "x", -1, "2.5 parsecs", [], {"a": 1}, True, "1e400", 2**64, None]
 WHOLE = re.compile(r"a whole number from (-?[\d,]+) to (-?[\d,]+)")
 
 
@@ -124,6 +108,7 @@ def test_every_preset_says_the_same_after_its_own_text() -> None:
             assert about.allowed
 
 
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from(["geometry.channels", "geometry.ways", "nand.t_erase", "ftl.hot_cold"]), max_size=6))
 def test_the_last_change_of_a_key_counts(keys: list[str]) -> None:
     options = {

@@ -5,12 +5,14 @@ Each test gets its own directory and runs in it, so a name such as ``"data.nand"
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+import typer.testing
 
 import nandarray
 
@@ -26,6 +28,9 @@ hypothesis.settings.register_profile(
     "deep", parent=hypothesis.settings.get_profile("suite"), derandomize=False, max_examples=1500
 )
 hypothesis.settings.load_profile(os.environ.get("NANDARRAY_HYPOTHESIS", "suite"))
+
+# The tree of commands takes longer to build than many a command to run.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # Compiled programs are kept from run to run, and apart from the user's.
 os.environ.setdefault("NANDARRAY_CACHE", str(Path(__file__).resolve().parents[2] / "target" / "program-cache"))

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from nandarray import device, lab
 from nandarray.cli import app
 from nandarray.errors import CorruptError, NandarrayError, NotFoundError
+from nandarray.lab import _run, _sweep
 from nandarray.lab._runs import find_run
 from nandarray.lab.report import source
 
@@ -40,6 +41,13 @@ EXPERIMENT = lab.Experiment(
     "t.folders", "T", "?", measured, ["nds.fig9d.write.sw_loss"],
     {"much": lab.Parameter(0.7, "a share"), "device": lab.Parameter("tiny", "which")},
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs do not ask for commit and packages, which takes longer than they do."""
+    for module in (_run, _sweep):
+        monkeypatch.setattr(module, "environment", lambda seconds: {"date": "2026-01-01T00:00", "seconds": seconds})
 
 
 def make(runs: Path) -> lab.Run:
@@ -86,7 +94,7 @@ def test_a_kill_at_any_step_leaves_a_whole_folder_or_none(kind: str, before: boo
             is_whole(one, wanted)
         assert lab.damaged(picture) == {}
     assert gone <= 1, "between two names only"
-    for picture in taken[:: max(1, len(taken) // 8)] + taken[-2:]:
+    for picture in taken[:: max(1, len(taken) // 4)] + taken[-2:]:
         again = make_one(picture)
         is_whole(again, wanted)
         assert os.listdir(picture) == [again.id], "remains are removed"
@@ -111,8 +119,9 @@ def steps_of(make_one: Callable[[Path], Any], runs: Path, wanted: dict[str, byte
             assert left == [old.name], f"step {number}: {seen}: the earlier run is gone"
         for name in left:
             assert everything(runs / name) == wanted, (number, seen)
-        is_whole(make_one(runs), wanted)
-        assert len(os.listdir(runs)) == 1, (number, seen)
+        if number % 3 == 0:
+            is_whole(make_one(runs), wanted)
+            assert len(os.listdir(runs)) == 1, (number, seen)
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["new", "in place of one"])

@@ -99,6 +99,10 @@ def test_units_are_the_least_box_whose_runs_are_whole_units(drawn: tuple[tuple[i
         assert wide == (*box[:-1], wanted)
     elif unit % math.prod(shape[1:]) == 0:
         assert [(s.start, s.stop) for s in wide[1:]] == [(0, n) for n in shape[1:]]
+    # A run has a unit at least, unless the array ends there.
+    inner = max((i for i, (s, n) in enumerate(zip(wide, shape, strict=True)) if s != slice(0, n)), default=0)
+    run = math.prod(s.stop - s.start for s in wide[inner:])
+    assert run >= unit or wide[inner].stop == shape[inner]
     if unit == 1:
         assert wide == box
 
@@ -347,6 +351,7 @@ def test_pieces_of_a_fetch_are_its_bytes_in_order(drawn: tuple[tuple[int, ...], 
     found = [at // item for start in starts for at in range(start, start + length, item)]
     assert found == places(shape, fetch.box(shape))
     assert all(start % item == 0 for start in starts)
+    assert len(starts) == _runs(fetch.box(shape), shape), "as few pieces as there are runs"
     assert math.prod(fetch.count(shape)) == len(found)
 
 

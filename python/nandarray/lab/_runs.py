@@ -89,7 +89,7 @@ class Folder:
         for path in sorted(path for path in whole if (path / cls.HEAD).is_file()):
             try:
                 found.append(cls(path))
-            except (CorruptError, UnsupportedVersionError, OSError) as error:
+            except OSError as error:  # damaged, of a newer program, or not to be read
                 damaged[path.name] = " ".join(str(error).split())
         return found, damaged
 

@@ -69,6 +69,7 @@ def same(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and bool(found == wanted)
 
 
+@settings(max_examples=30)
 @given(values=st.dictionaries(st.text(max_size=5), _VALUES, max_size=5))
 @example(values={"": {"": [{}, [], ()]}, "\0": "\ud800", "\N{EGG}": {"a": MappingProxyType({"b": np.zeros((0, 2))})}})
 def test_any_json_value_comes_back_from_the_file(
@@ -153,7 +154,7 @@ def test_names_of_attributes_are_text(store: nandarray.Store, name: Any) -> None
     assert not array.attrs
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_any_calls_are_those_of_a_dictionary(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Both kinds of owners, by two handles each, with reads in between."""
@@ -247,7 +248,7 @@ class Names:
             every -= {one for one in every if (one + "/").startswith(path + "/")}
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_names_are_those_of_a_tree_seen_from_any_group(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

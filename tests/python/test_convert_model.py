@@ -69,26 +69,28 @@ def test_elements_that_were_never_written_come_back_as_their_fill_value(dtype: s
             with pytest.raises(InvalidError, match="NetCDF cannot hold 'g/a'"):
                 nandarray.export(store, "x.nc")
         return
-    for n, fill in enumerate(FILLS[dtype]):
-        with nandarray.open("a.nand", "w") as store:
-            array = store.create("g/a", (7, 9), dtype, fill_value=fill, building_block=(2, 4))
+    wanted = {}
+    with nandarray.open("a.nand", "w") as store:
+        for n, fill in enumerate(FILLS[dtype]):
+            array = store.create(f"g/a{n}", (7, 9), dtype, fill_value=fill, building_block=(2, 4))
             array[2:4, 4:6] = strategies.content((2, 2), np.dtype(dtype), 1)
-            wanted = array[...]
-            if ending == "nc" and fill == "a\0b":
-                with pytest.raises(InvalidError, match="NetCDF cannot hold the text in 'g/a': .*NULL"):
-                    nandarray.export(store, f"{n}.nc")
-                assert not Path(f"{n}.nc").exists()
-                continue
-            nandarray.export(store, f"{n}.{ending}")
-        with nandarray.open("b.nand", "w") as back:
-            nandarray.import_(f"{n}.{ending}", back)
-            (name,) = back.array_names()
+            wanted[f"g/a{n}"] = array[...]
+        if ending == "nc" and dtype == "U3":
+            with pytest.raises(InvalidError, match="NetCDF cannot hold the text in 'g/a1': .*NULL"):
+                nandarray.export(store, "x.nc")
+            assert not Path("x.nc").exists()
+            del store["g/a1"], wanted["g/a1"]
+        nandarray.export(store, f"x.{ending}")
+    with nandarray.open("b.nand", "w") as back:
+        nandarray.import_(f"x.{ending}", back)
+        assert back.array_names() == sorted(wanted)
+        for name, data in wanted.items():
             found = back[name][...]
-        if ending == "nc" and dtype[0] in "mM":  # CF's numbers with units
-            found = found.astype(wanted.dtype)
-        elif ending == "nc" and dtype[0] == "S":  # CF's letters along one more axis
-            found = np.ascontiguousarray(found).view(dtype)[..., 0]
-        assert same(found, wanted), (dtype, fill, ending)
+            if ending == "nc" and dtype[0] in "mM":  # CF's numbers with units
+                found = found.astype(data.dtype)
+            elif ending == "nc" and dtype[0] == "S":  # CF's letters along one more axis
+                found = np.ascontiguousarray(found).view(dtype)[..., 0]
+            assert same(found, data), (dtype, name, ending)
 
 
 @pytest.mark.parametrize("ending", ["h5", "nc"])
@@ -193,7 +195,7 @@ def members(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from members(item, f"{prefix}{name}/")
 
 
-@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["2", "3", "h5"])
 def test_what_other_packages_write_is_imported_as_they_read_it(kind: str, seed: int, store: nandarray.Store) -> None:
     path = Source(seed).write(kind)

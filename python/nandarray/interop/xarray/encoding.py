@@ -176,6 +176,8 @@ def check_values(variable: Variable, name: str, *, exact: bool = False) -> Varia
     With ``exact``, fractions are refused even where nothing is scaled: what is there is integers. The variable is
     returned, or one that looks at its values as they pass.
     """
+    if variable.dtype.kind == "M":
+        return _as_fine_as_units(variable, name)
     encoding = variable.encoding
     wanted = encoding.get("dtype")
     if wanted is None or wanted is str or variable.dtype.kind not in "iuf" or "_Unsigned" in encoding:
@@ -198,6 +200,18 @@ def check_values(variable: Variable, name: str, *, exact: bool = False) -> Varia
         return variable
     data = lazy_elemwise_func(variable._data, check, variable.dtype)
     return Variable(variable.dims, data, variable.attrs, encoding, fastpath=True)
+
+
+def _as_fine_as_units(variable: Variable, name: str) -> Variable:
+    """Give times the resolution of their units: xarray makes every time NaT whose units are finer than its dtype."""
+    word = str(variable.encoding.get("units", "")).partition(" ")[0].lower().removesuffix("s")
+    target = {"millisecond": "ms", "microsecond": "us", "nanosecond": "ns"}.get(word)
+    own = np.datetime_data(variable.dtype)[0]
+    order = ("s", "ms", "us", "ns")
+    if target is None or own not in order or order.index(own) >= order.index(target):
+        return variable
+    times = _converted(variable, name, np.dtype(f"M8[{target}]"))
+    return Variable(variable.dims, times, variable.attrs, variable.encoding, fastpath=True)
 
 
 def _within(
@@ -301,10 +315,14 @@ def _check_kind(name: str, variable: Variable, decoded: Variable) -> None:
 
 
 def _exact_times(name: str, variable: Variable, target: np.dtype[Any]) -> Variable:
+    return Variable(variable.dims, _converted(variable, name, target), variable.attrs)
+
+
+def _converted(variable: Variable, name: str, target: np.dtype[Any]) -> Any:
+    """Return the data of times in another resolution, lazily where it is lazy."""
     convert = partial(_same_times, name=name, target=target)
     data = variable._data
-    data = convert(data) if isinstance(data, np.ndarray) else lazy_elemwise_func(data, convert, target)
-    return Variable(variable.dims, data, variable.attrs)
+    return convert(data) if isinstance(data, np.ndarray) else lazy_elemwise_func(data, convert, target)
 
 
 def _same_times(values: Any, *, name: str, target: np.dtype[Any]) -> Any:

@@ -17,6 +17,7 @@ from nandarray._nandarray import select
 from nandarray.errors import InvalidError
 from nandarray.index import buffers
 from nandarray.index.transfer import Commands, fetch, put
+from nandarray.programs.operand import Operand
 
 if TYPE_CHECKING:
     from nandarray.index.transfer import Mode
@@ -26,25 +27,14 @@ __all__ = ["Grid", "Indexer"]
 _BAND_BYTES = 8 << 20  # what iteration reads ahead
 
 
-class Grid:
+class Grid(Operand):
     """An N-dimensional array in a store, seen under one shape. Base of ``Array`` and ``View``."""
 
     #: Whether the engine's own shape is this grid's: it takes index arrays then, and compares points with the shape.
     #: If not, index arrays go as points, which are translated.
     _outer = True
 
-    # Provided by subclasses.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of elements along each dimension, as Python integers."""
-        raise NotImplementedError
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        raise NotImplementedError
-
+    # Provided by subclasses, as are shape and dtype.
     def _commands(self) -> Commands:
         raise NotImplementedError
 

@@ -17,7 +17,8 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ import numpy as np
 import typer
 import typer.core
 from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Table
 
 import nandarray
@@ -37,6 +39,8 @@ __all__ = [
     "KeyFile",
     "OneLineErrors",
     "StorePath",
+    "Tell",
+    "bars",
     "complete_array",
     "complete_name",
     "console",
@@ -52,6 +56,9 @@ __all__ = [
     "refuse_existing",
     "table_of",
 ]
+
+#: Called with a name, how much of it is done, and of how much.
+Tell = Callable[[str, int, int], None]
 
 KEY_VARIABLE = "NANDARRAY_KEY"
 _KEY_BYTES = 32
@@ -243,6 +250,25 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     wide = None if stream.isatty() else _WIDE
     return Console(file=stream, width=wide, highlight=False, emoji=False, markup=False)
+
+
+@contextmanager
+def bars(*columns: ProgressColumn, quiet: bool, verb: str = "", transient: bool = False) -> Generator[Tell | None]:
+    """Show a bar for each name on standard error, where that is a terminal; give None where it is not."""
+    out = console(stderr=True)
+    if quiet or not out.is_terminal:
+        yield None
+        return
+    named = TextColumn("{task.description}"), BarColumn()
+    with Progress(*named, *columns, console=out, transient=transient) as shown:
+        tasks: dict[str, Any] = {}
+
+        def tell(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = shown.add_task(f"{verb} {name}".strip(), total=total)
+            shown.update(tasks[name], completed=done, total=total)
+
+        yield tell
 
 
 def table_of(

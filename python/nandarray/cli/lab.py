@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from nandarray import lab
-from nandarray.cli.common import Json, console, fail, json_or_text, parse_pairs, print_json, table_of
+from nandarray.cli.common import Json, Tell, bars, console, fail, json_or_text, parse_pairs, print_json, table_of
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.lab import registry
 from nandarray.lab._html import answer_cells, shown_columns
@@ -68,29 +68,9 @@ def _settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     return {name: json_or_text(value) for name, value in parse_pairs(pairs, "NAME=VALUE").items()}
 
 
-@contextmanager
-def _progress(*, quiet: bool) -> Generator[Callable[[str, int, int], None] | None]:
-    """Show bars on standard error if that is a terminal."""
-    out = console(stderr=True)
-    if quiet or not out.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=out, transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def tell(what: str, done: int, of: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=of)
-            bars.update(tasks[what], completed=done, total=of)
-
-        yield tell
+def _progress(*, quiet: bool) -> AbstractContextManager[Tell | None]:
+    """Show bars on standard error if that is a terminal, until the work is done."""
+    return bars(MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), quiet=quiet, transient=True)
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------

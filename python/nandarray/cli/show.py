@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
 import numpy as np
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.tree import Tree
 
 from nandarray.array.listing import facts, groups_below, is_array, open_array
-from nandarray.cli.common import console, facts_of, jsonable_array, missing, print_json, table_of
+from nandarray.cli.common import Tell, bars, console, facts_of, jsonable_array, missing, print_json, table_of
 from nandarray.units import count, format_size
 
 __all__ = ["attrs_of", "check", "info", "listing", "pick", "progress", "stat", "tree"]
-
-_Report = Callable[[str, int, int], None]
 
 
 def pick(store: Any, name: str, key: bytes | None) -> Any:
@@ -224,26 +222,7 @@ def _sentence(error: Any) -> str:
     return str(error)
 
 
-@contextmanager
-def progress(verb: str, *, quiet: bool) -> Generator[_Report | None]:
+def progress(verb: str, *, quiet: bool) -> AbstractContextManager[Tell | None]:
     """Show a bar for each array that is copied, on standard error if that is a terminal."""
-    out = console(stderr=True)
-    if quiet or not out.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=out) as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(f"{verb} {name}", total=total)
-            bars.update(tasks[name], completed=done)
-
-        yield report
+    columns = (DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    return bars(*columns, quiet=quiet, verb=verb)

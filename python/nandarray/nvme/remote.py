@@ -27,8 +27,6 @@ from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from nandarray._nandarray import Selection
 
 __all__ = ["RemoteArray", "RemoteProgram", "RemoteStore", "connect", "is_url"]
@@ -355,9 +353,7 @@ class RemoteStore:
     def __enter__(self) -> RemoteStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -92,6 +92,10 @@ class Source:
         self.skipped_attrs += [f"{owner or '/'}:{key}" for key in skipped]
         return plain
 
+    def add(self, name: str, attrs: Mapping[Any, Any], **facts: Any) -> None:
+        """Add an array with its attributes, as far as they can be kept, and the other facts of a :class:`Member`."""
+        self.members.append(Member(name=name, attrs=self.attrs(name, attrs), **facts))
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
@@ -366,19 +370,8 @@ def _zarr_array(source: Source, name: str, array: Any, path: Path, options: Sour
         if found is None:
             return
         dtype, read, fill = found
-    source.members.append(
-        Member(
-            name=name,
-            shape=tuple(array.shape),
-            dtype=dtype,
-            read=read,
-            chunks=chunks,
-            attrs=source.attrs(name, attrs),
-            fill=fill,
-            stored=stored,
-            grain=grain,
-        )
-    )
+    how: dict[str, Any] = {"read": read, "chunks": chunks, "stored": stored, "grain": grain}
+    source.add(name, attrs, shape=tuple(array.shape), dtype=dtype, fill=fill, **how)
 
 
 # --- HDF5 -----------------------------------------------------------------------------------------------------------
@@ -483,18 +476,7 @@ def _hdf5_array(h5py: Any, source: Source, name: str, item: Any, options: Source
         return
     elif dtype.kind != "V":
         dtype = np.dtype(dtype.str)  # without h5py's metadata (enum names, string encodings)
-    source.members.append(
-        Member(
-            name=name,
-            shape=item.shape,
-            dtype=dtype,
-            read=read,
-            chunks=item.chunks,
-            attrs=source.attrs(name, attrs),
-            fill=fill,
-            stored=stored,
-        )
-    )
+    source.add(name, attrs, shape=item.shape, dtype=dtype, fill=fill, read=read, chunks=item.chunks, stored=stored)
 
 
 def _hdf5_dimensions(item: Any) -> tuple[str, ...] | None:
@@ -593,18 +575,10 @@ def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: 
         if found is None:
             return
         dtype, read, fill = found
-    source.members.append(
-        Member(
-            name=name,
-            shape=tuple(variable.shape),
-            dtype=np.dtype(dtype.str) if dtype.kind != "V" else dtype,
-            read=read,
-            chunks=tuple(chunks) if chunks else None,
-            attrs=source.attrs(name, attrs),
-            fill=None if isinstance(fill, np.ndarray) else fill,
-            stored=stored,
-        )
-    )
+    fill = None if isinstance(fill, np.ndarray) else fill
+    dtype = np.dtype(dtype.str) if dtype.kind != "V" else dtype
+    how: dict[str, Any] = {"read": read, "chunks": tuple(chunks) if chunks else None, "stored": stored}
+    source.add(name, attrs, shape=tuple(variable.shape), dtype=dtype, fill=fill, **how)
 
 
 # --- shared ---------------------------------------------------------------------------------------------------------

@@ -27,10 +27,8 @@ fn code(chance: &mut fastrand::Rng, length: usize) -> Vec<u32> {
             }
             7 if chance.u8(..4) == 0 => 0xffff_ffff,
             _ => {
-                let row = TABLE
-                    .iter()
-                    .find(|row| row.name == ["add", "xor", "lw", "sd", "fadd.d"][chance.usize(..5)])
-                    .unwrap();
+                let name = ["add", "xor", "lw", "sd", "fadd.d"][chance.usize(..5)];
+                let row = TABLE.iter().find(|row| row.name == name).unwrap();
                 row.bits | chance.u32(..) & !row.mask & !(7 << 12)
             }
         })

@@ -49,7 +49,7 @@ fn check<X: Xlen>(row: &'static Row, seed: u64) {
     let word = row.bits | chance.u32(..) & !row.mask;
     let Some(mut op) = decode32(word, X::BITS, Extensions::PROGRAM).filter(|op| op.code == row.code) else { return };
     match row.format {
-        Format::Csr | Format::CsrImmediate => (op.rs1, op.imm) = (0, 0x800 + 64 * chance.i32(..3)),
+        Format::Csr | Format::CsrImmediate => (op.rs1, op.imm) = (0, 0x800 + 64 * chance.i32(0..3)),
         Format::StreamLoad | Format::StreamStore | Format::StreamRead => op.rs1 = 0,
         _ => {}
     }

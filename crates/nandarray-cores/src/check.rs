@@ -196,4 +196,31 @@ mod tests {
         other.add(22, 30);
         assert_eq!((touched.common(&other), other.common(&touched)), (Some(22), Some(22)));
     }
+
+    #[test]
+    fn touched_bytes_are_the_bytes_that_were_touched() {
+        for seed in 0..2_000 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let mut sets = [(TouchedBytes::default(), [false; 80]), (TouchedBytes::default(), [false; 80])];
+            for step in 0..chance.usize(..24) {
+                let (touched, plain) = &mut sets[chance.usize(..2)];
+                let first = chance.u64(..72);
+                let end = first + [1, 2, 4, 8][chance.usize(..4)];
+                touched.add(first, end);
+                plain[first as usize..end as usize].fill(true);
+                // Ranges are apart: none overlaps or adjoins the next.
+                let mut wanted = BTreeMap::new();
+                let begins = (0..80).filter(|n| plain[*n] && (*n == 0 || !plain[*n - 1]));
+                wanted.extend(begins.map(|n| (n as u64, (n..80).find(|m| !plain[*m]).unwrap_or(80) as u64)));
+                assert_eq!(touched.0, wanted, "seed {seed}, step {step}");
+                let from = chance.u64(..80);
+                let allowed = from..from + chance.u64(..40);
+                let out = (0..80).find(|n| plain[*n as usize] && !allowed.contains(n));
+                assert_eq!(touched.outside(&allowed), out, "seed {seed}, step {step}: {allowed:?}");
+            }
+            let [(a, of_a), (b, of_b)] = &sets;
+            let both = (0..80).find(|n| of_a[*n] && of_b[*n]).map(|n| n as u64);
+            assert_eq!((a.common(b), b.common(a)), (both, both), "seed {seed}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ pub use crate::kernel_table::{
     DataSection, KernelTable, MappedPart, Microblock, PartWord, ScreenRule, SectionRole, share,
 };
 use crate::processor::Processor;
+use crate::program::lay_out;
 
 /// A loaded kernel: its code and its description table.
 #[derive(Clone, Debug)]
@@ -57,16 +58,7 @@ impl KernelProgram {
     }
 
     fn load(&self) -> Result<nandarray_hart::Loaded, LoadError> {
-        let last = self.image.segments.iter().map(|s| s.address + s.length).max().unwrap_or(0).next_multiple_of(16);
-        let end = abi::IMAGE_ADDRESS + self.table.memory_bytes;
-        if last >= end {
-            let needed = last.saturating_sub(abi::IMAGE_ADDRESS);
-            return Err(LoadError::TooLarge { needed, memory: self.table.memory_bytes });
-        }
-        let mut loaded = self.image.load(end - last, None)?;
-        loaded.memory.add(abi::ARGS_ADDRESS, abi::ARGS_BYTES)?;
-        loaded.memory.add(abi::SCRATCHPAD_ADDRESS, self.table.scratchpad_bytes)?;
-        Ok(loaded)
+        lay_out(&self.image, self.table.memory_bytes, self.table.scratchpad_bytes)
     }
 
     /// Returns the address of a section's window.
@@ -390,9 +382,11 @@ fn ended(
                 nandarray_hart::Cause::StoreAccess => Some("a store"),
                 _ => None,
             };
+            // Half of the distance to the next window behind a section, and a little before it.
+            let reach = if kernel.bits() == 32 { abi::WINDOW_BYTES } else { abi::SECTION_BYTES } as i64 / 2;
             let near = bases.iter().enumerate().filter(|(_, (base, window))| {
-                let reach = if kernel.bits() == 32 { abi::WINDOW_BYTES } else { abi::SECTION_BYTES } / 2;
-                (*base..base.saturating_add(reach as i64)).contains(&(trap.value as i64)) || *window == trap.value
+                let from = base.saturating_sub(abi::WINDOW_BYTES as i64 / 2);
+                (from..base.saturating_add(reach)).contains(&(trap.value as i64)) || *window == trap.value
             });
             let found = near.min_by_key(|(_, (base, _))| (trap.value as i64 - base).abs());
             match (access, found) {

@@ -13,7 +13,7 @@ use crate::error::LoadError;
 
 /// The part of a section that each screen maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum MappedPart {
     /// A part by its name: `"all"`, or `"rows"` for the screen's share of rows.
     Word(PartWord),

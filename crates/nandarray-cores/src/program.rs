@@ -1,6 +1,6 @@
 //! A loaded program: its segments, its symbols, its metadata, its entry points.
 
-use nandarray_hart::{Extensions, Loaded};
+use nandarray_hart::{Extensions, Loaded, ProgramError};
 use object::{Object, ObjectSection};
 
 use crate::abi;
@@ -114,16 +114,28 @@ impl Program {
 
     /// Builds the memory with which a worker begins: segments, stack, argument block, scratchpad.
     pub(crate) fn load(&self) -> Result<Loaded, LoadError> {
-        let last = self.image.segments.iter().map(|s| s.address + s.length).max().unwrap_or(0).next_multiple_of(16);
-        let first = self.image.segments.iter().map(|s| s.address).min().unwrap_or(0);
-        let end = abi::IMAGE_ADDRESS + self.metadata.memory_bytes;
-        if first < abi::IMAGE_ADDRESS || last >= end {
-            let needed = last.saturating_sub(abi::IMAGE_ADDRESS);
-            return Err(LoadError::TooLarge { needed, memory: self.metadata.memory_bytes });
-        }
-        let mut loaded = self.image.load(end - last, None)?;
-        loaded.memory.add(abi::ARGS_ADDRESS, abi::ARGS_BYTES)?;
-        loaded.memory.add(abi::SCRATCHPAD_ADDRESS, self.metadata.scratchpad())?;
-        Ok(loaded)
+        lay_out(&self.image, self.metadata.memory_bytes, self.metadata.scratchpad())
     }
+}
+
+/// Builds the memory of a core: the image's segments and a stack in `memory_bytes` of program memory, the argument
+/// block and the scratchpad.
+pub(crate) fn lay_out(
+    image: &nandarray_hart::ElfProgram,
+    memory_bytes: u64,
+    scratchpad_bytes: u64,
+) -> Result<Loaded, LoadError> {
+    if let Some(low) = image.segments.iter().find(|s| s.address < abi::IMAGE_ADDRESS) {
+        return Err(ProgramError::Segment { address: low.address, bytes: low.length }.into());
+    }
+    let last = image.segments.iter().map(|s| s.address + s.length).max().unwrap_or(0);
+    let last = last.checked_next_multiple_of(16).unwrap_or(last);
+    let end = abi::IMAGE_ADDRESS + memory_bytes;
+    if last >= end {
+        return Err(LoadError::TooLarge { needed: last.saturating_sub(abi::IMAGE_ADDRESS), memory: memory_bytes });
+    }
+    let mut loaded = image.load(end - last, None)?;
+    loaded.memory.add(abi::ARGS_ADDRESS, abi::ARGS_BYTES)?;
+    loaded.memory.add(abi::SCRATCHPAD_ADDRESS, scratchpad_bytes)?;
+    Ok(loaded)
 }

@@ -206,6 +206,7 @@ fn what_a_table_cannot_mean_is_refused_by_its_name() {
         ("/microblocks/0/writes", json!({"b": "all"}), "would meet in b"),
         ("/microblocks/0/writes", json!({"b": {"rows": [0, 1]}}), "would meet in b"),
         ("/microblocks/0/writes", json!({"b": "columns"}), "MappedPart"),
+        ("/microblocks/0/reads", json!({"a": {"rows": [1, 1], "columns": [0, 1]}}), "MappedPart"),
     ] {
         let text = with(&fine_table(), pointer, value.clone()).to_string();
         let error = KernelTable::parse(text.as_bytes()).expect_err(&format!("{pointer} = {value}")).to_string();

@@ -328,3 +328,7 @@ pub(crate) fn translates(op: &Instruction) -> bool {
         _ => !matches!(op.code, Ecall | Ebreak | Vsetvl),
     }
 }
+
+#[cfg(test)]
+#[path = "region_tests.rs"]
+mod tests;

@@ -156,3 +156,7 @@ impl Knowledge {
         Self { used, dirty, single, wanted }
     }
 }
+
+#[cfg(test)]
+#[path = "registers_tests.rs"]
+mod tests;

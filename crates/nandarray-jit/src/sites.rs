@@ -42,3 +42,21 @@ impl Sites {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_few_regions_and_targets_of_an_instruction_are_kept() {
+        let mut sites = Sites::default();
+        assert_eq!(sites.expected(8), [MAIN], "an instruction that was not observed");
+        let told = [4, 4, 7, MAIN, 9, 7].map(|slot| sites.reached(8, slot));
+        assert_eq!(told, [true, false, true, true, false, false]);
+        assert_eq!((sites.expected(8), sites.expected(12)), ([4, 7, MAIN].as_slice(), [MAIN].as_slice()));
+        for target in [64, 80, 64, 96, 112] {
+            sites.jumped(8, target);
+        }
+        assert_eq!(sites.targets[&8], [64, 80, 96]);
+    }
+}

@@ -5,6 +5,7 @@
 //! when the runs are continued. A failure prints its seed; `PROPTEST_CASES=n` in the environment runs more cases.
 
 mod generate;
+mod limits;
 mod vectors;
 
 use generate::{BASE, Chance, InstructionMix, WINDOW, float, integer, ordinary, program};

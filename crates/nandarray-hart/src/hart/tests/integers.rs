@@ -172,7 +172,7 @@ fn check(plain: Plain, counts: bool, seed: u64, turns: u64, met: &mut Met) {
 
 #[test]
 fn random_programs_do_what_they_do_on_the_plain_machine() {
-    let rounds = if std::env::var_os("NANDARRAY_DEEP").is_some() { 4_000 } else { 130 };
+    let rounds = if std::env::var_os("NANDARRAY_DEEP").is_some() { 4_000 } else { 400 };
     for bits in [32, 64] {
         let mut met = Met::default();
         for seed in 0..rounds {

@@ -138,7 +138,7 @@ impl PlainAccess {
         Ok(())
     }
 
-    /// Checks the work that a meter was told of.
+    /// Checks the work that a meter has learned of.
     fn check(&self, work: &VectorWork, op: &Instruction, plain: &PlainVectors, at: [u64; 2], mask: u64, place: &str) {
         let left: Vec<usize> = (plain.vstart..self.count).collect();
         let (fields, each) = (u64::from(self.fields), u64::from(self.eew / 8));

@@ -215,7 +215,7 @@ proptest! {
         let bits = if wide { 64 } else { 32 };
         let line = format!("{name} {}", operands.join(", "));
         if let Ok(op) = assemble(&line, bits) {
-            // Whatever is accepted has bits that mean the same.
+            // An accepted line has bits that mean the same.
             let again = decode(encode(&op), bits, Extensions::ALL);
             prop_assert_eq!(again.code, op.code, "{}", line);
             prop_assert_eq!(again, Instruction { rm: again.rm, ..op }, "{}", line);

@@ -3,6 +3,8 @@
 mod figures;
 mod imports;
 mod ranges;
+mod reach;
+mod rules;
 mod sheets;
 mod units;
 

@@ -54,7 +54,7 @@ fn decimal(chance: &mut Rng) -> (String, u128, u32) {
 /// Returns `digits / 10^behind` of a unit in the smallest one: the whole number and whether it is exact, or rounded to
 /// the nearest.
 fn exactly(digits: u128, behind: u32, tens: i32, twos: u32) -> (u128, bool) {
-    let (over, under) = (digits * 10u128.pow(tens as u32) << twos, 10u128.pow(behind));
+    let (over, under) = ((digits * 10u128.pow(tens as u32)) << twos, 10u128.pow(behind));
     ((over + under / 2) / under, over.is_multiple_of(under))
 }
 

@@ -180,7 +180,7 @@ fn an_account_of_every_moment_adds_up() {
                 _ => rig.read(at(die, plane, 0, n), 8_192),
             };
         }
-        let mut last = vec![[Ps::ZERO; 2]; 2];
+        let mut last = [[Ps::ZERO; 2]; 2];
         for step in 0..400 {
             let now = Ps::from_us(40 * step + seed);
             rig.until(now);

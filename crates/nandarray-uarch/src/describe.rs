@@ -39,7 +39,7 @@ pub enum DescribeError {
     },
 }
 
-fn range(key: &'static str, value: impl ToString, range: &'static str) -> DescribeError {
+fn range(key: impl Into<Cow<'static, str>>, value: impl ToString, range: &'static str) -> DescribeError {
     DescribeError::Range { key: key.into(), value: value.to_string(), range }
 }
 
@@ -278,7 +278,6 @@ fn one() -> u32 {
 /// Highest latency that is accepted, which keeps pipeline states small.
 const LATENCY_MAX: u32 = 4_096;
 
-/// Returns the unit of a name; `what` is the key and the value for the error.
 fn unit(name: &str, what: impl Fn() -> String) -> Result<FunctionalUnit, DescribeError> {
     FunctionalUnit::ALL.into_iter().find(|u| u.name() == name).ok_or_else(|| {
         let known: Vec<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
@@ -322,9 +321,7 @@ impl CoreDescription {
         for (key, &ticks) in &written.latency {
             let unit = unit(key, || format!("latency.{key}"))?;
             if ticks == 0 || ticks > LATENCY_MAX {
-                let allowed = "1 to 4096 ticks are needed";
-                let key = format!("latency.{key}").into();
-                return Err(DescribeError::Range { key, value: ticks.to_string(), range: allowed });
+                return Err(range(format!("latency.{key}"), ticks, "1 to 4096 ticks are needed"));
             }
             latency.0[unit as usize] = ticks;
         }

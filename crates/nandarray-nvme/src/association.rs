@@ -9,15 +9,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nandarray::nvme::{CompletionEntry, Controller, NvmeCommand, Opcode, Status, SubmissionEntry};
+use nandarray::nvme::{
+    CompletionEntry, Controller, NSID_ALL, NvmeCommand, Opcode, OpenAction, Status, SubmissionEntry,
+};
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::boxes::StoredBoxes;
+use crate::boxes::{self, StoredBoxes};
 use crate::logs::{self, FailedCommand, LogPage};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
-use crate::subsystem::Subsystem;
+use crate::subsystem::{NN, Subsystem};
 use crate::wire::{
     AdminOpcode, CNTLID_ANY, CommandSet, DISCOVERY_NQN, DiscoveryEntry, FabricsType, Property, QUEUE_ENTRIES_MAX,
 };
@@ -359,17 +361,23 @@ impl Association {
         }
     }
 
-    /// Resets the controller: restores features, drops held event requests, and closes views and boxes. Programs, range
-    /// sets and memory belong to the subsystem, and stay.
+    /// Resets the controller: restores features, aborts held event requests, and closes views and boxes. Programs,
+    /// range sets and memory belong to the subsystem, and stay.
     fn reset(&self) {
         self.boxes.clear();
         self.controller.close_all();
-        let mut state = self.state.lock();
-        state.csts = 0;
-        state.held.clear();
-        state.event_mask = 0;
-        state.noticed = false;
-        state.changed.clear();
+        let held = {
+            let mut state = self.state.lock();
+            state.csts = 0;
+            state.event_mask = 0;
+            state.noticed = false;
+            state.changed.clear();
+            std::mem::take(&mut state.held)
+        };
+        // The transport has these commands in flight: without a completion, their identifiers would never be free.
+        if let Some(send) = self.notifier.lock().as_ref() {
+            held.into_iter().for_each(|cid| send(completion(cid, Err(Status::ABORTED))));
+        }
     }
 
     fn get_feature(&self, fid: u8, sel: u32, payload: &mut Payload<'_>) -> Result<(u32, u32), Status> {
@@ -438,7 +446,11 @@ impl Association {
             LogPage::HEALTH => self.subsystem.health.page(),
             LogPage::FIRMWARE => logs::firmware(),
             LogPage::CHANGED => self.changed_log(retain),
-            LogPage::EFFECTS => logs::effects(csi, self.subsystem.read_only()),
+            LogPage::EFFECTS => {
+                // A command set that is not there has no commands.
+                let csi = if self.subsystem.has(csi) { csi } else { u8::MAX };
+                logs::effects(csi, self.subsystem.read_only(), self.subsystem.has(CommandSet::PROGRAMS))
+            }
             LogPage::PROGRAMS => self.subsystem.programs.list(),
             LogPage::RANGE_SETS => self.subsystem.programs.range_sets(),
             LogPage::NAMES => {
@@ -508,6 +520,10 @@ impl Association {
         let nsid = entry.nsid.get();
         let csi = match nsid {
             crate::NSID_MEMORY | crate::NSID_PROGRAMS | crate::NSID_ND => self.subsystem.csi(nsid)?,
+            // Blocks of a namespace beyond those that identify lists; a flush may name all.
+            NN.. if nsid > NN && nsid != NSID_ALL && entry.opcode & boxes::VENDOR == 0 => {
+                return Err(Status::INVALID_NAMESPACE);
+            }
             _ => CommandSet::NVM,
         };
         if self.subsystem.options().read_only && self.changes(csi, entry) {
@@ -551,15 +567,24 @@ impl Association {
         Ok((done.dw0.get(), done.dw1.get()))
     }
 
-    /// Returns whether a command may change the store, and is therefore refused by a read-only subsystem.
+    /// Returns whether a command may change the store, and is therefore refused by a read-only subsystem. A view of a
+    /// space that is there can be opened and read.
     fn changes(&self, csi: u8, entry: &SubmissionEntry) -> bool {
-        match csi {
-            CommandSet::ND => matches!(entry.opcode, 0x01 | 0x05 | 0x0c),
-            CommandSet::NVM => {
-                !matches!(entry.opcode, Opcode::READ | Opcode::COMPARE | Opcode::FLUSH)
-                    && NvmeCommand::decode(entry).is_ok()
+        let opcode = match csi {
+            CommandSet::ND => entry.opcode | boxes::VENDOR,
+            CommandSet::NVM => entry.opcode,
+            _ => return false,
+        };
+        let known = csi == CommandSet::ND || NvmeCommand::decode(entry).is_ok();
+        match opcode {
+            Opcode::FLUSH | Opcode::READ | Opcode::COMPARE => false,
+            Opcode::ND_READ | Opcode::SPACE_INFORMATION | Opcode::CLOSE_SPACE => false,
+            Opcode::OPEN_SPACE if entry.cdw(10) & 0xf <= OpenAction::OpenByName as u32 => false,
+            // Boxes are of the association, not of the store.
+            _ if csi == CommandSet::ND => {
+                matches!(opcode, Opcode::ND_WRITE | Opcode::OPEN_SPACE | Opcode::DELETE_SPACE)
             }
-            _ => false,
+            _ => known,
         }
     }
 

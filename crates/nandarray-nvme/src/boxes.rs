@@ -21,7 +21,7 @@ const DELETE_BOX: u8 = 0x10;
 /// Opcode of N-D Write, without its highest bit.
 const ND_WRITE: u8 = 0x01;
 /// The highest bit of the N-D commands' opcodes in the NVM command set, which marks vendor commands.
-const VENDOR: u8 = 0x80;
+pub(crate) const VENDOR: u8 = 0x80;
 /// Bit of dword 11: the coordinates are in a page before the data.
 const IN_PAGE: u32 = 1 << 9;
 /// Bit of dword 11: the coordinates are those of a stored box.

@@ -35,6 +35,9 @@ mod subsystem;
 pub mod tcp;
 pub mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub use association::{AdminAnswer, Association, HostIdentity};
 pub use payload::{Payload, TransferDirection};
 pub use queue::QueuePair;

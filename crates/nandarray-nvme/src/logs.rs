@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nandarray::nvme::Status;
+use nandarray::nvme::{Opcode, Status};
 use parking_lot::Mutex;
 
 use crate::boxes;
@@ -116,11 +116,15 @@ impl Health {
     }
 }
 
-/// Returns log page 05h (effects of commands) of a command set, 4096 bytes.
-pub(crate) fn effects(csi: u8, read_only: bool) -> Vec<u8> {
+/// Returns log page 05h (effects of commands) of a command set, 4096 bytes. `programs` is whether there are admin
+/// commands of programs.
+pub(crate) fn effects(csi: u8, read_only: bool, programs: bool) -> Vec<u8> {
     let mut page = vec![0u8; 4096];
     let mut put = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    for opcode in [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x85, 0x88, 0x89] {
+    for opcode in [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18] {
+        put(4 * opcode, SUPPORTED);
+    }
+    for opcode in [0x85, 0x88, 0x89].into_iter().filter(|_| programs) {
         put(4 * opcode, SUPPORTED);
     }
     let io: Vec<(u8, bool)> = match csi {
@@ -145,8 +149,11 @@ pub(crate) fn effects(csi: u8, read_only: bool) -> Vec<u8> {
         _ => Vec::new(),
     };
     for (opcode, changes) in io {
-        if !(changes && read_only && csi == CommandSet::NVM) {
-            put(1024 + 4 * usize::from(opcode), SUPPORTED | if changes { CHANGES } else { 0 });
+        let refused = changes && read_only && matches!(csi, CommandSet::NVM | CommandSet::ND);
+        // Spaces that are there can be opened in any case.
+        let opens = opcode | boxes::VENDOR == Opcode::OPEN_SPACE;
+        if !refused || opens {
+            put(1024 + 4 * usize::from(opcode), SUPPORTED | if changes && !refused { CHANGES } else { 0 });
         }
     }
     page

@@ -423,7 +423,8 @@ fn check(memory: &LocalMemory, range: &MemoryRange) -> Result<(), Status> {
 fn overlap(one: &MemoryRange, other: &MemoryRange) -> bool {
     let end = |range: &MemoryRange| range.sb.get().saturating_add(u64::from(range.len.get()));
     let memory = one.nsid == other.nsid && one.nsid.get() != NSID_ND;
-    memory && one.sb.get() < end(other) && other.sb.get() < end(one)
+    let empty = one.len.get() == 0 || other.len.get() == 0;
+    memory && !empty && one.sb.get() < end(other) && other.sb.get() < end(one)
 }
 
 fn operand(at: &Surroundings<'_>, range: &MemoryRange) -> Result<Operand, Status> {
@@ -436,6 +437,8 @@ fn operand(at: &Surroundings<'_>, range: &MemoryRange) -> Result<Operand, Status
             let found = at.boxes.resolve(at.controller, handle)?;
             if len != 0 && len != found.bytes { Err(Status::MEMORY_RANGE) } else { Ok(Operand::Space(found)) }
         }
+        // Arrays of such names are no namespaces.
+        NSID_MEMORY.. => Err(Status::MEMORY_NAMESPACE),
         nsid => match at.controller.resolve_bytes(nsid, sb, len) {
             Err(status) if status == Status::INVALID_NAMESPACE => Err(Status::MEMORY_NAMESPACE),
             done => done.map(Operand::Space),

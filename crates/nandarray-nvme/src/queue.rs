@@ -119,6 +119,55 @@ mod tests {
         assert_eq!((queue.in_flight(), done.sqhd.get()), (0, 0xffff));
     }
 
+    /// A reference that counts what arrived and what was answered, and has the identifiers in flight in a list.
+    #[test]
+    fn any_order_of_arrivals_and_answers_is_counted() {
+        for seed in 0..60 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let (entries, flow_control) = (rng.u32(2..9), rng.bool());
+            let mut queue = QueuePair::new(5, entries, flow_control);
+            let (mut arrived, mut answered, mut in_flight) = (0u32, 0u32, Vec::new());
+            for step in 0..300 {
+                let context = format!("seed {seed}, step {step}");
+                let mut done = entry(rng.u16(..6));
+                done.set_status(Status::COMPARE_FAILURE);
+                let cid = done.cid.get();
+                let slot = if rng.bool() {
+                    arrived += 1;
+                    let wanted = match () {
+                        () if in_flight.len() >= entries as usize => Err(Status::SEQUENCE_ERROR),
+                        () if in_flight.contains(&cid) => Err(Status::CID_CONFLICT),
+                        () => Ok(()),
+                    };
+                    assert_eq!(queue.accept(cid), wanted, "{context}");
+                    assert_eq!(queue.head(), arrived % entries, "{context}");
+                    in_flight.extend(wanted.ok().map(|()| cid));
+                    wanted.is_err().then(|| queue.refuse(&mut done))
+                } else if !in_flight.is_empty() {
+                    // In any order, not that of their arrival.
+                    done.cid.set(in_flight.swap_remove(rng.usize(..in_flight.len())));
+                    Some(queue.complete(&mut done))
+                } else {
+                    None
+                };
+                assert_eq!(queue.in_flight(), in_flight.len(), "{context}");
+                let Some(slot) = slot else { continue };
+                assert_eq!(slot, answered % entries, "{context}");
+                let head = if flow_control { (arrived % entries) as u16 } else { 0xffff };
+                let phase = u16::from((answered / entries).is_multiple_of(2));
+                assert_eq!((done.sqhd.get(), done.sqid.get()), (head, 5), "{context}");
+                assert_eq!((done.status_phase.get() & 1, done.status()), (phase, Status::COMPARE_FAILURE), "{context}");
+                answered += 1;
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a queue of 1 entries")]
+    fn a_queue_of_one_entry_would_never_be_full_nor_empty() {
+        drop(QueuePair::new(1, 1, true));
+    }
+
     #[test]
     #[should_panic(expected = "not in flight")]
     fn a_completion_has_one_sender() {

@@ -8,6 +8,9 @@ use parking_lot::RwLock;
 
 use crate::payload::Payload;
 
+#[cfg(test)]
+mod tests;
+
 /// Opcode of Memory Copy.
 const COPY: u8 = 0x01;
 /// Opcode of Memory Read.
@@ -90,7 +93,7 @@ impl LocalMemory {
     }
 
     /// Copies ranges within the memory (descriptor format 4); they are written one after the other from the
-    /// destination on.
+    /// destination on, as they were when the command began.
     fn copy(&self, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<(), Status> {
         let word = entry.cdw(12);
         if word >> 8 & 0xf != 4 {
@@ -99,13 +102,14 @@ impl LocalMemory {
         let ranges = (word & 0xff) as usize + 1;
         let list = payload.source()?.get(..ranges * 32).ok_or(Status::DATA_LENGTH_INVALID)?;
         let number = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("eight bytes"));
-        let (mut at, mut moved) = (entry.cdw_pair(10), Vec::new());
-        for range in list.chunks_exact(32) {
-            let (first, len) = (number(&range[8..16]), number(&range[16..24]));
-            moved.push((at, self.read(first, len)?));
-            at = at.checked_add(len).ok_or(Status::LBA_OUT_OF_RANGE)?;
-        }
-        let parts: Vec<(u64, &[u8])> = moved.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
-        self.write_all(&parts)
+        let from = list.chunks_exact(32).map(|range| self.range(number(&range[8..16]), number(&range[16..24])));
+        let from: Vec<_> = from.collect::<Result<_, _>>()?;
+        // The destination is checked before the ranges are read: together they are no larger than the memory then.
+        let total = from.iter().try_fold(0u64, |total, range| total.checked_add(range.len() as u64));
+        let to = self.range(entry.cdw_pair(10), total.ok_or(Status::LBA_OUT_OF_RANGE)?)?;
+        let mut bytes = self.bytes.write();
+        let moved: Vec<u8> = from.into_iter().flat_map(|range| bytes[range].iter().copied()).collect();
+        bytes[to].copy_from_slice(&moved);
+        Ok(())
     }
 }

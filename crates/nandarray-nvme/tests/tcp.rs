@@ -5,8 +5,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "timeouts of a transport are measured by the clock")]
 
+mod support;
+
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,50 +17,14 @@ use nandarray::nvme::{
 };
 use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
-use nandarray_nvme::wire::{
-    AdminOpcode, ConnectData, ConnectFields, DISCOVERY_NQN, DataDescriptor, DataLocation, FabricsType, Property,
-    fabrics_entry,
-};
+use nandarray_nvme::wire::{AdminOpcode, DISCOVERY_NQN, DataLocation, FabricsType, Property};
 use nandarray_nvme::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};
 use nandarray_runtime::Runtime;
+use support::{
+    admin, asked_for_data, capsule, connect_capsule, described, enabled, ended, exchange, ic_request, io, io_status,
+    no_data, pattern, property, raw, read_pdu, response, target,
+};
 use zerocopy::IntoBytes;
-
-/// A server on a store in memory with one namespace of 4096 blocks.
-struct Target {
-    runtime: Arc<Runtime>,
-    server: Server,
-}
-
-fn target(options: SubsystemOptions) -> Target {
-    let media = Arc::new(MemoryMedia::default());
-    let device = Device::open(media, "memory", Mode::Truncate, &Options::default()).unwrap();
-    let runtime = Arc::new(Runtime::new(Arc::new(device)));
-    let new = NewNamespace { nsid: 1, nsze: 4096, lba_bytes: 512, compression: None, key: None };
-    Controller::new(runtime.device()).create_namespace(&new).unwrap();
-    let subsystem = Subsystem::new(&runtime, options);
-    let server = Server::start(subsystem, "127.0.0.1:0".parse().unwrap(), &ServerOptions::default()).unwrap();
-    Target { runtime, server }
-}
-
-impl Target {
-    fn address(&self) -> SocketAddr {
-        self.server.address()
-    }
-
-    fn connect(&self, digests: Digests) -> Initiator {
-        let options = InitiatorOptions { digests, ..InitiatorOptions::default() };
-        Initiator::connect(self.address(), self.server.subsystem().nqn(), &options).unwrap()
-    }
-}
-
-fn io(host: &mut Initiator, command: NvmeCommand, source: &[u8], room: usize) -> (Status, Vec<u8>) {
-    let (done, data) = host.call(false, command.encode(0), source, room).unwrap();
-    (done.status(), data)
-}
-
-fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
-    (0..bytes).map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ seed).collect()
-}
 
 #[test]
 fn blocks_of_every_size_come_back() {
@@ -240,87 +206,6 @@ fn a_silent_host_is_given_up() {
     assert!(target.server.status().associations.is_empty());
 }
 
-// ---- a host that composes its own bytes ----
-
-fn raw(target: &Target) -> TcpStream {
-    let stream = TcpStream::connect(target.address()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream
-}
-
-fn ic_request() -> Vec<u8> {
-    let mut pdu = vec![0u8; 128];
-    (pdu[2], pdu[4]) = (128, 128);
-    pdu
-}
-
-fn capsule(entry: &SubmissionEntry, data: &[u8]) -> Vec<u8> {
-    let mut pdu = vec![4, 0, 72, if data.is_empty() { 0 } else { 72 }];
-    pdu.extend_from_slice(&(72 + data.len() as u32).to_le_bytes());
-    pdu.extend_from_slice(entry.as_bytes());
-    pdu.extend_from_slice(data);
-    pdu
-}
-
-fn read_pdu(stream: &mut TcpStream) -> Option<Vec<u8>> {
-    let mut pdu = vec![0u8; 8];
-    stream.read_exact(&mut pdu).ok()?;
-    let bytes = u32::from_le_bytes(pdu[4..8].try_into().unwrap()) as usize;
-    pdu.resize(bytes, 0);
-    stream.read_exact(&mut pdu[8..]).ok()?;
-    Some(pdu)
-}
-
-fn described(mut entry: SubmissionEntry, location: DataLocation, bytes: u32) -> SubmissionEntry {
-    DataDescriptor { location, bytes }.encode(&mut entry);
-    entry
-}
-
-fn connect_capsule(qid: u16, sqsize_z: u16, cntlid: u16, nqn: &str) -> Vec<u8> {
-    let fields = ConnectFields { recfmt: 0, qid, sqsize_z, cattr: 0, kato_ms: 5000 };
-    let mut data = ConnectData::default();
-    data.cntlid.set(cntlid);
-    nandarray::nvme::from_text(&mut data.subnqn, nqn);
-    nandarray::nvme::from_text(&mut data.hostnqn, "nqn.2014-08.org.nvmexpress:uuid:host");
-    let entry = described(fields.encode(0), DataLocation::Capsule { offset: 0 }, 1024);
-    capsule(&entry, data.as_bytes())
-}
-
-/// Returns the status and dword 0 of a response capsule.
-fn response(pdu: &[u8]) -> (Status, u32) {
-    assert_eq!(pdu[0], 5, "{pdu:?}");
-    let bits = u16::from_le_bytes([pdu[22], pdu[23]]) >> 1;
-    (Status::from_bits(bits), u32::from_le_bytes(pdu[8..12].try_into().unwrap()))
-}
-
-fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
-    stream.write_all(bytes).unwrap();
-    read_pdu(stream).expect("an answer")
-}
-
-/// Connects an admin queue; returns the connection and the identifier of its controller.
-fn admin(target: &Target) -> (TcpStream, u16) {
-    let mut stream = raw(target);
-    let answer = exchange(&mut stream, &ic_request());
-    assert_eq!((answer[0], answer[2], answer[4], answer[8..12].to_vec()), (1, 128, 128, vec![0; 4]));
-    let answer = exchange(&mut stream, &connect_capsule(0, 31, 0xffff, target.server.subsystem().nqn()));
-    let (status, dw0) = response(&answer);
-    assert_eq!(status, Status::SUCCESS);
-    (stream, dw0 as u16)
-}
-
-fn no_data(entry: SubmissionEntry) -> Vec<u8> {
-    capsule(&described(entry, DataLocation::Transport, 0), &[])
-}
-
-fn property(fctype: u8, offset: u32, value: u32) -> Vec<u8> {
-    let mut entry = fabrics_entry(fctype, 9);
-    entry.set_cdw(10, u32::from(offset == Property::CAP && fctype == FabricsType::PROPERTY_GET));
-    entry.set_cdw(11, offset);
-    entry.set_cdw(12, value);
-    no_data(entry)
-}
-
 /// Takes the steps of Linux 6.1 and 7.x in their order, composed from what these kernels were seen to send, and checks
 /// every value that they insist on.
 #[test]
@@ -382,17 +267,6 @@ fn a_stock_kernel_connects() {
     assert_eq!(get(&mut stream, Property::CSTS).0.1 & 0xc, 8, "shutdown is complete");
 }
 
-/// Reads up to the C2HTermReq that ends a connection; returns its reason (FES).
-fn ended(stream: &mut TcpStream) -> u8 {
-    while let Some(pdu) = read_pdu(stream) {
-        if pdu[0] == 3 {
-            assert!(read_pdu(stream).is_none(), "closed behind a TermReq");
-            return pdu[8];
-        }
-    }
-    panic!("closed without a TermReq");
-}
-
 #[test]
 fn a_broken_rule_ends_one_connection() {
     let target = target(SubsystemOptions::default());
@@ -438,21 +312,6 @@ fn a_broken_rule_ends_one_connection() {
     assert_eq!(status, Status::SUCCESS);
 }
 
-/// An I/O queue of a new controller, whose host has been requested to send 64 KiB of a write; the tag of the transfer,
-/// and the admin queue.
-fn asked_for_data(target: &Target) -> (TcpStream, u16, TcpStream) {
-    let (mut stream, cntlid) = admin(target);
-    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
-    let mut io = raw(target);
-    exchange(&mut io, &ic_request());
-    let connect = connect_capsule(1, 127, cntlid, target.server.subsystem().nqn());
-    assert_eq!(response(&exchange(&mut io, &connect)).0, Status::SUCCESS);
-    let write = NvmeCommand::Write(Blocks::new(1, 0, 128)).encode(21);
-    let r2t = exchange(&mut io, &capsule(&described(write, DataLocation::Transport, 65536), &[]));
-    assert_eq!((r2t[0], r2t[8], u32::from_le_bytes(r2t[16..20].try_into().unwrap())), (9, 21, 65536));
-    (io, u16::from_le_bytes([r2t[10], r2t[11]]), stream)
-}
-
 #[test]
 fn transfers_that_nobody_finishes() {
     let mut target = target(SubsystemOptions::default());
@@ -491,10 +350,6 @@ fn transfers_that_nobody_finishes() {
     drop(neighbour);
     target.server.stop();
     assert_eq!(target.server.status().connections, 0);
-}
-
-fn io_status(host: &mut Initiator) -> Status {
-    io(host, NvmeCommand::Write(Blocks::new(1, 0, 1)), &[1; 512], 0).0
 }
 
 #[test]
@@ -582,13 +437,6 @@ fn a_read_only_export_takes_no_writes() {
     let (status, _) = io(&mut host, NvmeCommand::Write(Blocks::new(1, 0, 1)), &[1; 512], 0);
     assert_eq!(status, Status::WRITE_PROTECTED);
     assert_eq!(io(&mut host, NvmeCommand::Read(Blocks::new(1, 0, 1)), &[], 512).0, Status::SUCCESS);
-}
-
-/// A raw admin queue whose controller is enabled.
-fn enabled(target: &Target) -> (TcpStream, u16) {
-    let (mut stream, cntlid) = admin(target);
-    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
-    (stream, cntlid)
 }
 
 /// A capsule with a digest of its data, which is wrong if `damaged`.

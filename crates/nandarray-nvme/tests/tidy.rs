@@ -18,6 +18,7 @@ const LAYERS: tidy::Layers = &[
     &["subsystem", "association", "identify"],
     &["tcp"],
     &["lib"],
+    &["tests"],
 ];
 
 /// Uses of a module of a higher layer that are allowed: file, the module that it uses, and the reason.

@@ -23,6 +23,9 @@ use crate::layout::{
 use crate::region::{PairRings, QueueRegion, region_path};
 use crate::wait::{Wait, WaitEnd};
 
+#[cfg(test)]
+mod tests;
+
 /// An array that a server offers, as its region describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceInfo {
@@ -42,23 +45,32 @@ pub struct NamespaceInfo {
     pub writable: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientTransfer {
     In,
     Out,
 }
 
-/// The way of a call's commands: their namespace, the direction of their bytes, and the pair's rings.
+impl ClientTransfer {
+    fn opcode(self) -> u8 {
+        match self {
+            Self::In => READ,
+            Self::Out => WRITE,
+        }
+    }
+}
+
+/// The way of a call's commands: their namespace, and the pair's rings.
 #[derive(Clone, Copy, Debug)]
 struct ClientWay<'a> {
     nsid: u32,
-    direction: ClientTransfer,
     pair: PairRings<'a>,
 }
 
 /// A run of bytes of a namespace, with its address in the caller's memory.
 #[derive(Clone, Copy, Debug)]
 struct ByteRun {
+    direction: ClientTransfer,
     first_byte: u64,
     bytes: u64,
     memory: *mut u8,
@@ -192,12 +204,13 @@ impl QueueClient {
         mut step: impl FnMut(),
     ) -> Result<(), QueueError> {
         let run = |(i, &record): (usize, &u64)| ByteRun {
+            direction: ClientTransfer::In,
             first_byte: record.saturating_mul(record_bytes),
             bytes: record_bytes,
             // SAFETY: the caller's promise.
             memory: unsafe { to.add(i * record_bytes as usize) },
         };
-        self.transfer(nsid, ClientTransfer::In, record_bytes, records.iter().enumerate().map(run), &mut step)
+        self.transfer(nsid, record_bytes, records.iter().enumerate().map(run), &mut step)
     }
 
     /// Reads `bytes` bytes of an array from byte `first_byte` on.
@@ -208,8 +221,8 @@ impl QueueClient {
     /// # Errors
     /// As [`Self::gather`].
     pub unsafe fn read(&self, nsid: u32, first_byte: u64, bytes: u64, to: *mut u8) -> Result<(), QueueError> {
-        let run = ByteRun { first_byte, bytes, memory: to };
-        self.transfer(nsid, ClientTransfer::In, bytes, std::iter::once(run), &mut || ())
+        let run = ByteRun { direction: ClientTransfer::In, first_byte, bytes, memory: to };
+        self.transfer(nsid, bytes, std::iter::once(run), &mut || ())
     }
 
     /// Writes whole blocks of 512 bytes: `first_byte` is the beginning of a block, and the bytes end at the end of a
@@ -219,13 +232,19 @@ impl QueueClient {
     /// `from` points to `bytes` bytes that can be read.
     ///
     /// # Errors
-    /// [`QueueError::Invalid`] if `first_byte` is not the beginning of a block; otherwise as [`Self::gather`].
+    /// [`QueueError::Invalid`] if the bytes begin or end within a block; otherwise as [`Self::gather`].
     pub unsafe fn write(&self, nsid: u32, first_byte: u64, bytes: u64, from: *const u8) -> Result<(), QueueError> {
         if !first_byte.is_multiple_of(LBA_BYTES) {
             return Err(QueueError::Invalid(format!("byte {first_byte} begins no block of {LBA_BYTES}")));
         }
-        let run = ByteRun { first_byte, bytes, memory: from.cast_mut() };
-        self.transfer(nsid, ClientTransfer::Out, bytes, std::iter::once(run), &mut || ())
+        // The rest of a block would be written with what an earlier command left in this pair's memory.
+        let end = first_byte.saturating_add(bytes);
+        let ends = |array: NamespaceInfo| array.nsid == nsid && array.bytes == end;
+        if !end.is_multiple_of(LBA_BYTES) && !self.arrays().into_iter().any(ends) {
+            return Err(QueueError::Invalid(format!("byte {end} ends neither a block of {LBA_BYTES} nor the array")));
+        }
+        let run = ByteRun { direction: ClientTransfer::Out, first_byte, bytes, memory: from.cast_mut() };
+        self.transfer(nsid, bytes, std::iter::once(run), &mut || ())
     }
 
     /// Makes all earlier writes durable.
@@ -294,22 +313,23 @@ impl QueueClient {
     fn transfer(
         &self,
         nsid: u32,
-        direction: ClientTransfer,
         run_bytes: u64,
         runs: impl ExactSizeIterator<Item = ByteRun>,
         step: &mut dyn FnMut(),
     ) -> Result<(), QueueError> {
         self.call(run_bytes, step, |rings, failure, step| {
             let bytes = run_bytes.saturating_mul(runs.len() as u64);
-            rings.past = matches!(direction, ClientTransfer::In) && past_caches::gains(bytes);
-            let way = ClientWay { nsid, direction, pair: self.pair_rings() };
+            let gains = past_caches::gains(bytes);
+            let way = ClientWay { nsid, pair: self.pair_rings() };
             for run in runs {
+                rings.past = gains && run.direction == ClientTransfer::In;
                 let mut done = 0;
                 while done < run.bytes {
                     let first_byte = run.first_byte.saturating_add(done);
                     let bytes = (rings.slot_bytes - first_byte % LBA_BYTES).min(run.bytes - done);
                     // SAFETY: within the run's memory, by the caller's promise.
-                    let piece = ByteRun { first_byte, bytes, memory: unsafe { run.memory.add(done as usize) } };
+                    let memory = unsafe { run.memory.add(done as usize) };
+                    let piece = ByteRun { direction: run.direction, first_byte, bytes, memory };
                     self.send(rings, way, piece, failure, step)?;
                     done += bytes;
                 }
@@ -333,11 +353,11 @@ impl QueueClient {
         if rings.free.is_empty() {
             self.make_room(rings, failure, step)?;
         }
-        let ClientWay { nsid, direction, pair } = way;
+        let ClientWay { nsid, pair } = way;
         let slot = *rings.free.front().expect("a slot came free");
         let offset = self.area() + u64::from(slot) * rings.slot_bytes;
         let mut entry = SubmissionEntry::new_zeroed();
-        entry.opcode = if matches!(direction, ClientTransfer::In) { READ } else { WRITE };
+        entry.opcode = piece.direction.opcode();
         entry.nsid.set(nsid);
         entry.dptr[0].set(offset);
         let slba = piece.first_byte / LBA_BYTES;
@@ -345,14 +365,14 @@ impl QueueClient {
         entry.set_cdw(10, slba as u32);
         entry.set_cdw(11, (slba >> 32) as u32);
         entry.set_cdw(12, nlb as u32 - 1);
-        if matches!(direction, ClientTransfer::Out) {
+        if piece.direction == ClientTransfer::Out {
             // SAFETY: the caller's memory, and a slot of this queue's data area.
             unsafe {
                 let to = self.region.at(offset, piece.bytes);
                 std::ptr::copy_nonoverlapping(piece.memory, to, piece.bytes as usize);
             }
         }
-        self.submit(rings, pair, entry, matches!(direction, ClientTransfer::In).then_some(piece));
+        self.submit(rings, pair, entry, Some(piece));
         // After 16 commands, or when the slots are used up, the doorbell rings: the server works while this side
         // continues.
         if rings.submitted.wrapping_sub(rings.rung) >= 16 {
@@ -443,7 +463,7 @@ impl QueueClient {
         let run = rings.runs[usize::from(cid)].take();
         if !status.ok() {
             let slba = run.map_or(0, |r| r.first_byte / LBA_BYTES);
-            let opcode = if run.is_some() { READ } else { WRITE };
+            let opcode = run.map_or(FLUSH, |r| r.direction.opcode());
             failure.get_or_insert_with(|| QueueError::Status {
                 opcode,
                 slba,
@@ -452,7 +472,7 @@ impl QueueClient {
             });
             return;
         }
-        if let Some(run) = run {
+        if let Some(run) = run.filter(|run| run.direction == ClientTransfer::In) {
             let from = self.area() + u64::from(cid) * rings.slot_bytes + run.first_byte % LBA_BYTES;
             // SAFETY: the caller's memory, lent for the call in progress, and a slot of this queue's data area.
             unsafe {

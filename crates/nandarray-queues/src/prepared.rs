@@ -14,6 +14,9 @@ use smallvec::SmallVec;
 use crate::entries::Status;
 use crate::layout::{LBA_BYTES, NAMESPACE_NAME_BYTES_MAX, NamespaceEntry};
 
+#[cfg(test)]
+mod tests;
+
 /// First namespace identifier of arrays; lower ones are the NVMe controller's namespaces.
 pub(crate) const ARRAY_NSID: u32 = 0x8000_0000;
 

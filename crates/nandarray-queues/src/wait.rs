@@ -54,3 +54,42 @@ impl Wait {
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_wait_looks_at_the_server_after_so_many_rounds_and_ends_when_it_is_gone() {
+        // The round in which the server says that it ends, and that in which its lock is released.
+        for (ends, frees, wanted) in [(1, u32::MAX, 64), (64, u32::MAX, 64), (65, u32::MAX, 128), (u32::MAX, 1, 4096)] {
+            let (mut wait, round, asked) = (Wait::default(), Cell::new(0), Cell::new(0));
+            let end = loop {
+                round.set(round.get() + 1);
+                let released = || {
+                    asked.set(asked.get() + 1);
+                    round.get() >= frees
+                };
+                if let Some(end) = wait.round(LONG, || round.get() >= ends, released) {
+                    break end;
+                }
+            };
+            assert_eq!((end, round.get()), (WaitEnd::Gone, wanted), "ends in {ends}, released in {frees}");
+            // The system is asked once in 4096 rounds.
+            assert_eq!(asked.get(), wanted / 4096, "ends in {ends}, released in {frees}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_of_no_time_passes_when_the_clock_is_read_for_the_second_time() {
+        let mut wait = Wait::default();
+        let rounds = (1..).find(|_| wait.round(Duration::ZERO, || false, || false).is_some()).unwrap();
+        assert!(rounds >= 128 && u32::is_multiple_of(rounds, 64), "after {rounds} rounds");
+        let again = (0..64).find_map(|_| wait.round(Duration::ZERO, || false, || false));
+        assert_eq!(again, Some(WaitEnd::TimedOut));
+    }
+}

@@ -5,6 +5,9 @@
 //! steps that a seed draws, and the whole region is compared with a model of it. Hostile entries are among them. Not
 //! here: threads, sleep and clients of the library (`served.rs`).
 
+#[path = "rings/controller.rs"]
+mod controller;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;

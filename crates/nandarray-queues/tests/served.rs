@@ -2,6 +2,9 @@
 //!
 //! Not here: the death of processes, which is in `tests/python/test_queues.py`.
 
+#[path = "served/client.rs"]
+mod client;
+
 use std::sync::Arc;
 use std::time::Duration;
 

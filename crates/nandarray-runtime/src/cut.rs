@@ -9,6 +9,9 @@ use nandarray_cores::{InputPort, Metadata, Records, RunError, abi};
 use crate::io::InputSource;
 use crate::queue::StreamQueue;
 
+#[cfg(test)]
+mod tests;
+
 /// A task's range of records, the same in each input that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
@@ -385,88 +388,4 @@ fn push(edges: &mut Vec<u64>, edge: u64) -> Result<(), RunError> {
         edges.push(edge);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::io::TransferError;
-
-    struct Memory(Vec<u8>);
-
-    impl InputSource for Memory {
-        fn bytes(&self, _input: usize) -> u64 {
-            self.0.len() as u64
-        }
-
-        fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
-            into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
-            Ok(())
-        }
-    }
-
-    fn metadata(records: &str) -> Metadata {
-        let dtype = r#""dtype": "uint8", "record_bytes": 1"#;
-        let text = format!(r#"{{"abi": 1, "kind": "block", "inputs": [{{{dtype}, "records": "{records}"}}]}}"#);
-        Metadata::parse(text.as_bytes()).unwrap()
-    }
-
-    /// Returns the cuts of an input whose bytes arrive in these pieces.
-    fn by_and_by(metadata: &Metadata, pieces: &[Vec<u8>], bytes: u64) -> Result<Vec<Cut>, String> {
-        let mut queue = StreamQueue::default();
-        let reader = queue.add_reader();
-        let mut tasks = TaskCutter::new(metadata, 0, bytes);
-        let (mut cuts, mut left) = (Vec::new(), pieces.iter());
-        loop {
-            let supply = Supply { bytes: queue.end(), closed: queue.is_closed() };
-            match tasks.next(metadata, &[supply], Some(&queue)).map_err(|e| e.to_string())? {
-                NextCut::End => return Ok(cuts),
-                NextCut::Task(cut, _) => {
-                    tasks.take(cut);
-                    queue.take(reader, cut.first + cut.records);
-                    cuts.push(cut);
-                }
-                NextCut::Wait => match left.next() {
-                    Some(piece) => queue.push(piece.clone(), 0),
-                    None => queue.close(0),
-                },
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn what_comes_by_and_by_is_cut_as_what_is_there(
-            pieces in prop::collection::vec(prop::collection::vec(0u8..12, 0..40), 0..20),
-            bytes in 1u64..60,
-            kind in 0usize..3,
-        ) {
-            let metadata = metadata(["fixed", "lines", "prefixed"][kind]);
-            // Few lines, and length prefixes that often fit the input.
-            let byte = |b: u8| match (kind, b) { (1, 3) => b'\n', (2, 4..) => 0, (_, b) => b };
-            let pieces: Vec<Vec<u8>> =
-                pieces.into_iter().map(|piece| piece.into_iter().map(byte).collect()).collect();
-            let source = Memory(pieces.concat());
-            let mut tasks = TaskCutter::new(&metadata, 0, bytes);
-            let looked = match tasks.is_to_search() {
-                true => TaskCutter::search(&metadata, &source, 0, bytes).map(|edges| tasks.cut_at(edges)),
-                false => Ok(()),
-            };
-            let supply = [Supply { bytes: source.bytes(0), closed: true }];
-            let there = looked.map_err(|e| e.to_string()).map(|()| {
-                let mut cuts = Vec::new();
-                while let NextCut::Task(cut, _) = tasks.next(&metadata, &supply, None).unwrap() {
-                    tasks.take(cut);
-                    cuts.push(cut);
-                }
-                cuts
-            });
-            if let Ok(cuts) = &there {
-                prop_assert_eq!(cuts.iter().map(|cut| cut.records).sum::<u64>(), source.bytes(0));
-            }
-            prop_assert_eq!(by_and_by(&metadata, &pieces, bytes), there);
-        }
-    }
 }

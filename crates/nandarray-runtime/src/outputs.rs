@@ -203,7 +203,9 @@ fn apart(outputs: &[&Output<'_>]) -> Result<()> {
             else {
                 continue;
             };
-            let meets = |d: usize| start[d] < begin[d].saturating_add(size[d]) && begin[d] < start[d] + count[d];
+            let meets = |d: usize| {
+                start[d].max(begin[d]) < start[d].saturating_add(count[d]).min(begin[d].saturating_add(size[d]))
+            };
             if view != seen || start.len() != begin.len() || (0..start.len()).all(meets) {
                 return Err(Error::invalid("two outputs go to the same elements of one array, or to two views of it"));
             }

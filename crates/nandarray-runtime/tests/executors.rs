@@ -250,3 +250,58 @@ fn an_executor_that_dies_or_gives_up_fails_its_run() {
     let failed = run(&programs, &chain(), &source, &mut Gathered::default(), &Idle).unwrap_err();
     assert_eq!(failed.to_string(), "by hand: a worker died: the executor ended before the run did");
 }
+
+/// Three stages of which the last can begin only when the first has ended: the whole output of the first is queued.
+#[test]
+fn a_queue_that_would_grow_beyond_its_limit_ends_the_run_and_below_it_changes_nothing() {
+    let (programs, items) = (programs(), (0..2000).collect::<Vec<u64>>());
+    let (source, core) = (Items::new(&items), |p| Core::interpreter(p));
+    let scalars = [u64::MAX; 3];
+    let stage = |program: usize, inputs, outputs| Stage {
+        program: &programs[program],
+        core: &core,
+        scalars: &scalars,
+        inputs,
+        outputs,
+        task_bytes: 80,
+        instructions: Some(1_000_000),
+        cores: &[],
+    };
+    let of = |stage, output| Origin::Stage { stage, output };
+    let go = |hold_bytes, executor: &dyn Executor| {
+        let stages = [
+            stage(0, vec![Origin::External(0)], vec![None, None]),
+            stage(0, vec![of(0, 0)], vec![None, None]),
+            stage(2, vec![of(0, 0), of(1, 1)], vec![Some(0)]),
+        ];
+        let mut sink = Gathered::default();
+        let done = pipeline(&stages, &source, &mut sink, executor, hold_bytes, &Progress::default());
+        done.map(|_| sink.outputs.concat())
+    };
+    let executors: [&dyn Executor; 3] = [&Threads(1), &Threads(4), &Scrambled { seed: 3, jobs: 3 }];
+    for executor in executors {
+        let right = go(HOLD_BYTES, executor).unwrap();
+        assert_eq!(right.len(), 16_000);
+        let (mut failed, mut fits) = (0, 0);
+        for hold_bytes in [0, 1, 800, 4000, 8000, 12_000, 15_999, 16_000, 32_000] {
+            match go(hold_bytes, executor) {
+                Ok(found) => {
+                    assert!(found == right, "{hold_bytes} bytes, {executor:?}");
+                    fits += 1;
+                }
+                Err(error) => {
+                    // On one thread, a run that fits a limit fits every larger one.
+                    assert!(
+                        (fits == 0 || executor.workers() > 1) && error.stage == 0,
+                        "{hold_bytes} bytes, {executor:?}: {error}"
+                    );
+                    let RunError::QueueLimit { ref output, queued, most } = error.error else { panic!("{error}") };
+                    assert!((output.as_str(), most) == ("y", hold_bytes) && queued >= most, "{error}");
+                    failed += 1;
+                }
+            }
+        }
+        // With more workers, the tasks that are begun before an output is delivered may be all there are.
+        assert!(fits >= 2 && (failed >= 3 || executor.workers() > 1), "{failed} and {fits}, {executor:?}");
+    }
+}

@@ -1,6 +1,11 @@
 //! Promise: whatever the scheduler and the order in which work comes back, a board keeps dependencies and range locks,
 //! loses no kernel, forgets every kernel that ended, and leaves no worker idle while a screen is ready.
 
+#[path = "../../nandarray-cores/tests/common/mod.rs"]
+mod common;
+#[path = "sessions/crew.rs"]
+mod crew;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use nandarray::{Share, SharedRange};

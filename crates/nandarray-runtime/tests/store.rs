@@ -1,13 +1,21 @@
 //! Promise: writes of programs to spaces are visible when their run is done, or not at all. A program that fails and a
 //! worker that panics leave the spaces unchanged and hold no block, and the store stays usable.
 
+#[path = "store/boxes.rs"]
+mod boxes;
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
+#[path = "store/faults.rs"]
+mod faults;
+#[path = "store/refusals.rs"]
+mod refusals;
 mod support;
 
 use std::sync::Arc;
 
-use nandarray::{BufferMut, Device, Geometry, MemoryMedia, Mode, NewSpace, Options, Source, SpaceId, Target, command};
+use nandarray::{
+    BufferMut, Device, Geometry, Media, MemoryMedia, Mode, NewSpace, Options, Source, SpaceId, Target, command,
+};
 use nandarray_cores::{Form, RunError};
 use nandarray_runtime::{
     Error, Executed, Execution, Executor, HOLD_BYTES, Input, Output, OutputValue, Progress, Runtime, StageRequest,
@@ -51,6 +59,11 @@ fn content(device: &Device, space: SpaceId) -> Vec<u64> {
     all
 }
 
+fn options(write_buffer_bytes: Option<usize>) -> Options {
+    let usual = Options { geometry: Geometry::TINY, threads: Some(1), ..Options::default() };
+    Options { write_buffer_bytes: write_buffer_bytes.unwrap_or(usual.write_buffer_bytes), ..usual }
+}
+
 struct Store {
     runtime: Runtime,
     from: SpaceId,
@@ -60,9 +73,12 @@ struct Store {
 
 impl Store {
     fn new() -> Self {
-        let options = Options { geometry: Geometry::TINY, threads: Some(1), ..Options::default() };
-        let device =
-            Device::open(Arc::new(MemoryMedia::with_bytes(vec![])), "memory", Mode::Exclusive, &options).unwrap();
+        Self::on(Arc::new(MemoryMedia::with_bytes(vec![])), None)
+    }
+
+    /// Makes a store on a medium, with a write buffer of this number of bytes if one is given.
+    fn on(media: Arc<dyn Media>, write_buffer_bytes: Option<usize>) -> Self {
+        let device = Device::open(media, "memory", Mode::Exclusive, &options(write_buffer_bytes)).unwrap();
         let values: Vec<u64> = (0..ITEMS).map(|i| i * i + 7).collect();
         let (from, to) = (make(&device, "from", &values), make(&device, "to", &vec![1; ITEMS as usize]));
         Self { runtime: Runtime::new(Arc::new(device)), from, to, values }
@@ -71,6 +87,10 @@ impl Store {
     /// Copies one space to the other with two stages; the second stage fails in the task of number `fails`, if there is
     /// one.
     fn copy(&self, executor: &dyn Executor, fails: u64) -> Result<Executed, Error> {
+        self.copy_seen(executor, fails, &Progress::default())
+    }
+
+    fn copy_seen(&self, executor: &dyn Executor, fails: u64, progress: &Progress) -> Result<Executed, Error> {
         let program = self.runtime.load(&common::by_hand(), None)?;
         let (start, step, count, view, tiles) = (&[0][..], &[1][..], &[ITEMS][..], None, None);
         let first = [Input::Box { space: self.from, start, step, count, view, tiles }];
@@ -88,10 +108,9 @@ impl Store {
         };
         let scalars = [fails, u64::MAX, u64::MAX];
         let stages = [stage(&first, &[u64::MAX; 3], &[None, None]), stage(&second, &scalars, &to)];
-        let progress = Progress::default();
-        let done =
-            self.runtime.execute(&Execution { stages: &stages, executor, hold_bytes: HOLD_BYTES, progress: &progress });
-        self.runtime.unload(program).unwrap();
+        let done = self.runtime.execute(&Execution { stages: &stages, executor, hold_bytes: HOLD_BYTES, progress });
+        // A store that is closed, or lost its medium, takes no further command.
+        drop(self.runtime.unload(program));
         done
     }
 

@@ -6,6 +6,8 @@
 //! docs/reference/nvme.md lists. Entries are tested byte for byte beside the code, hostile ones in hostile_bytes.rs.
 
 mod common;
+#[path = "nvme/faults.rs"]
+mod faults;
 
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! Secrets against nvme-cli's, messages against the specification's offsets, and exchanges that go wrong.
 
+mod damage;
+mod vectors;
+
 use nandarray::nvme::{Status, SubmissionEntry};
 
 use super::*;

@@ -331,6 +331,87 @@ mod tests {
         assert!(PduHeader::decode(&common(4, 0, 72, 72, 72 + 8193), NONE, true, true).is_err(), "an admin queue");
     }
 
+    /// The rules of a common header, one after the other as the specification lists the fields: the bytes of data, or
+    /// reason and detail of the end.
+    fn judged(bytes: &[u8; 8], digests: Digests, from_host: bool, is_admin: bool) -> Result<u64, (u16, u32)> {
+        let [kind, flags, hlen, pdo, ..] = *bytes;
+        let plen = u64::from(u32::from_le_bytes(bytes[4..].try_into().unwrap()));
+        let (hosts, controllers) = ([0u8, 2, 4, 6], [1u8, 3, 5, 7, 9]);
+        if !(if from_host { &hosts[..] } else { &controllers[..] }).contains(&kind) {
+            return Err((1, 0));
+        }
+        let own: u64 = [128, 128, 24, 24, 72, 24, 24, 24, 0, 24][usize::from(kind)];
+        if u64::from(hlen) != own {
+            return Err((1, 2));
+        }
+        // Handshakes and ends of connections have no digests.
+        let (header, data) = (kind > 3 && digests.header, kind > 3 && digests.data);
+        if header != (flags & 1 == 1) {
+            return Err((1, 1));
+        }
+        let begins = own + if header { 4 } else { 0 };
+        let carries = match kind {
+            2 | 3 => 128,
+            4 => {
+                if is_admin {
+                    8192
+                } else {
+                    16384
+                }
+            }
+            6 => 256 << 10,
+            7 => 2 << 20,
+            _ => 0,
+        };
+        let digest = if data && plen > begins { 4 } else { 0 };
+        if plen < begins || (digest > 0 && plen <= begins + digest) {
+            return Err((1, 4));
+        }
+        let carried = plen - begins - digest;
+        let has_flag = flags & 2 == 2;
+        if carried > 0 && kind != 2 && kind != 3 && has_flag != (digest > 0) {
+            return Err((1, 1));
+        }
+        if carried > carries {
+            return Err(if matches!(kind, 4 | 6 | 7) { (5, 0) } else { (1, 4) });
+        }
+        if carried > 0 && matches!(kind, 4 | 6 | 7) && u64::from(pdo) != begins {
+            return Err((1, 3));
+        }
+        Ok(carried)
+    }
+
+    #[test]
+    fn headers_are_judged_as_the_rules_say_one_after_the_other() {
+        let lengths =
+            [0, 7, 8, 23, 24, 27, 28, 29, 71, 72, 73, 76, 80, 81, 127, 128, 129, 132, 152, 153, 156, 512, 4096];
+        let limits =
+            [8264, 8265, 8268, 16456, 16457, 16460, (256 << 10) + 24, (256 << 10) + 25, (2 << 20) + 25, u32::MAX];
+        let lengths = [&lengths[..], &limits].concat();
+        let mut rng = fastrand::Rng::with_seed(9);
+        let (mut right, mut reasons) = (0, std::collections::BTreeSet::new());
+        for number in 0..60_000 {
+            let digests = Digests { header: rng.bool(), data: rng.bool() };
+            let (from_host, is_admin, kind) = (rng.bool(), rng.bool(), rng.u8(..11));
+            let own = PduKind::of(kind).map_or(24, PduKind::header_bytes) as u8;
+            let hlen = if rng.u8(..12) == 0 { rng.u8(..) } else { own };
+            let flags = if rng.u8(..4) == 0 { rng.u8(..) } else { digests.bits() & if kind > 3 { 3 } else { 0 } };
+            let pdo = if rng.u8(..6) == 0 { rng.u8(..) } else { own + if digests.header && kind > 3 { 4 } else { 0 } };
+            let bytes = common(kind, flags, hlen, pdo, lengths[rng.usize(..lengths.len())]);
+            let found = PduHeader::decode(&bytes, digests, from_host, is_admin);
+            let wanted = judged(&bytes, digests, from_host, is_admin);
+            let told = found.map(|header| header.data_bytes as u64).map_err(|e| (e.status as u16, e.detail));
+            assert_eq!(told, wanted, "number {number}: {bytes:?} with {digests:?}, {from_host}, {is_admin}");
+            if let Ok(header) = found {
+                let plen = u32::from_le_bytes(bytes[4..].try_into().unwrap()) as usize;
+                assert_eq!((header.kind as u8, header.bytes()), (kind, plen), "number {number}: {bytes:?}");
+            }
+            right += u32::from(wanted.is_ok());
+            reasons.extend(wanted.err());
+        }
+        assert!(right > 3000 && reasons.len() == 6, "{right} right ones, {reasons:?}");
+    }
+
     #[test]
     fn digests_cover_header_and_data() {
         let mut pdu = Vec::new();

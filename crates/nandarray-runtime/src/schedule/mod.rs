@@ -9,6 +9,8 @@ mod inter_dynamic;
 mod inter_static;
 mod intra_in_order;
 mod intra_out_of_order;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -57,7 +57,7 @@ impl LoadedKernel {
 }
 
 /// A box of a space from which a section is read, or to which it is written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SectionBox {
     /// Handle of the space.
     pub space: SpaceId,
@@ -81,14 +81,16 @@ impl SectionBox {
     /// views.
     fn range(&self, shape: Option<&[u64]>, share: Share) -> SharedRange {
         let space = u64::from(self.space);
-        let Some(shape) = shape.filter(|s| self.view.is_none() && s.len() == self.count.len()) else {
+        let lengths = |s: &&[u64]| [self.start.len(), self.step.len(), self.count.len()] == [s.len(); 3];
+        let Some(shape) = shape.filter(|s| self.view.is_none() && lengths(s)) else {
             return SharedRange { space, first: 0, last: u64::MAX, share };
         };
         let flat = |at: &dyn Fn(usize) -> u64| {
             (0..shape.len()).fold(0u64, |all, d| all.saturating_mul(shape[d]).saturating_add(at(d)))
         };
         let first = flat(&|d| self.start[d]);
-        let last = flat(&|d| self.start[d] + self.step[d] * self.count[d].saturating_sub(1));
+        let last =
+            flat(&|d| self.start[d].saturating_add(self.step[d].saturating_mul(self.count[d].saturating_sub(1))));
         SharedRange { space, first, last: last.max(first), share }
     }
 }
@@ -239,7 +241,8 @@ impl KernelRequest {
                     return invalid(format!("{} bytes for section {name} of {size}", given.len()));
                 }
             }
-            let elements = |b: &SectionBox| b.count.iter().product::<u64>() == binding.shape.iter().product::<u64>();
+            let volume = |counts: &[u64]| counts.iter().try_fold(1u64, |all, n| all.checked_mul(*n));
+            let elements = |b: &SectionBox| volume(&b.count).is_some_and(|n| Some(n) == volume(&binding.shape));
             if let SectionSource::Box(from) = &binding.source {
                 if !elements(from) {
                     return invalid(format!("section {} has another number of elements", table.sections[number].name));
@@ -275,5 +278,54 @@ impl KernelRequest {
         let mapped = (0..table.sections.len()).filter(|s| block.mapped(*s).is_some() && self.is_windowed(*s));
         let largest = mapped.map(|s| self.section_bytes(s)).max().unwrap_or(0);
         (largest.div_ceil(window_bytes.max(1)).clamp(1, most.max(1)), most.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(shape: &[u64], start: &[u64], step: &[u64], count: &[u64]) -> (u64, u64) {
+        let (start, step, count) = (start.to_vec(), step.to_vec(), count.to_vec());
+        let found = SectionBox { space: 5, start, step, count, view: None }.range(Some(shape), Share::Shared);
+        assert_eq!((found.space, found.share), (5, Share::Shared));
+        (found.first, found.last)
+    }
+
+    #[test]
+    fn a_range_goes_from_the_first_to_the_last_element_of_its_box() {
+        for seed in 0..500 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let shape: Vec<u64> = (0..rng.usize(1..4)).map(|_| rng.u64(1..6)).collect();
+            let step: Vec<u64> = shape.iter().map(|_| rng.u64(1..4)).collect();
+            let count: Vec<u64> = shape.iter().zip(&step).map(|(n, step)| rng.u64(1..=n.div_ceil(*step))).collect();
+            let reach = |d: usize| step[d] * (count[d] - 1);
+            let start: Vec<u64> = (0..shape.len()).map(|d| rng.u64(..shape[d] - reach(d))).collect();
+            // Every element of the array that is one of the box, by its coordinates.
+            let within = |element: &u64| {
+                let mut rest = *element;
+                (0..shape.len()).rev().all(|d| {
+                    let at = rest % shape[d];
+                    rest /= shape[d];
+                    at >= start[d] && at - start[d] <= reach(d) && (at - start[d]).is_multiple_of(step[d])
+                })
+            };
+            let all: Vec<u64> = (0..shape.iter().product()).filter(within).collect();
+            let ends = (all[0], all[all.len() - 1]);
+            assert_eq!(range(&shape, &start, &step, &count), ends, "seed {seed}: {start:?} {step:?} {count:?}");
+        }
+    }
+
+    #[test]
+    fn boxes_that_fit_no_space_lock_all_of_it_or_as_far_as_numbers_reach() {
+        let all = (0, u64::MAX);
+        assert_eq!(range(&[4, 4], &[1], &[1, 1], &[2, 2]), all, "a start of another length");
+        assert_eq!(range(&[4, 4], &[1, 1], &[1], &[2, 2]), all, "a step of another length");
+        assert_eq!(range(&[4, 4], &[1, 1], &[1, 1], &[2]), all, "a count of another length");
+        assert_eq!(range(&[4], &[u64::MAX], &[u64::MAX], &[3]), (u64::MAX, u64::MAX));
+        assert_eq!(range(&[4], &[3], &[1], &[0]), (3, 3), "an empty box");
+        let whole = SectionBox { view: Some(vec![16]), ..SectionBox::default() };
+        let found = whole.range(Some(&[4, 4]), Share::Exclusive);
+        assert_eq!((found.first, found.last, found.share), (0, u64::MAX, Share::Exclusive), "a view");
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use nandarray_cores::RunError;
-use nandarray_runtime::{Agenda, Executor, InputSource, Job, JobStep, Next, OutputSink, TransferError};
+use nandarray_runtime::{Agenda, Executor, InputSource, Job, JobStep, Next, OutputSink, Progress, TransferError};
 
 /// A random number generator with a seed (splitmix64).
 #[derive(Clone, Debug)]
@@ -132,6 +132,71 @@ impl Executor for Noting {
                 }
             }
             agenda.done(job);
+        }
+    }
+}
+
+/// An executor with one thread that does `after` steps, then says that the run is to stop, and goes on as long as there
+/// are jobs. Between steps it looks at the progress, which only grows.
+#[derive(Debug)]
+pub struct Stopping<'a> {
+    /// Number of steps after which the run is to stop; `None` for never.
+    pub after: Option<usize>,
+    pub progress: &'a Progress,
+    /// Number of steps that were done.
+    pub steps: std::sync::atomic::AtomicUsize,
+}
+
+/// Numbers of a run's progress: bytes read, and tasks done and known, of all stages and of each.
+type Seen = (u64, Vec<(u64, u64)>);
+
+impl<'a> Stopping<'a> {
+    pub fn new(after: Option<usize>, progress: &'a Progress) -> Self {
+        Self { after, progress, steps: std::sync::atomic::AtomicUsize::new(0) }
+    }
+
+    fn look(&self, before: &mut Seen) {
+        let of = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
+        let Progress { tasks, done, bytes_in, .. } = self.progress;
+        let mut stages = vec![(of(done), of(tasks))];
+        stages.extend(self.progress.stages());
+        assert!(stages.iter().all(|(done, known)| done <= known), "{stages:?}");
+        let sums = stages[1..].iter().fold((0, 0), |sums, one| (sums.0 + one.0, sums.1 + one.1));
+        assert_eq!(stages[0], sums, "the sums of {stages:?}");
+        let grows = before.1.iter().zip(&stages).all(|(a, b)| a.0 <= b.0 && a.1 <= b.1);
+        assert!(grows && before.0 <= of(bytes_in), "{before:?}, then {stages:?}");
+        *before = (of(bytes_in), stages);
+    }
+}
+
+impl Executor for Stopping<'_> {
+    fn workers(&self) -> usize {
+        3
+    }
+
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
+        let mut seen = Seen::default();
+        while let Next::Job(mut job) = agenda.pick() {
+            let done = loop {
+                if Some(self.steps.fetch_add(1, Ordering::Relaxed)) == self.after {
+                    job.stop().store(true, Ordering::Relaxed);
+                }
+                let done = match job.step() {
+                    JobStep::Fetch => job.fetch().map(drop),
+                    JobStep::Call => job.call(),
+                    JobStep::Deliver => job.deliver(sink).map(drop),
+                    JobStep::Done => break Ok(()),
+                };
+                self.look(&mut seen);
+                if done.is_err() {
+                    break done;
+                }
+            };
+            match done {
+                Ok(()) => agenda.done(job),
+                Err(error) => agenda.fail(job, error),
+            }
+            self.look(&mut seen);
         }
     }
 }

@@ -274,7 +274,8 @@ impl NdBox {
 
     fn encode(&self, entry: &mut SubmissionEntry) {
         entry.set_cdw(10, self.dsid);
-        let mut word = u32::from(self.ndim) & ND_DIMENSIONS;
+        // More dimensions than the field can hold stay too many.
+        let mut word = u32::from(self.ndim).min(ND_DIMENSIONS);
         word |= bit(self.unit == Unit::Element, ND_ELEMENTS) | bit(self.fua, FUA);
         match self.coordinates {
             Coordinates::Page { pointer } => {

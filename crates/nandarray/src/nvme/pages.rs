@@ -154,9 +154,12 @@ impl Default for SpacePage {
 }
 
 impl SpacePage {
-    /// Creates a page with this name, truncated if it is too long, and these dimensions.
+    /// Creates a page with this name and these dimensions. A name or dimensions for which it has no room leave a page
+    /// that commands refuse.
     pub fn new(name: &str, dims: &[u64]) -> Self {
-        let mut page = Self { name_bytes: (name.len() as u16).into(), ndim: dims.len() as u8, ..Self::default() };
+        let name_bytes = u16::try_from(name.len()).unwrap_or(u16::MAX).into();
+        let ndim = u8::try_from(dims.len()).unwrap_or(u8::MAX);
+        let mut page = Self { name_bytes, ndim, ..Self::default() };
         from_text(&mut page.name, name);
         page.dims.iter_mut().zip(dims).for_each(|(to, &from)| to.set(from));
         page

@@ -97,6 +97,8 @@ impl Controller {
             OpenAction::Open => by_id(&device, space)?,
             OpenAction::Resize => {
                 let space = by_id(&device, space)?;
+                // Before anything changes: a host without the key must not.
+                unlock(&device, &space, page.key())?;
                 run(&device, command::Resize { space: space.id, shape: &dims })?;
                 space
             }
@@ -105,7 +107,9 @@ impl Controller {
             OpenAction::Create | OpenAction::Resize => true,
             OpenAction::Open | OpenAction::OpenByName => dims.is_empty(),
         };
-        unlock(&device, &space, if action == OpenAction::Create { None } else { page.key() })?;
+        if action != OpenAction::Resize {
+            unlock(&device, &space, if action == OpenAction::Create { None } else { page.key() })?;
+        }
         let dims = if own { None } else { Some(dims) };
         if let Some(dims) = &dims {
             let shape = space.peek().record.shape.clone();

@@ -1,0 +1,143 @@
+//! Log pages: parts of them, counters and errors of known commands, and effects beside what the commands do.
+
+use std::collections::VecDeque;
+
+use fastrand::Rng;
+use nandarray::nvme::{Blocks, NvmeCommand, Status};
+
+use super::{Host, entry, number};
+use crate::wire::AdminOpcode;
+use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, SubsystemOptions};
+
+#[test]
+fn any_part_of_a_log_page_is_that_part_of_the_whole() {
+    let host = Host::new();
+    for (name, nsid) in [("two", 2), ("nine hundred", 900)] {
+        host.create_namespace(nsid, 3, 512);
+        assert_eq!(host.identify(0, 0, nsid + 50), Err(Status::INVALID_NAMESPACE), "an error for the log: {name}");
+    }
+    host.subsystem.namespaces_changed(&[2, 900]);
+    let seed = 8;
+    let mut rng = Rng::with_seed(seed);
+    // The page's own length in bytes; behind it, zeroes.
+    for (page, bytes) in [(0x01, 1024), (0x02, 512), (0x03, 512), (0x04, 4096), (0x05, 4096), (0x82, 4096)] {
+        let whole = host.log_part(page, 0, 8192, 0, true).unwrap();
+        assert!(whole[bytes..].iter().all(|byte| *byte == 0), "page {page:#x} has {bytes} bytes");
+        for _ in 0..40 {
+            let (at, count) = (rng.usize(..5000), 4 * rng.usize(1..600));
+            let part = host.log_part(page, at as u64, count, 0, true).unwrap();
+            assert!(part == whole[at..at + count], "{count} bytes at {at} of page {page:#x}, seed {seed}");
+        }
+        let beyond = host.log_part(page, u64::MAX - 3, 16, 0, true).unwrap();
+        assert_eq!(beyond, [0; 16], "beyond page {page:#x}");
+    }
+    // A length other than that of the buffer; the largest number of dwords, which no buffer has.
+    let words = [(10, 0x02 | 7 << 16)];
+    assert_eq!(host.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, 0, &words), 28), Err(Status::DATA_LENGTH_INVALID));
+    let most = [(10, 0x02 | 0xffff << 16), (11, 0xffff)];
+    assert_eq!(host.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, 0, &most), 4), Err(Status::DATA_LENGTH_INVALID));
+    assert_eq!(host.admin(&entry(AdminOpcode::GET_LOG_PAGE, 0, &words)).0, Status::DATA_LENGTH_INVALID, "no buffer");
+}
+
+#[test]
+fn health_counts_blocks_and_the_error_log_has_the_newest_failures_first() {
+    let host = Host::new();
+    let seed = 4;
+    let mut rng = Rng::with_seed(seed);
+    let (mut reads, mut writes, mut read, mut written, mut failed) = (0u64, 0u64, 0u64, 0u64, 0u64);
+    let mut errors: VecDeque<[u64; 5]> = VecDeque::new();
+    for step in 0..300u16 {
+        let blocks = Blocks::new(rng.u32(1..=2), rng.u64(..70), rng.u32(1..9));
+        let mut made = if rng.bool() { NvmeCommand::Read(blocks) } else { NvmeCommand::Write(blocks) }.encode(step);
+        let (bytes, qid) = ((usize::from(blocks.nlb_z) + 1) * 512, 1);
+        made.cid.set(step);
+        let status = match made.opcode {
+            0x02 => host.fetch(&made, bytes).err().unwrap_or(Status::SUCCESS),
+            _ => host.send(&made, &vec![step as u8; bytes]).0,
+        };
+        let wanted = match blocks {
+            Blocks { nsid: 2, .. } => Status::INVALID_NAMESPACE,
+            Blocks { slba, nlb_z, .. } if slba + u64::from(nlb_z) >= super::BLOCKS => Status::LBA_OUT_OF_RANGE,
+            _ => Status::SUCCESS,
+        };
+        assert_eq!(status, wanted, "seed {seed}, step {step}: {blocks:?}");
+        let (of, moved) = if made.opcode == 0x02 { (&mut reads, &mut read) } else { (&mut writes, &mut written) };
+        if status.ok() {
+            (*of, *moved) = (*of + 1, *moved + bytes as u64);
+        } else {
+            failed += 1;
+            let code = u64::from(status.bits()) << 1;
+            errors.push_front([failed, qid, step.into(), code, blocks.nsid.into()]);
+            errors.truncate(16);
+        }
+    }
+    let page = host.log(0x02, 512);
+    let fields = [(1, 2, 300), (3, 1, 100), (4, 1, 10), (5, 1, 0), (64, 8, reads), (80, 8, writes), (176, 8, failed)];
+    let units = [(32, 8, read.div_ceil(512_000)), (48, 8, written.div_ceil(512_000)), (160, 8, 0)];
+    for (at, bytes, value) in fields.into_iter().chain(units) {
+        assert_eq!(number(&page[at..at + bytes]), value, "byte {at} of health");
+    }
+    let log = host.log(0x01, 1024);
+    assert_eq!(errors.len(), 16);
+    for (wanted, found) in errors.iter().zip(log.chunks(64)) {
+        let field = |at: usize, bytes: usize| number(&found[at..at + bytes]);
+        // Error count, queue, command, status field, parameter (none), block (none), namespace.
+        let told = [field(0, 8), field(8, 2), field(10, 2), field(12, 2), field(24, 4)];
+        assert_eq!((told, field(14, 2), field(16, 8)), (*wanted, 0xffff, 0), "seed {seed}");
+    }
+    let names = [("reads", reads), ("writes", writes), ("bytes_read", read), ("bytes_written", written)];
+    assert_eq!(host.subsystem.numbers(), [&names[..], &[("failed", failed)]].concat());
+}
+
+/// Whether the log of effects has a command of this opcode, as an admin command or of a command set.
+fn listed(host: &Host, csi: u8, admin: bool, opcode: u8) -> (bool, bool) {
+    let at = if admin { 0 } else { 1024 } + 4 * usize::from(opcode);
+    let page = host.log_part(0x05, 0, 4096, csi, true).unwrap();
+    (page[at] & 1 == 1, page[at] >> 1 & 1 == 1)
+}
+
+#[test]
+fn the_log_of_effects_lists_the_commands_that_there_are() {
+    for (programs, nd, read_only) in [(true, true, false), (true, true, true), (false, false, false)] {
+        let host = Host::with(SubsystemOptions { programs, nd, read_only, ..SubsystemOptions::default() });
+        let sets = [(0, 1, true), (3, NSID_MEMORY, programs), (4, NSID_PROGRAMS, programs), (0x30, NSID_ND, nd)];
+        for (csi, nsid, there) in sets {
+            for opcode in (0..=255).filter(|opcode| *opcode != AdminOpcode::FABRICS) {
+                // Dword 12 names no space, dword 10 opens one by its identifier.
+                let (status, _) = host.io(&entry(opcode, nsid, &[(12, 99)]));
+                let refused = [Status::INVALID_OPCODE, Status::WRITE_PROTECTED, Status::INVALID_NAMESPACE];
+                let (supported, changes) = listed(&host, csi, false, opcode);
+                let context = format!("opcode {opcode:#x} of set {csi:#x}: {status}, read-only {read_only}");
+                assert_eq!(supported, there && !refused.contains(&status), "{context}");
+                assert!(!changes || supported && !(read_only && matches!(csi, 0 | 0x30)), "{context}");
+            }
+        }
+        for opcode in (0..=255).filter(|opcode| !matches!(*opcode, AdminOpcode::FABRICS | AdminOpcode::ASYNC_EVENT)) {
+            let (status, _) = host.admin(&entry(opcode, 0, &[]));
+            let wanted = status != Status::INVALID_OPCODE;
+            assert_eq!(listed(&host, 0, true, opcode).0, wanted, "admin opcode {opcode:#x}: {status}");
+        }
+    }
+}
+
+#[test]
+fn names_and_firmware_are_those_of_the_store() {
+    let host = Host::new();
+    for nsid in [77, 3, 1030] {
+        host.create_namespace(nsid, 1, 512);
+    }
+    let page = host.log(0xc0, 256);
+    assert_eq!(number(&page[..4]), 4);
+    let (mut at, mut names) = (4, Vec::new());
+    for _ in 0..4 {
+        let bytes = number(&page[at..at + 2]) as usize;
+        names.push(std::str::from_utf8(&page[at + 2..at + 2 + bytes]).unwrap());
+        at += 2 + bytes;
+    }
+    assert_eq!(names, ["ns/1", "ns/1030", "ns/3", "ns/77"]);
+    let page = host.log(0x03, 512);
+    assert_eq!((page[0], &page[8..16]), (1, format!("{:8}", nandarray::VERSION).as_bytes()));
+    assert_eq!(host.log_part(0x06, 0, 64, 0, false), Err(Status::INVALID_LOG_PAGE));
+    host.runtime.device().close().unwrap();
+    assert_eq!(host.log_part(0xc0, 0, 64, 0, false), Err(Status::NOT_READY));
+}

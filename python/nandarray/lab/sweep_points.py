@@ -165,17 +165,20 @@ def _of_result(result: Result, measure: Mapping[str, Mapping[str, str]]) -> dict
         rows = result.tables[about["table"]]
         if rows and about["column"] not in rows[0]:
             raise InvalidError(f"measure: {name}: no column {about['column']!r}{near(about['column'], rows[0])}")
-        found[name] = _reduced([row[about["column"]] for row in rows], about["how"])
+        found[name] = _reduced(f"measure: {name}", [row[about["column"]] for row in rows], about["how"])
     if not found:
         raise InvalidError("there is nothing to measure: say [measure] NAME = {table = ..., column = ...}")
     return found
 
 
-def _reduced(numbers: Sequence[Any], how: str) -> Any:
+def _reduced(where: str, numbers: Sequence[Any], how: str) -> Any:
     if not numbers:
         return None
     if how in ("first", "last"):
         return numbers[0 if how == "first" else -1]
+    for value in numbers:
+        if not isinstance(value, int | float):
+            raise InvalidError(f"{where}: {how} of {value!r}, which is no number")
     if how == "mean":
         return sum(numbers) / len(numbers)
     if how == "sum":

@@ -363,6 +363,14 @@ def test_tables_have_the_figures_of_the_report(run: Replay) -> None:
         assert 0 <= float(y) <= 190
 
 
+def test_every_part_of_the_energy_has_a_row(run: Replay) -> None:
+    keys = [key for key in run["energy"] if key.endswith("_j") and key not in ("device_j", "host_cores_j")]
+    made = {"energy": {**dict.fromkeys(keys, 1.0), "device_j": float(len(keys))}}
+    rows = replay_rows.energy_rows(made)
+    assert len({name for name, _, _ in rows}) == len(keys)
+    assert {share for _, _, share in rows} == {1 / len(keys)}
+
+
 @given(st.lists(st.floats(0, 1), max_size=5))
 def test_a_spread_is_the_mean_with_its_ends(shares: list[float]) -> None:
     said = replay_rows.spread(shares)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from nandarray import errors
 from nandarray._nandarray import __version__
 from nandarray.array.array import Array
 from nandarray.array.futures import Future, as_completed
@@ -20,36 +21,7 @@ from nandarray.array.group import Group
 from nandarray.array.opening import open
 from nandarray.array.store import Store
 from nandarray.array.view import View
-from nandarray.errors import (
-    BadIndexError,
-    BusyError,
-    CancelledError,
-    ChecksumError,
-    CircleError,
-    ClosedError,
-    CompileError,
-    CorruptError,
-    DependencyError,
-    DescriptionError,
-    ExistsError,
-    InternalError,
-    InvalidError,
-    LockedError,
-    MalformedLineError,
-    MediaError,
-    NandarrayError,
-    NotAStoreError,
-    NotFoundError,
-    ProgramError,
-    ProgramFailedError,
-    ReadOnlyError,
-    StoreExistsError,
-    StoreFullError,
-    StoreMissingError,
-    UnsupportedVersionError,
-    VolumeMismatchError,
-    WrongKeyError,
-)
+from nandarray.errors import *  # noqa: F403
 from nandarray.model.report import Report
 
 if TYPE_CHECKING:
@@ -60,6 +32,7 @@ if TYPE_CHECKING:
     from nandarray.interop.xarray.backend import to_xarray
     from nandarray.interop.xarray.write import from_xarray
     from nandarray.model.replay import Boxes, Replay, Synthetic, Trace, replay
+    from nandarray.nvme.server import serve
     from nandarray.programs.advise import Advice, advise
     from nandarray.programs.annotations import Block, Out, OutStream, Scalar, Stream
     from nandarray.programs.decorator import program
@@ -72,55 +45,27 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice",
     "Array",
-    "BadIndexError",
     "Block",
     "Box",
     "Boxes",
-    "BusyError",
-    "ChecksumError",
-    "CancelledError",
-    "CircleError",
-    "ClosedError",
-    "CompileError",
-    "CorruptError",
-    "DependencyError",
     "Description",
-    "DescriptionError",
-    "ExistsError",
     "Future",
     "Group",
-    "InternalError",
-    "InvalidError",
     "Job",
     "Kernel",
-    "LockedError",
-    "MalformedLineError",
-    "MediaError",
-    "NandarrayError",
-    "NotAStoreError",
-    "NotFoundError",
     "Out",
     "OutStream",
     "Program",
-    "ProgramError",
-    "ProgramFailedError",
-    "ReadOnlyError",
     "Replay",
     "Report",
     "Scalar",
     "Session",
     "Step",
     "Store",
-    "StoreExistsError",
-    "StoreFullError",
-    "StoreMissingError",
     "Stream",
     "Synthetic",
     "Trace",
-    "UnsupportedVersionError",
     "View",
-    "VolumeMismatchError",
-    "WrongKeyError",
     "__version__",
     "advise",
     "as_completed",
@@ -139,40 +84,30 @@ __all__ = [
     "to_dask",
     "to_xarray",
 ]
+__all__ += errors.__all__
 
 # Public name -> module that has it.
 _LAZY = {
-    "Advice": "nandarray.programs.advise",
-    "advise": "nandarray.programs.advise",
-    "to_dask": "nandarray.interop.dask",
-    "from_dask": "nandarray.interop.dask",
-    "import_": "nandarray.interop.convert.copying",
-    "export": "nandarray.interop.convert.copying",
-    "Description": "nandarray.device",
-    "Block": "nandarray.programs.annotations",
-    "Out": "nandarray.programs.annotations",
-    "OutStream": "nandarray.programs.annotations",
-    "Job": "nandarray.array.session",
-    "Kernel": "nandarray.programs.kernel",
-    "Program": "nandarray.programs.program",
-    "Session": "nandarray.array.session",
-    "kernel": "nandarray.programs.kernel",
-    "Scalar": "nandarray.programs.annotations",
-    "Stream": "nandarray.programs.annotations",
-    "program": "nandarray.programs.decorator",
-    "Box": "nandarray.programs.run",
-    "offload": "nandarray.programs.run",
-    "profile": "nandarray.programs.profile",
-    "Step": "nandarray.programs.step",
-    "devices": "nandarray.device",
-    "Replay": "nandarray.model.replay",
-    "Boxes": "nandarray.model.replay",
-    "Synthetic": "nandarray.model.replay",
-    "Trace": "nandarray.model.replay",
-    "replay": "nandarray.model.replay",
-    "serve": "nandarray.nvme.server",
-    "to_xarray": "nandarray.interop.xarray.backend",
-    "from_xarray": "nandarray.interop.xarray.write",
+    name: module
+    for module, names in {
+        "nandarray.array.session": ("Job", "Session"),
+        "nandarray.device": ("Description", "devices"),
+        "nandarray.interop.convert.copying": ("export", "import_"),
+        "nandarray.interop.dask": ("from_dask", "to_dask"),
+        "nandarray.interop.xarray.backend": ("to_xarray",),
+        "nandarray.interop.xarray.write": ("from_xarray",),
+        "nandarray.model.replay": ("Boxes", "Replay", "Synthetic", "Trace", "replay"),
+        "nandarray.nvme.server": ("serve",),
+        "nandarray.programs.advise": ("Advice", "advise"),
+        "nandarray.programs.annotations": ("Block", "Out", "OutStream", "Scalar", "Stream"),
+        "nandarray.programs.decorator": ("program",),
+        "nandarray.programs.kernel": ("Kernel", "kernel"),
+        "nandarray.programs.profile": ("profile",),
+        "nandarray.programs.program": ("Program",),
+        "nandarray.programs.run": ("Box", "offload"),
+        "nandarray.programs.step": ("Step",),
+    }.items()
+    for name in names
 }
 
 

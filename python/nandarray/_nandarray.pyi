@@ -57,9 +57,11 @@ __all__ = [
 
 __version__: str
 
+_Array = np.ndarray[Any, Any]
+_Integers = Sequence[int]
 # One axis of an outer (orthogonal) selection: (start, step, count) with step >= 1, or a 1-D uint64 array of indices in
 # any order, repeats allowed (on a write the last one wins).
-_Axis = tuple[int, int, int] | np.ndarray[Any, Any]
+_Axis = tuple[int, int, int] | _Array
 
 @final
 class QueueServer:
@@ -74,11 +76,9 @@ class QueueClient:
     def open(name: str, *, deadline_ms: int) -> QueueClient: ...
     # nsid, name, dtype, shape, bytes of an element, bytes, writable
     def arrays(self) -> list[tuple[int, str, str, list[int], int, int, bool]]: ...
-    def gather(
-        self, nsid: int, record_bytes: int, records: np.ndarray[Any, Any], out: np.ndarray[Any, Any]
-    ) -> None: ...
-    def read(self, nsid: int, first_byte: int, out: np.ndarray[Any, Any]) -> None: ...
-    def write(self, nsid: int, first_byte: int, data: np.ndarray[Any, Any]) -> None: ...
+    def gather(self, nsid: int, record_bytes: int, records: _Array, out: _Array) -> None: ...
+    def read(self, nsid: int, first_byte: int, out: _Array) -> None: ...
+    def write(self, nsid: int, first_byte: int, data: _Array) -> None: ...
     def flush(self, nsid: int) -> None: ...
 
 @final
@@ -172,11 +172,11 @@ class Store:
     def create(
         self,
         name: str,
-        shape: Sequence[int],
+        shape: _Integers,
         itemsize: int,
         dtype: str,  # opaque to the engine: what dtypes.encode gives
         *,
-        building_block: Sequence[int] | None = None,
+        building_block: _Integers | None = None,
         compression: str | None = None,  # "lz4", "zstd", "zstd:7", with "+shuffle" or "+bitshuffle" behind
         encryption_key: bytes | None = None,  # 32 bytes
         fill: bytes | None = None,  # itemsize bytes; None is zeroes
@@ -211,9 +211,9 @@ class Store:
 @final
 class Transaction:
     # Each space once, with the shape that it will have, nowhere smaller.
-    def __new__(cls, store: Store, spaces: Sequence[tuple[Space, Sequence[int]]]) -> Transaction: ...
+    def __new__(cls, store: Store, spaces: Sequence[tuple[Space, _Integers]]) -> Transaction: ...
     # Seen by nobody before `apply`. From many threads, if need be.
-    def write(self, space: Space, src: np.ndarray[Any, Any], start: Sequence[int]) -> None: ...
+    def write(self, space: Space, src: _Array, start: _Integers) -> None: ...
     # All of it, then deletes, renames, and sets attributes by name. It is over then, also if this fails.
     def apply(
         self,
@@ -228,12 +228,10 @@ class Transaction:
 @final
 class Kernel:
     def __new__(cls, elf: bytes, table: bytes) -> Kernel: ...
-    def check(
-        self, sections: list[tuple[list[int], np.ndarray[Any, Any]]], scalars: list[int], screens: int
-    ) -> list[str]: ...
+    def check(self, sections: list[tuple[list[int], _Array]], scalars: list[int], screens: int) -> list[str]: ...
     # Cycles, instructions and bytes of memory of each microblock.
     def cost(
-        self, sections: list[tuple[list[int], np.ndarray[Any, Any]]], scalars: list[int], core: str
+        self, sections: list[tuple[list[int], _Array]], scalars: list[int], core: str
     ) -> list[tuple[float, int, int]]: ...
 
 # A kernel of a session.
@@ -243,7 +241,7 @@ class SessionJob:
     def number(self) -> int: ...
     def done(self) -> bool: ...
     def progress(self) -> tuple[int, int]: ...  # screens done, microblocks
-    def take(self) -> list[np.ndarray[Any, Any] | None] | None: ...  # once; raises its error
+    def take(self) -> list[_Array | None] | None: ...  # once; raises its error
 
 @final
 class Session:
@@ -300,52 +298,40 @@ class Space:
     @property
     def attrs(self) -> str: ...
     def set_attrs(self, attrs: str) -> None: ...
-    def resize(self, shape: Sequence[int]) -> None: ...
+    def resize(self, shape: _Integers) -> None: ...
     # Grows one axis and writes src to the new part, as one command; gives the shape then.
-    def append(self, src: np.ndarray[Any, Any], axis: int) -> tuple[int, ...]: ...
+    def append(self, src: _Array, axis: int) -> tuple[int, ...]: ...
     # The box start + step * [0, out.shape) of the space, or of the view of it with shape `view`. `out` is a NumPy array
     # of this itemsize with as many dimensions as the space (or the view) and any strides; the engine looks at bytes only.
     def read(
         self,
-        out: np.ndarray[Any, Any],
-        start: Sequence[int],
-        step: Sequence[int] | None = None,
-        view: Sequence[int] | None = None,
+        out: _Array,
+        start: _Integers,
+        step: _Integers | None = None,
+        view: _Integers | None = None,
     ) -> None: ...
     # src may have zero strides (np.broadcast_to).
     def write(
         self,
-        src: np.ndarray[Any, Any],
-        start: Sequence[int],
-        step: Sequence[int] | None = None,
-        view: Sequence[int] | None = None,
+        src: _Array,
+        start: _Integers,
+        step: _Integers | None = None,
+        view: _Integers | None = None,
     ) -> None: ...
     # Boxes of one size: starts is uint64 [boxes, ndim], C order; out/src has the boxes as its first dimension. Along every
     # axis a box has one element, or all start at the same place. Of boxes written twice the last counts.
-    def read_boxes(
-        self,
-        out: np.ndarray[Any, Any],
-        starts: np.ndarray[Any, Any],
-        step: Sequence[int],
-        view: Sequence[int] | None = None,
-    ) -> None: ...
-    def write_boxes(
-        self,
-        src: np.ndarray[Any, Any],
-        starts: np.ndarray[Any, Any],
-        step: Sequence[int],
-        view: Sequence[int] | None = None,
-    ) -> None: ...
-    def read_outer(self, out: np.ndarray[Any, Any], axes: Sequence[_Axis]) -> None: ...
-    def write_outer(self, src: np.ndarray[Any, Any], axes: Sequence[_Axis]) -> None: ...
+    def read_boxes(self, out: _Array, starts: _Array, step: _Integers, view: _Integers | None = None) -> None: ...
+    def write_boxes(self, src: _Array, starts: _Array, step: _Integers, view: _Integers | None = None) -> None: ...
+    def read_outer(self, out: _Array, axes: Sequence[_Axis]) -> None: ...
+    def write_outer(self, src: _Array, axes: Sequence[_Axis]) -> None: ...
     # coords: uint64 [points, ndim], C order; out/src: 1-D, contiguous.
-    def read_points(self, out: np.ndarray[Any, Any], coords: np.ndarray[Any, Any]) -> None: ...
-    def write_points(self, src: np.ndarray[Any, Any], coords: np.ndarray[Any, Any]) -> None: ...
+    def read_points(self, out: _Array, coords: _Array) -> None: ...
+    def write_points(self, src: _Array, coords: _Array) -> None: ...
     # Calls `work` once all commands so far have ended: at once.
     @staticmethod
     def after(work: Callable[[], None]) -> None: ...
     # Give the box back: it reads as the fill value, and building blocks wholly inside take no space.
-    def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None: ...
+    def deallocate(self, start: _Integers, count: _Integers) -> None: ...
     # A hole map for bounded-memory export and for repr: how many building blocks exist.
     def stat(self) -> dict[str, Any]: ...  # blocks, blocks_allocated, pages_live, bytes_stored, ...
 
@@ -376,7 +362,7 @@ class Selection:
     @property
     def points(self) -> tuple[int, ...] | None: ...  # the shape over which index arrays walk together
     @property
-    def mask(self) -> np.ndarray[Any, Any] | None: ...  # stands for all index arrays, which would be larger
+    def mask(self) -> _Array | None: ...  # stands for all index arrays, which would be larger
     # The shape in which native commands see the elements: points first, if any, then a length for each axis that has no
     # points; whether each of these dimensions is reversed in the result (empty: none is); and the order of the result's
     # dimensions that, reshaped to `counts`, is native.
@@ -430,7 +416,7 @@ class Nvme:
     def submit(
         self,
         entry: bytes,
-        data: np.ndarray[Any, Any] | None = None,
+        data: _Array | None = None,
         *,
         to_host: bool = False,  # which way data goes
         page: bytes | None = None,

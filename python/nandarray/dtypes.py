@@ -31,20 +31,8 @@ _NUMPY_REGISTERED = 2  # np.dtype.isbuiltin of a dtype that a third party regist
 
 
 def check(dtype: DTypeLike | None) -> np.dtype[Any]:
-    """Make a dtype of what the caller gave, or say why it cannot be stored.
+    """Make a dtype, without metadata, of anything that NumPy takes (None is float64), or say why it cannot be stored.
 
-    Parameters
-    ----------
-    dtype : dtype_like
-        Anything that :class:`numpy.dtype` takes; None is float64.
-
-    Returns
-    -------
-    numpy.dtype
-        The same dtype, without metadata.
-
-    Examples
-    --------
     >>> from nandarray import dtypes
     >>> dtypes.check("float32")
     dtype('float32')
@@ -63,20 +51,10 @@ def check(dtype: DTypeLike | None) -> np.dtype[Any]:
 
 
 def encode(dtype: np.dtype[Any]) -> str:
-    """Write a dtype as text.
+    """Write a dtype as text: the array-protocol string of a plain dtype, JSON of any other.
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        Any dtype of a fixed size; structured ones may nest and hold subarrays.
+    Structured dtypes may nest and hold subarrays.
 
-    Returns
-    -------
-    str
-        The array-protocol string of a plain dtype, JSON of any other.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from nandarray import dtypes
     >>> dtypes.encode(np.dtype(">i2"))
@@ -89,20 +67,8 @@ def encode(dtype: np.dtype[Any]) -> str:
 
 
 def decode(text: str) -> np.dtype[Any]:
-    """Read what :func:`encode` wrote.
+    """Read the text that :func:`encode` wrote.
 
-    Parameters
-    ----------
-    text : str
-        The text of a dtype.
-
-    Returns
-    -------
-    numpy.dtype
-        The dtype, equal to the one that was encoded.
-
-    Examples
-    --------
     >>> from nandarray import dtypes
     >>> dtypes.decode("<M8[ns]")
     dtype('<M8[ns]')

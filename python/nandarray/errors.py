@@ -14,8 +14,8 @@ import errno
 import json
 from typing import Any, ClassVar
 
+#: Public in ``nandarray`` itself, all of them.
 __all__ = [
-    "BY_KIND",
     "CircleError",
     "DependencyError",
     "BadIndexError",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
 
-__all__ = ["UNITS", "count", "format_number", "format_size", "parse_size", "scaled"]
+__all__ = ["UNITS", "count", "format_number", "format_size", "is_number", "parse_size", "scaled"]
 
 #: Units by kind of quantity, with their factors, as device descriptions have them: times in ps, sizes in bytes, rates
 #: in bytes a second, energies in pJ, energies a byte in pJ/B, powers in uW.
@@ -30,27 +30,10 @@ _FIXED = (1e-4, 1e15)  # magnitudes that are written without an exponent
 
 
 def parse_size(value: object, what: str = "") -> int:
-    """Read a number of bytes.
+    """Read a number of bytes, such as ``4096``, ``"256MiB"``, ``"1.5 GB"`` or ``"2k"`` (2048).
 
-    Parameters
-    ----------
-    value : int or str
-        Such as ``4096``, ``"256MiB"``, ``"1.5 GB"`` or ``"2k"`` (2048).
-    what : str, optional
-        The name of the value, for the error.
+    A value that is no size in whole bytes is an InvalidError, which names it ``what``.
 
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    InvalidError
-        The value is not a size in whole bytes.
-
-    Examples
-    --------
     >>> from nandarray.units import parse_size
     >>> parse_size("256MiB"), parse_size("1.5 GB"), parse_size(4096)
     (268435456, 1500000000, 4096)
@@ -69,8 +52,6 @@ def parse_size(value: object, what: str = "") -> int:
 def format_size(size: float) -> str:
     """Write a number of bytes with a binary unit, to about three digits.
 
-    Examples
-    --------
     >>> from nandarray.units import format_size
     >>> format_size(1536), format_size(1000), format_size(48 << 20), format_size(2**80)
     ('1.5 KiB', '1000 B', '48 MiB', '1 YiB')
@@ -91,8 +72,6 @@ def format_size(size: float) -> str:
 def scaled(number: float, unit: str) -> str:
     """Write a number with three digits and a decimal prefix.
 
-    Examples
-    --------
     >>> from nandarray.units import scaled
     >>> scaled(1_923_456_789, "B/s"), scaled(0.00123, "J"), scaled(0, "W")
     ('1.92 GB/s', '1.23 mJ', '0 W')
@@ -109,8 +88,6 @@ def scaled(number: float, unit: str) -> str:
 def format_number(value: Any) -> str:
     """Write a value for a table: numbers to four digits, integers in full, a dash for None and NaN.
 
-    Examples
-    --------
     >>> from nandarray.units import format_number
     >>> format_number(1234567), format_number(0.0314159), format_number(2.0), format_number(6.02214e23)
     ('1,234,567', '0.03142', '2', '6.022e+23')
@@ -135,6 +112,11 @@ def format_number(value: Any) -> str:
         return f"{value:.{_DIGITS - 1}e}"
     text = f"{value:,.{max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Return whether a value is a number, which a truth value is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def count(number: int, thing: str) -> str:

@@ -20,6 +20,7 @@ PACKAGE = ROOT / "python" / "nandarray"
 ORDER = (
     "nandarray._nandarray",
     "nandarray.errors",
+    "nandarray.optional",
     "nandarray.dtypes",
     "nandarray.units",
     "nandarray.present",
@@ -99,6 +100,7 @@ PUBLIC = {
     "nandarray.gpu",
     "nandarray.model.accelerator",
     "nandarray.model.fetch",
+    "nandarray.optional",
     "nandarray.programs.advise.paper",
     "nandarray.programs.advise.samples",
     "nandarray.programs.advise.simulate",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import math
 import os
@@ -161,7 +160,8 @@ def planted(store: Any) -> tuple[Path, bytes]:
     (entry,) = cache.Cache().where.glob("*.program")
     head, _, _ = entry.read_bytes().partition(b"\n")
     body = b"something else"
-    facts = {**json.loads(head), "sha256": hashlib.sha256(body).hexdigest()}
+    facts = json.loads(head)
+    facts["sha256"] = cache._digest_entry(facts["files"], facts["note"], body)
     return entry, json.dumps(facts).encode() + b"\n" + body
 
 

@@ -228,7 +228,7 @@ def test_the_command_line_times_and_profiles(x: Any) -> None:
     for words, wrong in (
         (("run", "sum", "data.nand:/x", "--core", "nope"), "there is no core 'nope'"),
         (("run", "sum", "data.nand:/x", "--set", "width=2"), "--set goes with --core"),
-        (("run", "sum", "data.nand:/x", "--core", "ex5", "--set", "width"), "a key and a value are needed"),
+        (("run", "sum", "data.nand:/x", "--core", "ex5", "--set", "width"), "is not KEY=VALUE"),
         (("run", "sum", "data.nand:/x", "--core", "ex5", "--form", "native"), "--core times one program"),
     ):
         code, _, said = run(*words)

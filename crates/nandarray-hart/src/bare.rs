@@ -120,7 +120,8 @@ fn run_at<X: Xlen>(
 ) -> Result<BareOutcome, ProgramError> {
     let (first, last) = (&program.segments[0], &program.segments[program.segments.len() - 1]);
     let base = first.address & !(PAGE - 1);
-    let end = (last.address + last.length).next_multiple_of(PAGE).max(base.saturating_add(MEMORY_BYTES));
+    let behind = last.address + last.length;
+    let end = behind.checked_next_multiple_of(PAGE).unwrap_or(behind).max(base.saturating_add(MEMORY_BYTES));
     let end = if X::BITS == 32 { end.min(1 << 32) } else { end };
     let mut memory = Memory::new();
     memory.add_program(base, end - base, base..end, base..end)?;
@@ -266,5 +267,57 @@ mod tests {
         assert_eq!(BareStatus::Failed { test: 7 }.exit_status(), 7);
         assert_eq!(BareStatus::Failed { test: 1000 }.exit_status(), 254);
         assert_eq!(BareStatus::Stopped(Stop::InstructionLimit).exit_status(), 255);
+    }
+
+    const AT: u64 = 0x1000;
+
+    /// Creates a host with 256 bytes of memory, `tohost` at their beginning and `fromhost` behind it.
+    fn host(words: &[(u64, u64)]) -> TestHost {
+        let mut memory = Memory::new();
+        memory.add(AT, 256).unwrap();
+        let mut host = TestHost { memory, tohost: Some(AT), fromhost: Some(AT + 8), output: Vec::new() };
+        words.iter().for_each(|(at, value)| host.put(*at, *value));
+        host
+    }
+
+    #[test]
+    fn requests_are_carried_out_and_answered() {
+        // Number and arguments of a system call lie at 0x1040; the text is at 0x1080.
+        let call = |number: u64, arguments: [u64; 3]| {
+            let words = [number, arguments[0], arguments[1], arguments[2]];
+            let places: Vec<(u64, u64)> =
+                words.into_iter().enumerate().map(|(n, w)| (AT + 0x40 + 8 * n as u64, w)).collect();
+            let mut host = host(&places);
+            host.put(AT + 0x80, u64::from_le_bytes(*b"a text.\n"));
+            let status = host.serve(AT + 0x40);
+            (status, host.word(AT + 0x40), host.word(AT + 8), host.output)
+        };
+        let fault = (-14i64) as u64;
+        assert_eq!(call(WRITE, [1, AT + 0x80, 6]), (None, 6, 1, b"a text".to_vec()));
+        assert_eq!(call(WRITE, [1, AT + 0x80, 0]), (None, 0, 1, Vec::new()));
+        for (from, length) in [(AT + 0xfa, 7), (AT - 1, 1), (u64::MAX, 2), (AT, u64::MAX), (0, 0)] {
+            assert_eq!(call(WRITE, [1, from, length]), (None, fault, 1, Vec::new()), "{length} bytes at {from:#x}");
+        }
+        assert_eq!(call(EXIT, [0, 0, 0]).0, Some(BareStatus::Passed));
+        assert_eq!(call(EXIT, [9, 0, 0]).0, Some(BareStatus::Failed { test: 9 }));
+        assert_eq!(call(1234, [0, 0, 0]), (None, NO_SUCH_CALL, 1, Vec::new()));
+        // A call whose arguments are nowhere has the number 0, and nothing is written.
+        let mut lost = host(&[(AT + 8, 77)]);
+        assert_eq!((lost.serve(0x9000), lost.word(AT + 8)), (None, 1));
+    }
+
+    #[test]
+    fn a_console_takes_bytes_up_to_its_limit_and_unknown_devices_are_silent() {
+        let mut host = host(&[(AT, 5), (AT + 8, 77)]);
+        assert_eq!(host.serve(1 << 56 | 1 << 48 | 0x1_0041), None);
+        assert_eq!((host.output.as_slice(), host.word(AT), host.word(AT + 8)), (b"A".as_slice(), 0, 1 << 56 | 1 << 48));
+        for unknown in [1 << 56, 2 << 56 | 1 << 48 | 65, 1 << 48, u64::MAX] {
+            host.put(AT, unknown);
+            assert_eq!(host.serve(unknown), None);
+            assert_eq!((host.output.len(), host.word(AT), host.word(AT + 8)), (1, 0, 0), "{unknown:#x}");
+        }
+        host.output = vec![0; OUTPUT_MAX - 1];
+        (0..3).for_each(|_| assert_eq!(host.serve(1 << 56 | 1 << 48 | 66), None));
+        assert_eq!((host.output.len(), host.output[OUTPUT_MAX - 1]), (OUTPUT_MAX, 66));
     }
 }

@@ -304,3 +304,7 @@ impl Csrs {
         for_machine.or_else(|| first(pending & self.mideleg).filter(|_| supervisor).map(|number| (number, true)))
     }
 }
+
+#[cfg(test)]
+#[path = "csr_tests.rs"]
+mod tests;

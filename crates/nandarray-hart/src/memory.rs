@@ -307,13 +307,14 @@ impl<'m> Memory<'m> {
         let from = address.checked_sub(region.base)? as usize;
         let bytes = region.bytes.as_slice();
         let low = u16::from_le_bytes(bytes.get(from..from + 2)?.try_into().ok()?);
-        if address + 2 > end {
+        let left = end - address;
+        if left < 2 {
             return None;
         }
         if crate::isa::length(low) == 2 {
             return Some(u32::from(low));
         }
-        if address + 4 > end {
+        if left < 4 {
             return None;
         }
         Some(u32::from_le_bytes(bytes.get(from..from + 4)?.try_into().ok()?))

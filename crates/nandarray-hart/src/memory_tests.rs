@@ -302,3 +302,108 @@ fn check_rights(memory: &mut Memory<'_>, all: &mut [Plain], address: u64, contex
         plain.bytes[low] = 7;
     }
 }
+
+#[test]
+fn instructions_end_where_execution_does_even_at_the_last_address() {
+    for (base, length) in [(0x1000, 16), (u64::MAX - 16, 16)] {
+        for first in 0..=16 {
+            for end in first..=16 {
+                let mut memory = Memory::new();
+                memory.add_program(base, length, 0..0, base + first..base + end).unwrap();
+                // Words of 32 bits at multiples of four, halves of 16 bits between them.
+                memory.get_mut(base..base + length).unwrap().copy_from_slice(&[0x13, 0, 1, 0].repeat(4));
+                for at in 0..length {
+                    let left = if (first..end).contains(&at) { end - at } else { 0 };
+                    let address = base + at;
+                    // Bytes 3 of a word and 0 of the next make a half; the low bits of byte 3 are zero.
+                    let needs = if at % 4 == 0 { 4 } else { 2 };
+                    let there = left >= needs;
+                    assert_eq!(memory.fetch(address).is_some(), there, "{address:#x} of {first}..{end}");
+                    assert_eq!(
+                        memory.spans().executable(address),
+                        memory.fetch(address),
+                        "{address:#x} of {first}..{end}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Executes stores and loads of `N` bytes at every address near the regions, by the ways that instructions take, and
+/// compares them with plain ones.
+fn every_address<const N: usize>(
+    memory: &mut Memory<'_>,
+    all: &mut [Plain],
+    code: &Range<u64>,
+    watched: u64,
+    chance: &mut fastrand::Rng,
+) {
+    let mut addresses: Vec<u64> = all.iter().flat_map(|p| p.base - 9..p.base + p.bytes.len() as u64 + 9).collect();
+    chance.shuffle(&mut addresses);
+    for address in addresses {
+        let (end, bytes) = (address + N as u64, std::array::from_fn::<u8, N, _>(|_| chance.u8(..)));
+        let spans = memory.spans();
+        (spans.code_written, spans.watch_hit) = (false, false);
+        let stored =
+            spans.store_fast(address, bytes) || spans.store_near(address, bytes) || spans.store(address, bytes).is_ok();
+        let seen = [spans.code_written, spans.watch_hit];
+        let into = all
+            .iter_mut()
+            .find(|p| p.writable.start <= address && end <= p.writable.end && p.writable.start < p.writable.end);
+        assert_eq!(stored, into.is_some(), "{N} bytes at {address:#x}");
+        let meets = |from: u64, to: u64| stored && from < end && address < to && from < to;
+        assert_eq!(seen, [meets(code.start, code.end), meets(watched, watched + 8)], "{N} bytes at {address:#x}");
+        if let Some(plain) = into {
+            let at = (address - plain.base) as usize;
+            plain.bytes[at..at + N].copy_from_slice(&bytes);
+        }
+        let from = all.iter().find(|p| p.holds(&(address..end)));
+        let wanted = from.map(|p| p.bytes[(address - p.base) as usize..][..N].to_vec());
+        let spans = memory.spans();
+        let fast = spans.load_fast::<N>(address).or_else(|| spans.load_near::<N>(address));
+        assert!(fast.is_none() || fast.map(|b| b.to_vec()) == wanted, "{N} bytes at {address:#x}");
+        assert_eq!(spans.load::<N>(address).ok().map(|b| b.to_vec()), wanted, "{N} bytes at {address:#x}");
+        let (mut run, length) = (vec![0; chance.usize(1..40)], address);
+        if spans.load_bytes(length, &mut run) {
+            let whole =
+                all.iter().find(|p| p.holds(&(address..address + run.len() as u64))).expect("bytes of one region");
+            assert_eq!(
+                run,
+                whole.bytes[(address - whole.base) as usize..][..run.len()],
+                "{} bytes at {address:#x}",
+                run.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn accesses_by_every_way_are_plain_ones_at_every_address() {
+    for seed in 0..40 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let mut memory = Memory::new();
+        let mut all: Vec<Plain> = Vec::new();
+        // Regions side by side, in the same part of the address space and 4 GiB farther; some shorter than an access.
+        for base in [0x1_0000u64, 0x2000_0000, 0x2000_0040, 0x1_2000_0000] {
+            let length = [64, 7, 40, 8][chance.usize(..4)].min(64);
+            let from = base + chance.u64(..length);
+            let writable = [0..0, base..base + length, from..base + length, base..from][chance.usize(..4)].clone();
+            let executable = if base == 0x1_0000 { base..base + length } else { 0..0 };
+            memory.add_program(base, length, writable.clone(), executable.clone()).unwrap();
+            all.push(Plain { base, bytes: vec![0; length as usize], writable, executable, own: true });
+        }
+        let watched = all[chance.usize(..4)].base + chance.u64(..16);
+        memory.watch(watched);
+        let code = all[0].base + chance.u64(..8);
+        let code = code..code + chance.u64(1..24);
+        memory.spans().decoded(code.clone());
+        every_address::<1>(&mut memory, &mut all, &code, watched, &mut chance);
+        every_address::<2>(&mut memory, &mut all, &code, watched, &mut chance);
+        every_address::<4>(&mut memory, &mut all, &code, watched, &mut chance);
+        every_address::<8>(&mut memory, &mut all, &code, watched, &mut chance);
+        // Decoded code that is forgotten may be written without notice.
+        memory.spans().forget_decoded();
+        every_address::<4>(&mut memory, &mut all, &(0..0), watched, &mut chance);
+    }
+}

@@ -197,11 +197,9 @@ impl<'s> InputStream<'s> {
 
     /// Reads `N` bytes that begin `ahead` bytes after the head, or before it if `ahead` is negative.
     pub(crate) fn peek<const N: usize>(&self, ahead: i64) -> Look<[u8; N]> {
-        let reachable = if ahead < 0 {
-            ahead.unsigned_abs() <= self.head.min(self.kept).min(REACH)
-        } else {
-            (ahead as u64).saturating_add(N as u64) <= self.ahead()
-        };
+        // Bytes that begin behind the head may end before it: a ring must have room for all of them at once.
+        let held = ahead >= 0 || ahead.unsigned_abs() <= self.head.min(self.kept).min(REACH);
+        let reachable = held && i128::from(ahead) + N as i128 <= i128::from(self.ahead());
         if !reachable {
             return Look::Never;
         }

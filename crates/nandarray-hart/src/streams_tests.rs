@@ -99,3 +99,196 @@ fn an_empty_array_is_an_empty_closed_stream() {
     assert!(input.closed());
     assert_eq!(input.load::<1>(), None);
 }
+
+/// An input as the specification words it: all its bytes are known to the test, and positions are counted in them.
+struct PlainInput<'a> {
+    all: &'a [u8],
+    head: u64,
+    tail: u64,
+    ends: bool,
+    kept: u64,
+    ring: u64,
+}
+
+impl PlainInput<'_> {
+    /// Returns the `bytes` bytes at a position, or why they cannot be read now.
+    fn look(&self, position: i128, bytes: u64) -> Look<Vec<u8>> {
+        let (head, end) = (i128::from(self.head), position + i128::from(bytes));
+        let held = position >= 0 && head - position <= i128::from(self.kept.min(REACH));
+        if !held || end > head + i128::from(REACH.min(self.ring - self.kept)) {
+            return Look::Never;
+        }
+        if self.ends && end > self.all.len() as i128 {
+            return Look::Never;
+        }
+        if end > i128::from(self.tail) {
+            return Look::Wait;
+        }
+        Look::There(self.all[position as usize..end as usize].to_vec())
+    }
+
+    fn look_back(&self, back: u64, bytes: u64) -> Look<Vec<u8>> {
+        if self.ends { self.look(self.all.len() as i128 - i128::from(back), bytes) } else { Look::Wait }
+    }
+
+    fn wait(&self, bytes: u64) -> Look<u64> {
+        let left = if self.ends { self.all.len() as u64 - self.head } else { u64::MAX };
+        let wanted = bytes.min(REACH).min(self.ring - self.kept).min(left);
+        if self.tail - self.head >= wanted { Look::There(wanted) } else { Look::Wait }
+    }
+
+    /// Returns the number of bytes for which the ring has room, without those that must be kept.
+    fn room(&self) -> u64 {
+        (self.ring - self.kept - (self.tail - self.head)).min(self.all.len() as u64 - self.tail)
+    }
+
+    /// Writes `count` further bytes to the ring.
+    fn fill(&mut self, ring: &mut [u8], count: u64) {
+        for position in self.tail..self.tail + count {
+            ring[(position % self.ring) as usize] = self.all[position as usize];
+        }
+        self.tail += count;
+    }
+
+    fn stream<'s>(&self, ring: &'s [u8]) -> InputStream<'s> {
+        let end = self.ends.then_some(self.all.len() as u64);
+        InputStream::resume(ring, self.head, self.tail, false).keeping(self.kept).ending(end)
+    }
+}
+
+fn plainly<const N: usize>(look: Look<[u8; N]>) -> Look<Vec<u8>> {
+    match look {
+        Look::There(bytes) => Look::There(bytes.to_vec()),
+        Look::Wait => Look::Wait,
+        Look::Never => Look::Never,
+    }
+}
+
+/// Compares one read of `N` bytes, and checks that a read that waits is served once the ring is full.
+fn compare_reads<const N: usize>(plain: &mut PlainInput<'_>, ring: &mut [u8], at: i64, place: &str) {
+    let back = (plain.all.len() as u64).wrapping_sub(plain.head.wrapping_add_signed(at));
+    let input = plain.stream(ring);
+    let (ahead, before) = (plainly(input.peek::<N>(at)), plainly(input.before_end::<N>(back)));
+    assert_eq!(ahead, plain.look(i128::from(plain.head) + i128::from(at), N as u64), "{place}, {N} bytes at {at}");
+    assert_eq!(before, plain.look_back(back, N as u64), "{place}, {N} bytes, {back} before the end");
+    for wanted in [0, N as u64, at.unsigned_abs(), u64::MAX] {
+        assert_eq!(input.wait(wanted), plain.wait(wanted), "{place}, a wait for {wanted}");
+    }
+    assert_eq!(input.falls_short(N as u64), plain.ends && plain.all.len() as u64 - plain.head < N as u64, "{place}");
+    if ahead == Look::Wait {
+        let mut full = PlainInput { ends: true, ..*plain };
+        let mut copy = ring.to_vec();
+        full.fill(&mut copy, full.room());
+        let later = full.stream(&copy).peek::<N>(at);
+        assert_ne!(later, Look::Wait, "{place}: {N} bytes at {at} would be waited for in a full ring, for ever");
+    }
+    let mut input = plain.stream(ring);
+    let (loaded, there) = (input.load::<N>(), plain.tail - plain.head >= N as u64);
+    assert_eq!(loaded.map(|bytes| bytes.to_vec()), there.then(|| plain.all[plain.head as usize..][..N].to_vec()));
+    plain.head += if there { N as u64 } else { 0 };
+    assert_eq!((input.head(), input.available()), (plain.head, plain.tail - plain.head), "{place}");
+}
+
+#[test]
+fn an_input_shows_the_bytes_at_their_positions_whatever_its_ring() {
+    for seed in 0..600 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let all: Vec<u8> = (0..chance.usize(1..300)).map(|_| chance.u8(..)).collect();
+        let ring_bytes = [8, 16, 32, chance.usize(2..60)][chance.usize(..4)];
+        let kept = chance.u64(..ring_bytes as u64);
+        let mut ring = vec![0xee; ring_bytes];
+        let mut plain = PlainInput { all: &all, head: 0, tail: 0, ends: chance.bool(), kept, ring: ring_bytes as u64 };
+        for step in 0..80 {
+            let place = format!(
+                "seed {seed}, step {step}, a ring of {ring_bytes}, {kept} kept, {}..{}",
+                plain.head, plain.tail
+            );
+            let at = [chance.i64(-12..12), 0, -1, i64::MIN, i64::MAX, chance.i64(-70..70)][chance.usize(..6)];
+            match chance.u8(..4) {
+                0 => compare_reads::<1>(&mut plain, &mut ring, at, &place),
+                1 => compare_reads::<2>(&mut plain, &mut ring, at, &place),
+                2 => compare_reads::<4>(&mut plain, &mut ring, at, &place),
+                _ => compare_reads::<8>(&mut plain, &mut ring, at, &place),
+            }
+            let together = plain.stream(&ring).together().to_vec();
+            assert_eq!(together, plain.all[plain.head as usize..][..together.len()], "{place}");
+            assert_eq!(together.is_empty(), plain.head == plain.tail, "{place}");
+            let count = chance.u64(..=plain.room());
+            plain.fill(&mut ring, count);
+            plain.ends |= plain.tail == all.len() as u64;
+        }
+    }
+}
+
+#[test]
+fn an_output_holds_what_was_stored_until_it_is_drained() {
+    for seed in 0..600 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let length = [8, 16, chance.usize(1..50)][chance.usize(..3)] as u64;
+        let room = if chance.bool() { Room::Eight } else { Room::Width };
+        let limit = if chance.bool() { u64::MAX } else { chance.u64(..200) };
+        let mut ring = vec![0; length as usize];
+        let mut output = OutputStream::new(&mut ring, room).limited(limit);
+        let (mut written, mut drained) = (Vec::<u8>::new(), 0u64);
+        for step in 0..120 {
+            let place = format!("seed {seed}, step {step}, a ring of {length}, limit {limit}, {room:?}");
+            let bytes: [u8; 8] = std::array::from_fn(|_| chance.u8(..));
+            let width = 1u64 << chance.u32(..4);
+            let full = output.is_full(width);
+            let stored = match width {
+                1 => output.store([bytes[0]]),
+                2 => output.store([bytes[0], bytes[1]]),
+                4 => output.store([bytes[0], bytes[1], bytes[2], bytes[3]]),
+                _ => output.store(bytes),
+            };
+            let needs = if room == Room::Eight { 8 } else { width };
+            let head = written.len() as u64;
+            assert_eq!(stored, head + needs <= limit.min(drained + length), "{place}: {width} bytes at {head}");
+            assert_eq!(full, limit - head < needs, "{place}: {width} bytes at {head}");
+            if stored {
+                written.extend_from_slice(&bytes[..width as usize]);
+            }
+            let head = written.len() as u64;
+            assert_eq!((output.head(), output.waiting()), (head, head - drained), "{place}");
+            assert_eq!(output.tail(), limit.min(drained + length), "{place}");
+            let waiting: Vec<u8> =
+                output.waiting_at().into_iter().flat_map(|part| output.ring()[part].to_vec()).collect();
+            assert_eq!(waiting, written[drained as usize..], "{place}");
+            let back = chance.u64(..2 * length + 2);
+            let look = match back {
+                _ if back < 2 || back > head.min(length) => Look::Never,
+                _ => Look::There([written[(head - back) as usize], written[(head - back) as usize + 1]]),
+            };
+            assert_eq!(output.behind_head::<2>(back), look, "{place}: {back} bytes back");
+            let taken = if chance.bool() { chance.u64(..=head - drained) } else { 0 };
+            output.drained(taken);
+            drained += taken;
+            let free = (limit.min(drained + length) - head) as usize;
+            assert_eq!(output.room_together().len(), free.min((length - head % length) as usize), "{place}");
+        }
+    }
+}
+
+#[test]
+fn what_a_caller_must_not_say_of_a_stream_is_a_panic_with_the_numbers() {
+    let said = |f: &dyn Fn()| {
+        let quiet = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).expect_err("a panic");
+        quiet.downcast_ref::<String>().cloned().or_else(|| quiet.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+    };
+    let ring = [0; 8];
+    let cases: [(&dyn Fn(), &str); 10] = [
+        (&|| drop(InputStream::new(&[])), "a stream needs a ring"),
+        (&|| drop(InputStream::resume(&ring, 3, 12, false)), "3..12 in a ring of 8 bytes"),
+        (&|| drop(InputStream::resume(&ring, 3, 2, false)), "3..2 in a ring of 8 bytes"),
+        (&|| drop(InputStream::window(&ring, 9)), "9 bytes were read of 8"),
+        (&|| drop(InputStream::new(&ring).keeping(8)), "8 bytes behind the head of a ring of 8 bytes"),
+        (&|| drop(InputStream::whole(&ring).ending(Some(7))), "8 bytes arrived of Some(7)"),
+        (&|| InputStream::new(&ring).arrived(9), "9 bytes have no room in the ring"),
+        (&|| InputStream::new(&ring).ending(Some(3)).arrived(4), "4 bytes behind the end of the stream"),
+        (&|| InputStream::new(&ring).ending(Some(3)).close(), "0 bytes arrived of Some(3)"),
+        (&|| InputStream::new(&ring).taken(1), "1 bytes have not arrived"),
+    ];
+    for (wrong, says) in cases {
+        assert_eq!(said(wrong).as_deref(), Some(says));
+    }
+}

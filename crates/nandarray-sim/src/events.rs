@@ -143,4 +143,46 @@ mod tests {
             prop_assert!(events.pop().is_none());
         }
     }
+    proptest! {
+        /// Events that push further events, now or later, are popped as a sorted list would have them; the counts and the
+        /// time of the next event agree with the list at every step.
+        #[test]
+        fn events_that_push_events(
+            first in prop::collection::vec(0u64..30, 1..20),
+            waits in prop::collection::vec(prop::collection::vec(0u64..6, 0..3), 1..150),
+        ) {
+            let mut events = Events::default();
+            let mut list: Vec<(u64, usize)> = Vec::new();
+            let mut number = 0;
+            let mut push = |events: &mut Events<usize>, list: &mut Vec<(u64, usize)>, at: u64| {
+                events.push(Ps(at), number);
+                list.push((at, number));
+                number += 1;
+            };
+            first.iter().for_each(|&at| push(&mut events, &mut list, at));
+            for after in &waits {
+                list.sort_unstable();
+                prop_assert_eq!(events.next_at(), list.first().map(|&(at, _)| Ps(at)));
+                prop_assert_eq!((events.len(), events.is_empty()), (list.len(), list.is_empty()));
+                let Some((at, event)) = events.pop() else { break };
+                prop_assert_eq!((at.0, event), list.remove(0));
+                prop_assert_eq!(events.now(), at);
+                after.iter().for_each(|wait| push(&mut events, &mut list, at.0 + wait));
+            }
+        }
+    }
+
+    #[test]
+    fn the_latest_time_has_its_place_and_an_earlier_one_is_refused() {
+        let mut events = Events::default();
+        events.push(Ps::MAX, 'b');
+        events.push(Ps(7), 'a');
+        events.push(Ps::MAX, 'c');
+        assert_eq!(events.pop(), Some((Ps(7), 'a')));
+        let found = std::panic::catch_unwind(move || events.push(Ps(6), 'x')).unwrap_err();
+        assert!(found.downcast_ref::<String>().unwrap().contains("an event at 6 ps, which was before 7 ps"));
+        let mut events = Events::default();
+        [Ps::MAX, Ps(0), Ps::MAX].into_iter().zip('a'..).for_each(|(at, event)| events.push(at, event));
+        assert_eq!(std::iter::from_fn(|| events.pop()).map(|(_, event)| event).collect::<String>(), "bac");
+    }
 }

@@ -33,6 +33,10 @@ pub(crate) fn change(table: &mut Table, key: &str, text: &str) -> Result<(), Str
     };
     let mut at = table;
     for part in path.iter().flat_map(|path| path.split('.')) {
+        if text == "none" && !at.contains_key(part) {
+            // Of a table that is not there, every key is removed already.
+            return Ok(());
+        }
         let next = at.entry(part).or_insert_with(|| Value::Table(Table::new()));
         at = next.as_table_mut().ok_or_else(|| format!("{key} = {text}: {part} is no table"))?;
     }

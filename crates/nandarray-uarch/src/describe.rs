@@ -4,6 +4,8 @@
 //! scratchpads take half cycles has two ticks per cycle. This file does not model pipelines or caches;
 //! [`CoreDescription::parse`] returns numbers that the other files may rely on. Presets are in `presets`.
 
+use std::borrow::Cow;
+
 use nandarray_hart::{Extension, Extensions};
 use serde::Deserialize;
 
@@ -21,7 +23,7 @@ pub enum DescribeError {
     #[error("{key} = {value}: {range}")]
     Range {
         /// The key.
-        key: &'static str,
+        key: Cow<'static, str>,
         /// The value found.
         value: String,
         /// The values allowed.
@@ -38,7 +40,7 @@ pub enum DescribeError {
 }
 
 fn range(key: &'static str, value: impl ToString, range: &'static str) -> DescribeError {
-    DescribeError::Range { key, value: value.to_string(), range }
+    DescribeError::Range { key: key.into(), value: value.to_string(), range }
 }
 
 /// Order in which a core issues instructions.
@@ -276,10 +278,11 @@ fn one() -> u32 {
 /// Highest latency that is accepted, which keeps pipeline states small.
 const LATENCY_MAX: u32 = 4_096;
 
-fn unit(key: &str) -> Result<FunctionalUnit, DescribeError> {
-    FunctionalUnit::ALL.into_iter().find(|u| u.name() == key).ok_or_else(|| {
+/// Returns the unit of a name; `what` is the key and the value for the error.
+fn unit(name: &str, what: impl Fn() -> String) -> Result<FunctionalUnit, DescribeError> {
+    FunctionalUnit::ALL.into_iter().find(|u| u.name() == name).ok_or_else(|| {
         let known: Vec<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
-        DescribeError::Syntax(format!("latency.{key}: no unit has this name; there are {}", known.join(", ")))
+        DescribeError::Syntax(format!("{}: no unit has this name; there are {}", what(), known.join(", ")))
     })
 }
 
@@ -317,12 +320,16 @@ impl CoreDescription {
         let written: WrittenCore = toml::from_str(text).map_err(|e| DescribeError::Syntax(e.to_string()))?;
         let mut latency = UnitLatencies([written.cycle; FunctionalUnit::COUNT]);
         for (key, &ticks) in &written.latency {
+            let unit = unit(key, || format!("latency.{key}"))?;
             if ticks == 0 || ticks > LATENCY_MAX {
-                return Err(range("latency", ticks, "1 to 4096 ticks are needed"));
+                let allowed = "1 to 4096 ticks are needed";
+                let key = format!("latency.{key}").into();
+                return Err(DescribeError::Range { key, value: ticks.to_string(), range: allowed });
             }
-            latency.0[unit(key)? as usize] = ticks;
+            latency.0[unit as usize] = ticks;
         }
-        let unpipelined = written.unpipelined.iter().map(|key| unit(key)).collect::<Result<_, _>>()?;
+        let listed = |name: &String| unit(name, || format!("unpipelined = {name:?}"));
+        let unpipelined = written.unpipelined.iter().map(listed).collect::<Result<_, _>>()?;
         let description = Self {
             name: written.name,
             source: written.source,
@@ -499,7 +506,7 @@ mod tests {
     #[test]
     fn bad_values_name_key_value_and_range() {
         let of = |more: &str| CoreDescription::parse(&format!("{LEAST}{more}")).unwrap_err().to_string();
-        assert!(of("alu = 0").contains("latency = 0: 1 to 4096"));
+        assert!(of("alu = 0").contains("latency.alu = 0: 1 to 4096"));
         assert!(of("adder = 1").contains("latency.adder"));
         let cache = |size: u64, ways: u32, line: u32| {
             of(&format!("[l1d]\nsize_bytes = {size}\nways = {ways}\nline_bytes = {line}\n"))

@@ -200,4 +200,78 @@ mod tests {
         assert_eq!(feed.access(0x2000_0010, 8), None);
         assert_eq!(feed.access(0x1_0000, 8), None);
     }
+    /// A program that reads a stream by random steps, while its bytes arrive by random steps, never gets a byte that has
+    /// not arrived; each whole unit is reported once, in order, when and not before all of its bytes are consumed.
+    #[test]
+    fn a_stream_is_read_behind_its_bytes_and_freed_behind_its_reader() {
+        for seed in 0..200 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let (end, unit) = (chance.u64(1..400), [0, 1, 7, 64][chance.usize(0..4)]);
+            let mut feed = TaskFeed { inputs: vec![InputGate::new(end, unit)], ..TaskFeed::default() };
+            let (mut position, mut freed, mut waits) = (0, 0, 0);
+            while position < end {
+                let bytes = chance.u64(1..9).min(end - position);
+                if chance.u8(..4) == 0 {
+                    // A look ahead consumes nothing and frees nothing.
+                    let far = chance.u64(0..90);
+                    let missing = feed.read(0, position, far, false);
+                    let until = (position + far).min(end);
+                    let wanted = (until > feed.inputs[0].arrived).then_some(CoreNeed::Input { input: 0, until });
+                    assert_eq!(missing, wanted, "seed {seed}, {far} bytes from {position}");
+                }
+                let quick = feed.reads_on(0, position, bytes);
+                match feed.read(0, position, bytes, true) {
+                    None => {
+                        assert!(position + bytes <= feed.inputs[0].arrived, "seed {seed}, at {position}");
+                        assert!(unit == 0 || position < freed + unit, "seed {seed}, at {position}: {freed} are freed");
+                        assert!(quick, "seed {seed}, at {position}");
+                        position += bytes;
+                    }
+                    Some(CoreNeed::Taken { input: 0, bytes: taken }) => {
+                        assert!(!quick && taken > freed && taken <= position, "seed {seed}: {taken} at {position}");
+                        assert_eq!(taken, position / unit * unit, "seed {seed}: whole units");
+                        freed = taken;
+                    }
+                    Some(CoreNeed::Input { input: 0, until }) => {
+                        assert!(!quick && until == position + bytes, "seed {seed}: {until} at {position}");
+                        let arrived = feed.inputs[0].arrived;
+                        assert!(until > arrived, "seed {seed}: {arrived} bytes are there");
+                        feed.inputs[0].arrived = (arrived + chance.u64(1..60)).min(end);
+                        waits += 1;
+                    }
+                    Some(other) => panic!("seed {seed}: {other:?}"),
+                }
+            }
+            assert!(waits > 0 && feed.inputs[0].arrived >= end, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn windows_lie_side_by_side_and_each_waits_for_its_own_input() {
+        let mut feed = TaskFeed { inputs: vec![InputGate::new(1 << 20, 0); 3], ..TaskFeed::default() };
+        let windows = [0x1000_0000u64, 0x1400_0000, 0x7c00_0000];
+        for (n, &window) in windows.iter().enumerate() {
+            feed.place(window, Some(n), (n as u64 + 5) << 32);
+            feed.inputs[n].arrived = 100 * (n as u64 + 1);
+        }
+        feed.place(0x1800_0000, None, 0x9_0000_0000);
+        let mut chance = fastrand::Rng::with_seed(11);
+        for _ in 0..4_000 {
+            let n = chance.usize(0..3);
+            let (offset, bytes) = (chance.u64(0..400), 1 << chance.u32(0..4));
+            let address = windows[n] + offset;
+            let until = offset + bytes;
+            let missing = (until > feed.inputs[n].arrived).then_some(CoreNeed::Input { input: n, until });
+            assert_eq!(feed.access(address, bytes), missing, "{bytes} bytes at {address:#x}");
+            assert_eq!(feed.has_arrived(address, bytes), missing.is_none(), "{bytes} bytes at {address:#x}");
+            assert_eq!(feed.address(address), ((n as u64 + 5) << 32) + offset);
+        }
+        let last = 0x1800_0000 + (1 << REGION_BITS) - 1;
+        assert_eq!((feed.address(last), feed.access(last, 1)), (0x9_0000_0000 + (1 << REGION_BITS) - 1, None));
+        for window in [0x1000_0001, 0x8000_0000, 1 << 25] {
+            let found = std::panic::catch_unwind(|| TaskFeed::default().place(window, None, 0)).unwrap_err();
+            let text = found.downcast_ref::<String>().unwrap();
+            assert!(text.contains(&format!("a window at {window:#x}")), "{text}");
+        }
+    }
 }

@@ -81,6 +81,8 @@ impl LatestLines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::{CacheAccess, LineCounts};
+    use crate::describe::{CacheDescription, Replacement};
 
     #[test]
     fn a_line_is_known_until_its_set_changes_without_an_access() {
@@ -92,5 +94,44 @@ mod tests {
         latest.forget(5 << 6);
         assert!(!latest.hits(0x40, false) && !latest.knows(0x40));
         assert_eq!(latest.counts(), (1, 1));
+    }
+    /// A cache behind the table is in the state of a cache without one: the same lines, dirty and in the same order, and
+    /// together they have counted the same accesses.
+    #[test]
+    fn a_cache_behind_the_table_is_what_it_would_be_without() {
+        for seed in 0..80 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let (ways, line_bytes, sets) = (chance.u32(1..5), 8 << chance.u32(0..4), 1u64 << chance.u32(0..9));
+            let size_bytes = u64::from(ways * line_bytes) * sets;
+            let replacement = if chance.bool() { Replacement::Lru } else { Replacement::Lfsr };
+            let d = CacheDescription { size_bytes, ways, line_bytes, t_hit: 0, replacement };
+            let (mut alone, mut behind) = (CacheTags::new(&d), CacheTags::new(&d));
+            let mut latest = LatestLines::new(Some(&behind));
+            let mut counted = 0;
+            let mut address = 0u64;
+            for step in 0..3_000 {
+                address = if chance.u8(..4) == 0 { chance.u64(0..4 * size_bytes) } else { address ^ chance.u64(0..16) };
+                if chance.u8(..16) == 0 {
+                    // A line is brought ahead of its use.
+                    assert_eq!(alone.prefetch(address), behind.prefetch(address), "seed {seed}, step {step}");
+                    latest.forget(address);
+                    continue;
+                }
+                let write = chance.u8(..3) == 0;
+                let found = alone.access(address, write);
+                if latest.hits(address, write) {
+                    counted += 1;
+                    assert!(latest.knows(address));
+                    assert_eq!(found, CacheAccess::Hit, "seed {seed}, step {step}, {d:?}");
+                } else {
+                    assert_eq!(found, behind.access(address, write), "seed {seed}, step {step}, {d:?}");
+                    latest.note(address, 1, write);
+                }
+            }
+            let (both, (reads, writes)) = (behind.counts(), latest.counts());
+            assert!(counted > 500 && reads + writes == counted, "seed {seed}: the table counted {counted}");
+            let sum = LineCounts { reads: both.reads + reads, writes: both.writes + writes, ..both };
+            assert_eq!(alone.counts(), sum, "seed {seed}, {d:?}");
+        }
     }
 }

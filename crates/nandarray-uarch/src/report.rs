@@ -91,7 +91,8 @@ impl CoreReport {
         assert_eq!(pipeline.total() + frozen.total(), ticks, "every tick of {} has one reason", d.name);
         let (core, tick_ps, cycle) = (d.name.clone(), d.tick_ps, d.cycle);
         let idle = frozen.stream_wait;
-        let energy = |part: &CorePart| part.energy((ticks - idle) * d.tick_ps, idle * d.tick_ps);
+        let time = |ticks: u64| ticks.saturating_mul(d.tick_ps);
+        let energy = |part: &CorePart| part.energy(time(ticks - idle), time(idle));
         let parts = d.parts.iter().map(energy).collect();
         Self { core, tick_ps, cycle, ticks, pipeline, frozen, instructions_by_unit, caches, memory, vector, parts }
     }

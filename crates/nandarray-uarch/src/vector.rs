@@ -168,3 +168,62 @@ impl UnpackEngine {
         self.free_at.saturating_sub(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compares with sets of bytes: none is fetched or unpacked twice while a stream goes forward, and each stream has
+    /// its own.
+    #[test]
+    fn each_byte_of_a_stream_is_fetched_and_unpacked_once() {
+        for seed in 0..40 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let mut engine = UnpackEngine::default();
+            let mut seen = vec![[std::collections::BTreeSet::new(), std::collections::BTreeSet::new()]; 3];
+            let mut at = [0u64; 3];
+            for step in 0..300 {
+                let n = chance.usize(0..3);
+                let stream = [0u8, 31, 63][n];
+                if chance.u8(..20) == 0 {
+                    at[n] = chance.u64(0..1_000);
+                    engine.begin(stream, at[n]);
+                    seen[n].iter_mut().for_each(std::collections::BTreeSet::clear);
+                }
+                // Values may be read again before they are consumed.
+                let (from, to) = (at[n], at[n] + chance.u64(0..40));
+                let new = engine.advance(stream, from, to + 64);
+                let fetched: Vec<u64> = (from..to + 64).filter(|&byte| seen[n][0].insert(byte)).collect();
+                assert_eq!(new.clone().collect::<Vec<_>>(), fetched, "seed {seed}, step {step}: {new:?}");
+                let unpacked = (from..to).filter(|&byte| seen[n][1].insert(byte)).count() as u64;
+                assert_eq!(engine.new_bytes(stream, from, to), unpacked, "seed {seed}, step {step}");
+                if chance.bool() {
+                    at[n] = to;
+                }
+            }
+        }
+    }
+
+    /// Compares with a queue that is worked off tick by tick, in which work may begin some ticks before its use.
+    #[test]
+    fn unpacking_ahead_is_late_by_what_a_queue_has_left() {
+        for seed in 0..60 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let (mut engine, ahead) = (UnpackEngine::default(), chance.u64(0..30));
+            let (mut now, mut done) = (0u64, 0u64);
+            for step in 0..200 {
+                now += chance.u64(0..12);
+                let work = chance.u64(0..15);
+                for _ in 0..work {
+                    // The next tick of work begins where the last one ended, but not more than so far ahead of its use.
+                    done = if done + ahead < now { now - ahead } else { done } + 1;
+                }
+                let late = engine.unpack(now, work, ahead);
+                if work > 0 {
+                    assert_eq!(late, done.saturating_sub(now), "seed {seed}, step {step}, {ahead} ticks ahead");
+                }
+                now += late;
+            }
+        }
+    }
+}

@@ -297,4 +297,72 @@ mod tests {
         assert_eq!(e.to_string(), "index 7 is out of bounds for axis 1 with size 4");
         assert!(KINDS.contains(&e.kind()));
     }
+
+    #[test]
+    fn every_error_has_a_kind_of_its_own_and_a_message_with_its_facts() {
+        let os = || io::Error::from_raw_os_error(28);
+        let of = |op, offset, len| Error::Media { op, offset, len, source: os() };
+        let rows = [
+            (Error::NotFound { name: "a\"b".into() }, r#"no array named "a\"b" in this store"#),
+            (Error::Exists { name: "a".into() }, "an array named \"a\" exists already"),
+            (Error::Invalid("3 of 2".into()), "3 of 2"),
+            (
+                Error::VolumeMismatch { space: vec![], view: vec![2] },
+                "a view of shape (2,) cannot be taken of an array of shape (): the number of elements differs",
+            ),
+            (
+                Error::OutOfRange { axis: 3, index: u128::MAX, size: 0 },
+                "index 340282366920938463463374607431768211455 is out of bounds for axis 3 with size 0",
+            ),
+            (Error::ReadOnly, "the store is open for reading only"),
+            (
+                Error::Locked { path: "p".into(), by: Holder::Writer },
+                "p is locked: another store object or process has it open for writing",
+            ),
+            (
+                Error::Full { what: "9 pages".into(), capacity_bytes: 7, live_bytes: 5 },
+                "the store is full: 9 pages (capacity 7 bytes, 5 live)",
+            ),
+            (of("write", 4096, 512), "write of 512 bytes at offset 4096 failed: No space left on device (os error 28)"),
+            (Error::Corrupt("x 1".into()), "the store is damaged: x 1"),
+            (
+                Error::Checksum { array: "a".into(), block: vec![1, 2], unit: 3, offset: 4, what: "crc".into() },
+                "checksum mismatch in array \"a\", building block (1, 2), access unit 3, file offset 4: crc",
+            ),
+            (
+                Error::NotAStore { path: "p".into(), what: "it is empty".into() },
+                "p is not a nandarray store: it is empty",
+            ),
+            (
+                Error::Version { found: 9, known: 3 },
+                "the store has format version 9; this program reads versions up to 3",
+            ),
+            (Error::WrongKey { name: "a".into(), what: "no key".into() }, "array \"a\" is encrypted: no key"),
+            (Error::Closed("over".into()), "over"),
+            (Error::FileExists { path: "p".into() }, "p exists already"),
+            (Error::FileMissing { path: "p".into() }, "p does not exist"),
+            (Error::Busy("5 in flight".into()), "5 in flight"),
+            (Error::Cancelled, "the command was cancelled before it began"),
+        ];
+        let mut kinds: Vec<&str> = rows.iter().map(|(error, _)| error.kind()).collect();
+        for (error, text) in rows {
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.os_error(), matches!(error, Error::Media { .. }).then_some(28), "{error}");
+        }
+        let internal = Error::Internal("index 5 of 3".into());
+        assert!(
+            internal.to_string().starts_with("a fault of nandarray itself") && internal.to_string().contains("5 of 3")
+        );
+        assert_eq!(of("sync", 0, 0).to_string(), "sync failed: No space left on device (os error 28)");
+        kinds.push(internal.kind());
+        kinds.sort_unstable();
+        let mut known = KINDS;
+        known.sort_unstable();
+        assert_eq!(kinds, known, "each kind once");
+        let without = Error::Media { op: "read", offset: 1, len: 2, source: io::Error::other("odd") };
+        assert_eq!(
+            (without.os_error(), without.to_string().as_str()),
+            (None, "read of 2 bytes at offset 1 failed: odd")
+        );
+    }
 }

@@ -49,13 +49,6 @@ class Array(Grid, Compute):
     Index expressions follow NumPy: integers, slices with any step, ``...``, ``None``, integer and boolean arrays.
     Reading gives NumPy arrays and scalars; assigning broadcasts and casts as NumPy does.
 
-    Parameters
-    ----------
-    store : Store
-        The store.
-    space : object
-        The engine's handle.
-
     Examples
     --------
     >>> import nandarray

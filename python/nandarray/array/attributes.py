@@ -26,21 +26,11 @@ DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 class Attributes(MutableMapping[str, Any]):
-    """The attributes of one array or group.
+    """The attributes of one array or group, as ``array.attrs`` and ``group.attrs`` give them.
 
-    Not constructed by users: it is what ``array.attrs`` and ``group.attrs`` give.
+    ``load`` gives the JSON text, ``save`` takes it; ``lock`` is held while the mapping is read, changed and written
+    back.
 
-    Parameters
-    ----------
-    load : callable
-        Gives the JSON text.
-    save : callable
-        Takes the JSON text.
-    lock : context manager
-        Held while the mapping is read, changed and written back.
-
-    Examples
-    --------
     >>> import nandarray
     >>> store = nandarray.open("data.nand", mode="w")
     >>> a = store.create("a", (2, 2), "f4", attrs={"unit": "K"})
@@ -109,35 +99,39 @@ class Attributes(MutableMapping[str, Any]):
 
 
 def to_json(values: Mapping[str, Any]) -> str:
-    """Write attributes as JSON.
-
-    Parameters
-    ----------
-    values : mapping
-        Names and values.
-
-    Returns
-    -------
-    str
-        One JSON object.
-    """
+    """Write attributes as one JSON object."""
     for name in values:
         if not isinstance(name, str):
             raise InvalidError(f"attribute names are str, not {type(name).__name__}: {name!r}")
     try:
         # NaN and infinities stay, as Python writes them: missing-value attributes are often NaN.
-        return json.dumps(dict(values), default=_plain, separators=(",", ":"))
+        text = json.dumps(dict(values), default=_plain, separators=(",", ":"))
     except RecursionError:
         raise InvalidError("attributes are nested too deeply to be stored as JSON") from None
     except (TypeError, ValueError) as error:
         raise InvalidError(f"attributes are stored as JSON: {error}") from error
+    _check_names(values)  # which the writer has found to be finite
+    return text
+
+
+def _check_names(values: Mapping[str, Any]) -> None:
+    """Refuse names within values that JSON would turn into text: ``1`` and ``"1"`` would become one."""
+    pending: list[Any] = [values]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            for name in value:
+                if not isinstance(name, str):
+                    raise InvalidError(f"names within attributes are str, not {type(name).__name__}: {name!r}")
+            value = value.values()
+        pending += [one for one in value if isinstance(one, (Mapping, list, tuple))]
 
 
 def _plain(value: object) -> Any:
-    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU":
+    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU" and value.dtype.char != "g":
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, np.dtype):
+    if isinstance(value, np.dtype) and value.names is None and value.subdtype is None:
         return value.str
     raise TypeError(f"{type(value).__name__} is not JSON: {value!r}")

@@ -17,6 +17,7 @@ from nandarray._nandarray import select
 from nandarray.errors import InvalidError
 from nandarray.index import buffers
 from nandarray.index.transfer import Commands, fetch, put
+from nandarray.programs.operand import Operand
 
 if TYPE_CHECKING:
     from nandarray.index.transfer import Mode
@@ -26,25 +27,14 @@ __all__ = ["Grid", "Indexer"]
 _BAND_BYTES = 8 << 20  # what iteration reads ahead
 
 
-class Grid:
+class Grid(Operand):
     """An N-dimensional array in a store, seen under one shape. Base of ``Array`` and ``View``."""
 
     #: Whether the engine's own shape is this grid's: it takes index arrays then, and compares points with the shape.
     #: If not, index arrays go as points, which are translated.
     _outer = True
 
-    # Provided by subclasses.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of elements along each dimension, as Python integers."""
-        raise NotImplementedError
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        raise NotImplementedError
-
+    # Provided by subclasses, as are shape and dtype.
     def _commands(self) -> Commands:
         raise NotImplementedError
 
@@ -101,38 +91,14 @@ class Grid:
         put(self._commands(), selection, buffers.broadcast(source, selection.shape))
 
     def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Read everything into memory.
-
-        Parameters
-        ----------
-        dtype : dtype_like, optional
-            Convert to this dtype.
-        copy : bool, optional
-            False is refused, as NumPy's protocol asks: the data has to be read.
-
-        Returns
-        -------
-        numpy.ndarray
-            All elements.
-        """
+        """Read everything into memory, converted to ``dtype``; the data must be read, so ``copy=False`` is refused."""
         if copy is False:
             raise InvalidError("a stored array cannot become a NumPy array without a copy")
         whole: np.ndarray[Any, Any] = Grid._get(self, ...)
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Read everything into memory and share that through DLPack.
-
-        Parameters
-        ----------
-        **options
-            As for :meth:`numpy.ndarray.__dlpack__`.
-
-        Returns
-        -------
-        PyCapsule
-            What the DLPack protocol passes.
-        """
+        """Read everything into memory and share that through DLPack; options are :meth:`numpy.ndarray.__dlpack__`'s."""
         return self.__array__().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -189,15 +155,7 @@ class Grid:
 
 
 class Indexer:
-    """Reads and writes a grid by another rule than NumPy's. What ``oindex`` and ``vindex`` give.
-
-    Parameters
-    ----------
-    grid : Grid
-        The array or view.
-    mode : {"outer", "pointwise"}
-        How index arrays combine.
-    """
+    """Reads and writes a grid by another rule than NumPy's: ``oindex`` ("outer"), ``vindex`` ("pointwise")."""
 
     def __init__(self, grid: Grid, mode: Mode) -> None:
         self._grid = grid

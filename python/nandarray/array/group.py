@@ -61,13 +61,6 @@ class Group:
     A group is a mapping: ``group[name]`` opens an array or a group, assigning creates an array, ``del`` removes,
     iteration gives the names of what is directly inside.
 
-    Parameters
-    ----------
-    store : Store
-        The store.
-    path : str
-        The group's full name; empty at the root.
-
     Examples
     --------
     >>> import nandarray
@@ -508,6 +501,8 @@ class Group:
         if marker in self.store._engine:
             self.store._engine.open_space(marker).set_attrs(text)
         else:
+            # The group may have gone since this handle was made, and an array have taken its name.
+            self.store._check_above(marker)
             make_marker(self.store._engine, marker, text)
 
 
@@ -522,15 +517,5 @@ def is_hidden(name: str) -> bool:
 
 
 def make_marker(engine: _nandarray.Store, name: str, attrs: str) -> None:
-    """Make the hidden array that keeps a group, under any name.
-
-    Parameters
-    ----------
-    engine : object
-        The native store.
-    name : str
-        The full name.
-    attrs : str
-        The group's attributes as JSON.
-    """
+    """Make the hidden array that keeps a group, under any full name; ``attrs`` are the group's attributes as JSON."""
     engine.create(name, (0,), 1, "|u1", building_block=(1,), attrs=attrs)

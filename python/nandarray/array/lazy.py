@@ -69,20 +69,7 @@ class _Lazy:
         return map(self._convert, self._array)
 
     def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Read and convert everything.
-
-        Parameters
-        ----------
-        dtype : dtype_like, optional
-            Convert to this dtype once more.
-        copy : bool, optional
-            False is refused: the data has to be read.
-
-        Returns
-        -------
-        numpy.ndarray
-            All elements.
-        """
+        """Read and convert everything, once more to ``dtype``; the data must be read, so ``copy=False`` is refused."""
         whole = np.asarray(self._convert(self._array.__array__(copy=copy)))
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
@@ -101,19 +88,10 @@ class AsType(_Lazy):
 
 
 class Field(_Lazy, Compute):
-    """One field, or some, of a structured array. What ``array["field"]`` gives.
+    """One field, or some, of a structured array: ``array["field"]``.
 
     The index selects among the dimensions of the array; those of the field itself, if it has any, come along whole.
 
-    Parameters
-    ----------
-    array : Array
-        The structured array.
-    name : str or list of str
-        The field, or the fields.
-
-    Examples
-    --------
     >>> import nandarray
     >>> store = nandarray.open("data.nand", mode="w")
     >>> a = store.create("a", 3, [("x", "i4"), ("y", "f8")])

@@ -24,18 +24,7 @@ __all__ = ["array_html", "nest", "part_html", "tree_html"]
 
 
 def array_html(array: Array) -> str:
-    """Describe an array.
-
-    Parameters
-    ----------
-    array : Array
-        The array.
-
-    Returns
-    -------
-    str
-        An HTML fragment.
-    """
+    """Describe an array as an HTML fragment."""
     stat = array.stat()
     facts = [
         ("name", array.name),
@@ -58,23 +47,10 @@ def array_html(array: Array) -> str:
 def part_html(
     what: str, shape: Sequence[int], dtype: np.dtype[Any], block: Sequence[int], chunks: Sequence[int]
 ) -> str:
-    """Describe a view of an array, or a field of its records.
+    """Describe a view of an array, or a field of its records, as an HTML fragment.
 
-    Parameters
-    ----------
-    what : str
-        The kind of part, and the array's name.
-    shape, dtype
-        Of the part.
-    block : sequence of int
-        The array's building block.
-    chunks : sequence of int
-        A box of the part with about as many elements as a building block, for the drawing.
-
-    Returns
-    -------
-    str
-        An HTML fragment.
+    ``what`` is the kind of part and the array's name, ``block`` the array's building block; ``chunks`` is a box of the
+    part with about as many elements, for the drawing.
     """
     facts = [
         ("what", what),
@@ -87,18 +63,7 @@ def part_html(
 
 
 def nest(group: Group) -> dict[str, Any]:
-    """Return the members of a group as nested dictionaries.
-
-    Parameters
-    ----------
-    group : Group
-        The group.
-
-    Returns
-    -------
-    dict
-        A dictionary for each group, a text of dtype and shape for each array.
-    """
+    """Return a group's members: a nested dictionary for each group, a text of dtype and shape for each array."""
     root: dict[str, Any] = {}
     for name in sorted(group._below()):
         *groups, last = name.split("/")
@@ -112,18 +77,7 @@ def nest(group: Group) -> dict[str, Any]:
 
 
 def tree_html(group: Group) -> str:
-    """Show what is below a group as a list that folds.
-
-    Parameters
-    ----------
-    group : Group
-        The group.
-
-    Returns
-    -------
-    str
-        An HTML fragment.
-    """
+    """Show the members below a group as a list that folds, an HTML fragment."""
     return folded(group.name, _branch_html(nest(group)), opened=True)
 
 

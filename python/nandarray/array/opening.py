@@ -165,22 +165,15 @@ def open(
 
 def _served(url: str, mode: Mode) -> Any:
     """Return a store that a server has."""
-    if url.startswith("shm://"):
-        return _connect(url.removeprefix("shm://"), mode)
-    from nandarray.nvme import connect
-
     if mode not in ("r", "r+"):
         raise InvalidError(f"{url} is served and cannot be made: mode is 'r' or 'r+', not {mode!r}")
-    return connect(url)
+    if url.startswith("shm://"):
+        from nandarray import gpu
 
+        return gpu.connect(url.removeprefix("shm://"))
+    from nandarray import nvme
 
-def _connect(name: str, mode: Mode) -> Any:
-    """Open a store that another process serves; that process has chosen what may be written."""
-    from nandarray.gpu import connect
-
-    if mode not in ("r", "r+"):
-        raise InvalidError(f"mode {mode!r} for shm://{name}: a served store is open already; 'r' and 'r+' are possible")
-    return connect(name)
+    return nvme.connect(url)
 
 
 def _sweep(native: _nandarray.Store) -> None:

@@ -31,17 +31,7 @@ How = tuple[Any, ...]
 def stored(given: Any, what: str) -> Array | Part:
     """Return an array as it is, a view or a field as a :class:`Part`.
 
-    Parameters
-    ----------
-    given : Array, View, Field or Part
-        What a caller gave.
-    what : str
-        The function that it was given to, for the error.
-
-    Raises
-    ------
-    InvalidError
-        It is none of these.
+    Anything else is an InvalidError, which names the function ``what`` that it was given to.
     """
     if isinstance(given, Array | Part):
         return given
@@ -59,13 +49,7 @@ def part_of(array: Array, how: How) -> Array | Part:
 
 
 class Part:
-    """A view of an array, or a field of its records, with what an array has besides.
-
-    Parameters
-    ----------
-    of : View or Field
-        Which part.
-    """
+    """A view of an array, or a field of its records, with what an array has besides."""
 
     def __init__(self, of: View | Field) -> None:
         self.of = of

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from nandarray import _nandarray
@@ -41,15 +40,6 @@ class Store(Group):
 
     A store may be used from many threads. :meth:`flush` and :meth:`close` make everything written so far durable; what
     was not flushed may be lost when the process is killed, but never half of a write.
-
-    Parameters
-    ----------
-    engine : object
-        The native store.
-    mode : str
-        The mode that it was opened with.
-    opening : tuple, optional
-        What opens it again in another process: path and options.
     """
 
     def __init__(self, engine: _nandarray.Store, mode: Mode, opening: Opening | None = None) -> None:
@@ -141,9 +131,7 @@ class Store(Group):
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -257,6 +245,10 @@ class Store(Group):
             raise ExistsError(f"an array named {path!r} exists in {self.path!r}")
         if self._is_group(path):
             raise ExistsError(f"a group named {path or '/'!r} exists in {self.path!r}")
+        self._check_above(path)
+
+    def _check_above(self, path: str) -> None:
+        """Refuse a name that lies below an array."""
         above = path.rpartition("/")[0]
         while above:
             if above in self._engine:

@@ -14,13 +14,7 @@ __all__ = ["Tree"]
 
 
 class Tree:
-    """An overview of a group: print it, or let a notebook show it.
-
-    Parameters
-    ----------
-    group : Group
-        The group.
-    """
+    """An overview of a group: print it, or let a notebook show it."""
 
     def __init__(self, group: Group) -> None:
         self._group = group

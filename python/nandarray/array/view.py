@@ -42,13 +42,6 @@ class View(Grid, Compute):
 
     Besides :meth:`read` and :meth:`write`, a view takes every index expression that an array takes.
 
-    Parameters
-    ----------
-    array : Array
-        The array.
-    shape : tuple of int
-        The shape of the view.
-
     Examples
     --------
     >>> import nandarray
@@ -313,21 +306,9 @@ class _ViewCommands:
 
 
 def translate(coords: _Array, source: tuple[int, ...], target: tuple[int, ...]) -> _Array:
-    """Translate points of one shape into points of another of equal volume.
+    """Translate points of the shape ``source`` into points of ``target``, which has equal volume.
 
-    Parameters
-    ----------
-    coords : numpy.ndarray
-        uint64 coordinates, one row for each point.
-    source : tuple of int
-        The shape that they count in.
-    target : tuple of int
-        The shape to translate to.
-
-    Returns
-    -------
-    numpy.ndarray
-        uint64 coordinates, one row for each point.
+    Points are rows of uint64 coordinates.
     """
     # Row-major positions of very large arrays exceed 64 bits; Python integers then carry them.
     exact = np.int64 if math.prod(source) <= _INT64_MAX else object
@@ -342,20 +323,7 @@ def translate(coords: _Array, source: tuple[int, ...], target: tuple[int, ...]) 
 
 
 def resolve_shape(shape: int | Sequence[int], of: tuple[int, ...]) -> tuple[int, ...]:
-    """Read the shape of a view, in which one length may be -1.
-
-    Parameters
-    ----------
-    shape : int or sequence of int
-        What the caller asked for.
-    of : tuple of int
-        The shape of the array.
-
-    Returns
-    -------
-    tuple of int
-        A shape of equal volume.
-    """
+    """Read the shape of a view of an array of shape ``of``; one length may be -1, and the volumes are equal."""
     asked = list(shape) if isinstance(shape, Iterable) else [shape]
     open_axes = [axis for axis, length in enumerate(asked) if length == -1]
     if len(open_axes) > 1:
@@ -376,14 +344,6 @@ def resolve_shape(shape: int | Sequence[int], of: tuple[int, ...]) -> tuple[int,
 
 
 def check_volume(shape: tuple[int, ...], of: tuple[int, ...]) -> None:
-    """Refuse a view whose volume is not the array's.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        The shape of the view.
-    of : tuple of int
-        The shape of the array.
-    """
+    """Refuse a view whose shape has another volume than ``of``, the array's."""
     if math.prod(shape) != math.prod(of):
         raise VolumeMismatchError(f"view {shape} has {math.prod(shape)} elements, the array {of} has {math.prod(of)}")

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from nandarray.cli.common import Json, KeyFile, console, key_of, print_json
+from nandarray.cli.common import Json, KeyFile, console, facts_of, key_of, print_json
 from nandarray.cli.program.run import Opened, complete_array_word, scalars_of
 from nandarray.cli.program.source import complete_source, is_ready_made, make
 from nandarray.errors import InvalidError
@@ -182,9 +182,6 @@ def _flows(advice: Advice) -> str:
 def _one(advice: Advice) -> None:
     out, of = console(), advice.bandwidths
     out.print(Text.assemble((f"{advice.name}: {advice.verdict}.", "bold"), f" {advice.why}"))
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     change = f"{advice.size}: {advice.ratio:.4g} bytes out for a byte in"
     gain = "not timed: it is not trusted, or has no native form" if advice.gain is None else ""
     gain = gain or f"{advice.gain:.2f} times as fast with this machine's vector instructions"
@@ -207,9 +204,7 @@ def _one(advice: Advice) -> None:
     rows += _simulated(advice)
     rows += [("assumed", advice.assumed)] if advice.assumed else []
     rows += [("first candidate", "yes" if advice.candidate else "no")]
-    for what, text in rows:
-        table.add_row(what, text)
-    out.print(table)
+    out.print(facts_of(rows, style="bold"))
 
 
 def _simulated(advice: Advice) -> list[tuple[str, str]]:

@@ -45,23 +45,10 @@ class Measurement:
 
 
 def run(size: int, *, directory: Path | None, compression: str | None, seconds: float) -> Iterator[Measurement]:
-    """Measure pattern after pattern.
+    """Measure pattern after pattern, each repeated for some ``seconds``; the machine's memory copy comes first.
 
-    Parameters
-    ----------
-    size : int
-        Bytes of the array; rounded to a square of whole bands.
-    directory : pathlib.Path, optional
-        Where the store goes, for as long as this runs.
-    compression : str, optional
-        As ``store.create`` takes it.
-    seconds : float
-        How long each pattern is repeated.
-
-    Yields
-    ------
-    Measurement
-        The first is the machine's memory copy.
+    ``size`` is the bytes of the array, rounded to a square of whole bands. The store lies in ``directory`` while this
+    runs; ``compression`` is as ``store.create`` takes it.
     """
     side = max(2 * _BLOCK, isqrt(size // 4) // _BAND * _BAND)
     random = np.random.default_rng(0)

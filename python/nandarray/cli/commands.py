@@ -32,9 +32,11 @@ from nandarray.cli.common import (
     complete_name,
     console,
     find_array,
+    json_or_text,
     key_of,
     missing,
     open_store,
+    parse_pairs,
     parse_shape,
     parse_size,
     print_json,
@@ -127,16 +129,7 @@ def _key_to_encrypt(key_file: Path | None, *, encrypt: bool) -> bytes | None:
 
 def _attributes(pairs: list[str]) -> dict[str, Any]:
     """Read KEY=VALUE pairs; a value that is JSON is that, anything else is text."""
-    attrs: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE")
-        try:
-            attrs[key] = json.loads(value)
-        except json.JSONDecodeError:
-            attrs[key] = value
-    return attrs
+    return {key: json_or_text(value) for key, value in parse_pairs(pairs, "KEY=VALUE").items()}
 
 
 # --- making, moving and removing --------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,8 @@ import numpy as np
 import typer
 import typer.core
 from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.table import Table
 
 import nandarray
 from nandarray import units
@@ -36,17 +39,26 @@ __all__ = [
     "KeyFile",
     "OneLineErrors",
     "StorePath",
+    "Tell",
+    "bars",
     "complete_array",
     "complete_name",
     "console",
+    "facts_of",
     "find_array",
+    "json_or_text",
     "key_of",
     "open_store",
+    "parse_pairs",
     "parse_shape",
     "parse_size",
     "print_json",
     "refuse_existing",
+    "table_of",
 ]
+
+#: Called with a name, how much of it is done, and of how much.
+Tell = Callable[[str, int, int], None]
 
 KEY_VARIABLE = "NANDARRAY_KEY"
 _KEY_BYTES = 32
@@ -155,6 +167,25 @@ def parse_size(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
+def parse_pairs(words: Iterable[str] | None, form: str) -> dict[str, str]:
+    """Read words like ``NAME=VALUE``; any other is a typer.BadParameter that says so in this form."""
+    found: dict[str, str] = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{word!r} is not {form}")
+        found[name.strip()] = value
+    return found
+
+
+def json_or_text(text: str) -> Any:
+    """Return the value of a text that is JSON, or the text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
 def key_of(key_file: Path | None) -> bytes | None:
     """Return the encryption key from the file or the environment; None where neither says one.
 
@@ -219,6 +250,51 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     wide = None if stream.isatty() else _WIDE
     return Console(file=stream, width=wide, highlight=False, emoji=False, markup=False)
+
+
+@contextmanager
+def bars(*columns: ProgressColumn, quiet: bool, verb: str = "", transient: bool = False) -> Generator[Tell | None]:
+    """Show a bar for each name on standard error, where that is a terminal; give None where it is not."""
+    out = console(stderr=True)
+    if quiet or not out.is_terminal:
+        yield None
+        return
+    named = TextColumn("{task.description}"), BarColumn()
+    with Progress(*named, *columns, console=out, transient=transient) as shown:
+        tasks: dict[str, Any] = {}
+
+        def tell(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = shown.add_task(f"{verb} {name}".strip(), total=total)
+            shown.update(tasks[name], completed=done, total=total)
+
+        yield tell
+
+
+def table_of(
+    headings: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = (), whole: Iterable[str] = ()
+) -> Table:
+    """Return rows as a table without lines: columns to the right, and whole ones, stay on one line, others fold."""
+    table = Table(box=None, pad_edge=False)
+    numbers, names = set(right), set(whole)
+    for heading in headings:
+        if heading in numbers:
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold", no_wrap=heading in names)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def facts_of(rows: Iterable[Sequence[str]], *, style: str = "") -> Table:
+    """Return names, in a style, and what there is to say of each as a table without headings."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style=style, no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def print_json(value: Any) -> None:

@@ -5,16 +5,16 @@ All figures come from :mod:`nandarray.device`; this file has options and tables.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from nandarray import device
-from nandarray.cli.common import Json, console, print_json
+from nandarray.cli.common import Json, console, facts_of, parse_pairs, print_json, table_of
 from nandarray.errors import DescriptionError
 from nandarray.units import format_size
 
@@ -42,17 +42,6 @@ Settings = Annotated[
 ]
 
 
-def parse_settings(pairs: list[str] | None) -> dict[str, str]:
-    """Read KEY=VALUE pairs; values are read as TOML, or bare."""
-    found = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE")
-        found[key.strip()] = value.strip()
-    return found
-
-
 @app.command("list")
 def list_command(*, as_json: Json = False) -> None:
     """List the bundled devices."""
@@ -61,19 +50,15 @@ def list_command(*, as_json: Json = False) -> None:
         rows = [{"name": d.name, "summary": d.summary, **d.effective} for d in all_devices.values()]
         print_json(rows)
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("name", no_wrap=True)
-    for column in ("capacity", "dies", "read", "program", "link", "4 KiB alone"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("what it is")
+    numbers = ("capacity", "dies", "read", "program", "link", "4 KiB alone")
+    cells = []
     for found in all_devices.values():
         facts = found.effective
         rates = [f"{facts[f'{part}_bytes_per_s'] / 1e9:.3g} GB/s" for part in ("read", "program", "link")]
-        alone = f"{facts['read_4k_ps'] / 1e6:.4g} us"
-        table.add_row(
-            found.name, format_size(facts["user_bytes"]), str(facts["dies"]), *rates, alone, escape(found.summary)
-        )
-    console().print(table)
+        rates.append(f"{facts['read_4k_ps'] / 1e6:.4g} us")
+        size = format_size(facts["user_bytes"])
+        cells.append((found.name, size, str(facts["dies"]), *rates, escape(found.summary)))
+    console().print(table_of(("name", *numbers, "what it is"), cells, right=numbers, whole=["name"]))
 
 
 @app.command()
@@ -87,7 +72,7 @@ def show(
     """Show a device: what follows from its description, then every value with its source."""
     if toml and as_json:
         raise typer.BadParameter("--toml and --json exclude each other")
-    found = device.load(name).with_(parse_settings(settings))
+    found = device.load(name).with_(parse_pairs(settings, "KEY=VALUE"))
     if toml:
         print(found.to_toml(), end="")
     elif as_json:
@@ -100,22 +85,12 @@ def _show(found: device.Description) -> None:
     out = console()
     bases = f" (builds on {', '.join(found.bases)})" if found.bases else ""
     out.print(f"{found.name}: {found.summary}{bases}\n", soft_wrap=True)
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for what, much in device.effective_rows(found):
-        table.add_row(what, much)
-    out.print(table)
-    values = Table(box=None, pad_edge=False)
-    values.add_column("key", no_wrap=True)
-    values.add_column("value", overflow="fold")
-    values.add_column("source", overflow="fold")
-    section = ""
-    for key, value in found.values.items():
-        if section and key.partition(".")[0] != section:
-            values.add_row()
-        section = key.partition(".")[0]
-        values.add_row(key, _written(value), found.source(key))
+    out.print(facts_of(device.effective_rows(found)))
+    rows: list[tuple[str, ...]] = []
+    for _, keys in itertools.groupby(found.values, key=lambda key: key.partition(".")[0]):
+        rows += [(), *((key, _written(found.values[key]), found.source(key)) for key in keys)]
     out.print()
-    out.print(values)
+    out.print(table_of(("key", "value", "source"), rows[1:], whole=["key"]))
 
 
 def _written(value: Any) -> str:
@@ -164,13 +139,8 @@ def keys(
     if as_json:
         print_json([key._asdict() for key in found])
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("key", no_wrap=True)
-    table.add_column("meaning", overflow="fold")
-    table.add_column("takes", overflow="fold")
-    for key in found:
-        table.add_row(key.key, key.meaning, key.allowed + (f" ({key.bound})" if key.bound else ""))
-    console().print(table)
+    rows = [(key.key, key.meaning, key.allowed + (f" ({key.bound})" if key.bound else "")) for key in found]
+    console().print(table_of(("key", "meaning", "takes"), rows, whole=["key"]))
 
 
 @app.command("import-mqsim")

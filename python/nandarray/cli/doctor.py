@@ -20,11 +20,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.table import Table
 
 import nandarray
 from nandarray import gpu
-from nandarray.cli.common import Json, console, print_json
+from nandarray.cli.common import Json, console, print_json, table_of
 from nandarray.nvme import connect
 
 __all__ = ["Check", "checks", "doctor_command"]
@@ -127,18 +126,7 @@ _ALL: tuple[Callable[[Path], Check], ...] = (
 
 
 def checks(folder: Path) -> list[Check]:
-    """Try every path.
-
-    Parameters
-    ----------
-    folder : Path
-        Where small files may be made.
-
-    Returns
-    -------
-    list of Check
-        One a path, in the order of the table.
-    """
+    """Try every path, in the order of the table; small files may be made in the folder."""
     found = []
     for check in _ALL:
         try:
@@ -163,11 +151,7 @@ def doctor_command(
     if as_json:
         print_json([vars(check) for check in found])
     else:
-        table = Table(box=None)
-        for column in ("path", "state", "why", "cure"):
-            table.add_column(column, overflow="fold")
-        for check in found:
-            table.add_row(check.name, check.state, check.why, check.cure)
-        console().print(table)
+        rows = [(check.name, check.state, check.why, check.cure) for check in found]
+        console().print(table_of(("path", "state", "why", "cure"), rows))
     if any(check.state == "fails" for check in found):
         raise typer.Exit(1)

@@ -6,19 +6,18 @@ The work is done by :mod:`nandarray.lab`; this file has options, progress bars a
 from __future__ import annotations
 
 import fnmatch
-import json
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from nandarray import lab
-from nandarray.cli.common import Json, console, fail, print_json
+from nandarray.cli.common import Json, Tell, bars, console, fail, json_or_text, parse_pairs, print_json, table_of
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.lab import registry
 from nandarray.lab._html import answer_cells, shown_columns
@@ -66,51 +65,12 @@ RunName = Annotated[
 
 def _settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     """Read NAME=VALUE pairs; a value that is JSON is that, anything else is text."""
-    found: dict[str, Any] = {}
-    for pair in pairs or []:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE")
-        try:
-            found[name.strip()] = json.loads(value)
-        except json.JSONDecodeError:
-            found[name.strip()] = value
-    return found
+    return {name: json_or_text(value) for name, value in parse_pairs(pairs, "NAME=VALUE").items()}
 
 
-def _table(headings: Sequence[str], *, right: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        if heading in right:
-            table.add_column(heading, justify="right", no_wrap=True)
-        else:
-            table.add_column(heading, overflow="fold")
-    return table
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Generator[Callable[[str, int, int], None] | None]:
-    """Show bars on standard error if that is a terminal."""
-    out = console(stderr=True)
-    if quiet or not out.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=out, transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def tell(what: str, done: int, of: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=of)
-            bars.update(tasks[what], completed=done, total=of)
-
-        yield tell
+def _progress(*, quiet: bool) -> AbstractContextManager[Tell | None]:
+    """Show bars on standard error if that is a terminal, until the work is done."""
+    return bars(MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), quiet=quiet, transient=True)
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------
@@ -131,33 +91,20 @@ def list_command(
     if as_json:
         print_json(
             [
-                {
-                    "id": one.id,
-                    "title": one.title,
-                    "question": one.question,
-                    "claims": list(one.claims),
-                    "minutes": one.minutes,
-                    "deterministic": one.deterministic,
-                    "parameters": {
-                        name: {
-                            "default": parameter.default,
-                            "small": parameter.small,
-                            "deep": parameter.deep,
-                            "meaning": parameter.meaning,
-                        }
-                        for name, parameter in one.parameters.items()
-                    },
-                }
+                {key: getattr(one, key) for key in ("id", "title", "question", "claims", "minutes", "deterministic")}
+                | {"parameters": {name: _settable(parameter) for name, parameter in one.parameters.items()}}
                 for one in known.values()
             ]
         )
     else:
-        table = _table(("id", "claims", "minutes", "title"), right=("claims", "minutes"))
-        for one in known.values():
-            table.add_row(one.id, str(len(one.claims)), f"{one.minutes:g}", one.title)
-        console().print(table)
+        rows = [(one.id, str(len(one.claims)), f"{one.minutes:g}", one.title) for one in known.values()]
+        console().print(table_of(("id", "claims", "minutes", "title"), rows, right=("claims", "minutes")))
     for module, why in registry.broken().items():
         console(stderr=True).print(f"not usable: {module}: {' '.join(why.split())}", soft_wrap=True)
+
+
+def _settable(parameter: lab.Parameter) -> dict[str, Any]:
+    return {key: getattr(parameter, key) for key in ("default", "small", "deep", "meaning")}
 
 
 def _list_runs(folder: Path | None, *, as_json: bool) -> None:
@@ -165,21 +112,27 @@ def _list_runs(folder: Path | None, *, as_json: bool) -> None:
     if as_json:
         rows: list[dict[str, Any]] = [{"id": run.id, "kind": "run", "title": run.title, **_tally(run)} for run in found]
         rows += [
-            {"id": one.id, "kind": "sweep", "title": one.data["title"], "points": len(one)} | {"failed": _failed(one)}
+            {
+                "id": one.id,
+                "kind": "sweep",
+                "title": one.data["title"],
+                "points": len(one),
+                "failed": one.data["failed"],
+            }
             for one in swept
         ]
         print_json(rows)
         _say_damaged(folder)
         return
-    table = _table(("name", "profile", "seed", "within", "date", "title"), right=("seed", "within"))
+    cells = []
     for run in found:
         tally = _tally(run)
         within = f"{tally['within']} of {tally['judged']}" if tally["judged"] else "-"
-        table.add_row(run.id, run.profile, str(run.seed), within, _date(run), run.title)
-    for one in swept:
-        table.add_row(one.id, "sweep", "", f"{len(one):,} points", _date(one), one.data["title"])
-    if found or swept:
-        console().print(table)
+        cells.append((run.id, run.profile, str(run.seed), within, _date(run), run.title))
+    cells += [(one.id, "sweep", "", f"{len(one):,} points", _date(one), one.data["title"]) for one in swept]
+    if cells:
+        headings = ("name", "profile", "seed", "within", "date", "title")
+        console().print(table_of(headings, cells, right=("seed", "within")))
     else:
         print(f"nothing was run in {folder_of_runs(folder)}")
     _say_damaged(folder)
@@ -202,10 +155,6 @@ def _say_damaged(folder: Path | None) -> None:
 def _tally(run: lab.Run) -> dict[str, int]:
     judged = [answer["within"] for answer in run.answers if answer["within"] is not None]
     return {"answers": len(run.answers), "judged": len(judged), "within": sum(judged)}
-
-
-def _failed(sweep: lab.Sweep) -> int:
-    return int(sweep.data["failed"])
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -315,10 +264,8 @@ def _show_answers(found: lab.Run) -> None:
     out = console()
     out.print(f"{found.experiment}: {found.title} ({found.profile}, seed {found.seed})", soft_wrap=True)
     if found.answers:
-        table = _table(("claim", "paper", "ours", "ratio", "within"), right=("paper", "ours", "ratio"))
-        for answer in found.answers:
-            table.add_row(*answer_cells(answer))
-        out.print(table)
+        rows = map(answer_cells, found.answers)
+        out.print(table_of(("claim", "paper", "ours", "ratio", "within"), rows, right=("paper", "ours", "ratio")))
     for misfit in found.data["misfits"]:
         out.print(f"does not fit: {misfit}", soft_wrap=True)
 
@@ -357,12 +304,10 @@ def sweep_command(
 
 
 def _write_table(done: lab.Sweep, output: Path) -> None:
-    if output.suffix == ".json":
-        output.write_bytes((done.path / "tables" / "points.json").read_bytes())
-    elif output.suffix == ".parquet":
-        output.write_bytes((done.path / "tables" / "points.parquet").read_bytes())
-    else:
+    if output.suffix == ".csv":
         done.table().to_csv(output, index=False)
+    else:
+        output.write_bytes((done.path / "tables" / f"points{output.suffix}").read_bytes())
 
 
 def _show_sweep(done: lab.Sweep) -> None:
@@ -371,7 +316,7 @@ def _show_sweep(done: lab.Sweep) -> None:
     best = [row for row in done.rows() if row["pareto"]]
     if done.failures:
         out.print(f"{count(len(done.failures), 'point')} failed:", soft_wrap=True)
-        for message, times in Counter(_message(one) for one in done.failures).most_common(_ROWS):
+        for message, times in Counter(f"{one['kind']}: {one['error']}" for one in done.failures).most_common(_ROWS):
             out.print(f"  {times:,} x {message}", soft_wrap=True)
         out.print()
     if not best:
@@ -379,15 +324,15 @@ def _show_sweep(done: lab.Sweep) -> None:
     over = ", ".join(f"{name} {way}" for name, way in done.objectives.items())
     more = f", the first {_ROWS} shown" if len(best) > _ROWS else ""
     out.print(f"Pareto front ({count(len(best), 'point')}{more}): {over}", soft_wrap=True)
-    table = _table(columns, right=columns)
-    for row in best[:_ROWS]:
-        table.add_row(*(format_number(row[column]) for column in columns))
-    out.print(table)
+    out.print(_numbers(best, columns))
     out.print()
 
 
-def _message(one: dict[str, Any]) -> str:
-    return f"{one['kind']}: {one['error']}"
+def _numbers(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Table:
+    """Return the first rows of a table of numbers."""
+    return table_of(
+        columns, [[format_number(row[column]) for column in columns] for row in rows[:_ROWS]], right=columns
+    )
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -414,10 +359,8 @@ def show(
         print_json({**found.data, "environment": found.environment})
     elif isinstance(found, lab.Sweep):
         console().print(f"{found.id}: {found.data['title'] or found.name}", soft_wrap=True)
-        axes = _table(("axis", "values"))
-        for axis in found.axes:
-            axes.add_row(axis["key"], ", ".join(format_number(value) for value in axis["values"]))
-        console().print(axes)
+        axes = [(axis["key"], ", ".join(map(format_number, axis["values"]))) for axis in found.axes]
+        console().print(table_of(("axis", "values"), axes))
         print()
         _show_sweep(found)
     else:
@@ -427,20 +370,16 @@ def show(
 def _show_run(found: lab.Run) -> None:
     out = console()
     out.print(f"{found.id}\n{found.data['question']}\n", soft_wrap=True)
-    parameters = _table(("parameter", "value", "meaning"))
-    for name, value in found.parameters.items():
-        parameters.add_row(name, str(value), found.data["meanings"].get(name, ""))
-    if found.parameters:
-        out.print(parameters)
+    meanings = found.data["meanings"]
+    parameters = [(name, str(value), meanings.get(name, "")) for name, value in found.parameters.items()]
+    if parameters:
+        out.print(table_of(("parameter", "value", "meaning"), parameters))
         out.print()
     _show_answers(found)
     for name, columns in found.tables.items():
         rows = found.rows(name)
         out.print(f"\n{name}: {count(len(rows), 'row')}{f', the first {_ROWS}' if len(rows) > _ROWS else ''}")
-        shown = _table(columns, right=columns)
-        for row in rows[:_ROWS]:
-            shown.add_row(*(format_number(row[column]) for column in columns))
-        out.print(shown)
+        out.print(_numbers(rows, columns))
     for assumption in found.data["assumptions"]:
         out.print(f"assumed: {assumption}", soft_wrap=True)
 
@@ -460,12 +399,11 @@ def compare_command(*, a: RunName, b: RunName, runs: Runs = None, as_json: Json 
         if not rows:
             continue
         out.print(f"{title}: {len(rows)}")
-        shown = _table(list(rows[0]), right=[key for key in rows[0] if key not in ("name", "claim")])
-        for row in rows[:_ROWS]:
-            shown.add_row(
-                *(format_number(value) if not isinstance(value, dict | list) else str(value) for value in row.values())
-            )
-        out.print(shown)
+        cells = [
+            [format_number(value) if not isinstance(value, dict | list) else str(value) for value in row.values()]
+            for row in rows[:_ROWS]
+        ]
+        out.print(table_of(list(rows[0]), cells, right=rows[0].keys() - {"name", "claim"}))
         if len(rows) > _ROWS:
             out.print(f"... {len(rows) - _ROWS:,} more: --json has all")
         out.print()

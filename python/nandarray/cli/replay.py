@@ -13,11 +13,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from nandarray import device
-from nandarray.cli.common import Json, console, parse_size, print_json
-from nandarray.cli.device import Settings, complete_device, parse_settings
+from nandarray.cli.common import Json, console, facts_of, parse_pairs, parse_size, print_json, table_of
+from nandarray.cli.device import Settings, complete_device
 from nandarray.model.replay import Replay, Synthetic, Trace, replay
 from nandarray.model.replay_rows import LATENCIES, energy_rows, facts, promise_rows, throughput_rows
 from nandarray.units import scaled
@@ -191,7 +190,7 @@ def replay_command(
         )
     _run(
         workload,
-        device.load(device_name).with_(parse_settings(settings)),
+        device.load(device_name).with_(parse_pairs(settings, "KEY=VALUE")),
         quiet=quiet,
         as_json=as_json,
         precondition=_state(precondition),
@@ -247,24 +246,14 @@ def _progress(*, quiet: bool) -> Generator[Callable[[str, float | None, int, int
 def _show(done: Replay) -> None:
     out, data = console(), done.data
     out.print(f"{done.description.name}: {escape(done.description.summary)}\n", soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for heading in ("requests", "IOPS", "throughput", *(f"{heading} us" for heading in LATENCIES.values())):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in throughput_rows(data):
-        table.add_row(*row)
-    out.print(table)
+    headings = ("requests", "IOPS", "throughput", *(f"{heading} us" for heading in LATENCIES.values()))
+    out.print(table_of(("", *headings), throughput_rows(data), right=headings, whole=[""]))
     out.print()
-    rest = Table(box=None, pad_edge=False, show_header=False)
-    rest.add_column(no_wrap=True)
-    rest.add_column(overflow="fold")
-    rest.add_row("modelled time", scaled(data["elapsed_s"], "s"))
-    for what, much in facts(data):
-        rest.add_row(what, much)
     parts = [f"{name} {share:.0%}" for name, _, share in energy_rows(data)]
-    rest.add_row("energy by part", ", ".join(parts) or "none")
-    for what, here, there, apart in promise_rows(data):
-        rest.add_row(f"{what}, data sheet", f"{there} (here {here}, {apart})")
-    for note in data["notes"]:
-        rest.add_row("note", escape(note))
-    out.print(rest)
+    rows = [("modelled time", scaled(data["elapsed_s"], "s")), *facts(data)]
+    rows.append(("energy by part", ", ".join(parts) or "none"))
+    rows += [
+        (f"{what}, data sheet", f"{there} (here {here}, {apart})") for what, here, there, apart in promise_rows(data)
+    ]
+    rows += [("note", escape(note)) for note in data["notes"]]
+    out.print(facts_of(rows))

@@ -22,19 +22,7 @@ __all__ = ["serve_shm"]
 
 
 def serve_shm(path: Path, name: str, *, writable: bool, queues: int, depth: int, data_bytes: int, threads: int) -> None:
-    """Serve until SIGINT or SIGTERM.
-
-    Parameters
-    ----------
-    path : Path
-        The store.
-    name : str
-        Name of the region, or its path.
-    writable : bool
-        Whether clients may write.
-    queues, depth, data_bytes, threads : int
-        Sizes of the region.
-    """
+    """Serve until SIGINT or SIGTERM a store in a region of some sizes, by its name or path."""
     over = threading.Event()
 
     def end(*_: Any) -> None:

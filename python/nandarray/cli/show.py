@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
 import numpy as np
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.table import Table
+from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.tree import Tree
 
 from nandarray.array.listing import facts, groups_below, is_array, open_array
-from nandarray.cli.common import console, jsonable_array, missing, print_json
+from nandarray.cli.common import Tell, bars, console, facts_of, jsonable_array, missing, print_json, table_of
 from nandarray.units import count, format_size
 
 __all__ = ["attrs_of", "check", "info", "listing", "pick", "progress", "stat", "tree"]
-
-_Report = Callable[[str, int, int], None]
 
 
 def pick(store: Any, name: str, key: bytes | None) -> Any:
@@ -63,24 +60,14 @@ def listing(store: Any, name: str, *, long: bool, as_json: bool) -> None:
         for item in names:
             print(item)
     else:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("name", no_wrap=True)
-        for heading in ("shape", "dtype", "building block"):
-            table.add_column(heading)
-        table.add_column("size", justify="right")
-        table.add_column("stored as")
+        rows = []
         for item in names:
             known = facts(store, item)
-            how = [known["compression"] or "", "encrypted" if known["encrypted"] else ""]
-            table.add_row(
-                item,
-                _shape(known["shape"]),
-                known["dtype"],
-                _shape(known["building_block"]),
-                format_size(known["bytes"]),
-                ", ".join(filter(None, how)),
-            )
-        console().print(table)
+            how = ", ".join(filter(None, [known["compression"], "encrypted" if known["encrypted"] else ""]))
+            shape, block = _shape(known["shape"]), _shape(known["building_block"])
+            rows.append((item, shape, known["dtype"], block, format_size(known["bytes"]), how))
+        headings = ("name", "shape", "dtype", "building block", "size", "stored as")
+        console().print(table_of(headings, rows, right=["size"], whole=["name"]))
 
 
 def tree(store: Any, name: str, *, as_json: bool) -> None:
@@ -148,19 +135,17 @@ def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
 
 
 def _print_facts(known: Mapping[str, Any]) -> None:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    rows: list[tuple[str, str]] = []
     for key, value in known.items():
         label = key.replace("_", " ")
         if key in {"shape", "building_block"}:
-            table.add_row(label, _shape(value))
+            rows.append((label, _shape(value)))
         elif isinstance(value, Mapping):
-            for number, (inner, item) in enumerate(value.items()):
-                table.add_row("" if number else label, f"{inner}: {_value(inner, item)}")
+            texts = [f"{inner}: {_value(inner, item)}" for inner, item in value.items()]
+            rows += [("" if number else label, text) for number, text in enumerate(texts)]
         else:
-            table.add_row(label, _value(key, value))
-    console().print(table)
+            rows.append((label, _value(key, value)))
+    console().print(facts_of(rows))
 
 
 def _value(key: str, value: Any) -> str:
@@ -190,15 +175,14 @@ def stat(result: Mapping[str, Any], *, as_json: bool) -> None:
     if not isinstance(arrays, Mapping) or not arrays:
         return
     columns = list(dict.fromkeys(key for item in arrays.values() for key in item))
-    table = Table(box=None, pad_edge=False)
-    table.add_column("array", no_wrap=True)
-    for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
-    for name, item in arrays.items():
-        table.add_row(name, *("" if column not in item else _cell(column, item[column]) for column in columns))
+    numbers = [column.replace("_", " ") for column in columns]
+    rows = [
+        (name, *("" if column not in item else _cell(column, item[column]) for column in columns))
+        for name, item in arrays.items()
+    ]
     out = console()
     out.print()
-    out.print(table)
+    out.print(table_of(("array", *numbers), rows, right=numbers, whole=["array"]))
 
 
 def _cell(key: str, value: Any) -> str:
@@ -238,26 +222,7 @@ def _sentence(error: Any) -> str:
     return str(error)
 
 
-@contextmanager
-def progress(verb: str, *, quiet: bool) -> Generator[_Report | None]:
+def progress(verb: str, *, quiet: bool) -> AbstractContextManager[Tell | None]:
     """Show a bar for each array that is copied, on standard error if that is a terminal."""
-    out = console(stderr=True)
-    if quiet or not out.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=out) as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(f"{verb} {name}", total=total)
-            bars.update(tasks[name], completed=done)
-
-        yield report
+    columns = (DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    return bars(*columns, quiet=quiet, verb=verb)

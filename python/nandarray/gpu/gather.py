@@ -20,32 +20,20 @@ _Array = np.ndarray[Any, Any]
 
 
 def rows_of(indices: Any, length: int) -> tuple[_Array, tuple[int, ...]]:
-    """Return row numbers as flat 64-bit integers, and the shape that they had.
+    """Return row numbers, of any shape, as flat 64-bit integers, and the shape that they had.
 
-    Parameters
-    ----------
-    indices : array_like of integers
-        Any shape, of NumPy, torch, CuPy or DLPack; negative ones count from the end.
-    length : int
-        Rows there are.
-
-    Raises
-    ------
-    InvalidError
-        They are no integers.
-    IndexError
-        One is out of range.
+    They are of NumPy, torch, CuPy or DLPack; negative ones count from the end. Others than integers are an
+    InvalidError, one out of range is an IndexError.
     """
     host = _to_host(indices)
     if host.dtype.kind not in "iu" and host.size:
         raise InvalidError(f"indices of type {host.dtype}; they are integers")
+    low, high = (int(host.min()), int(host.max())) if host.size else (0, 0)
+    if host.size and (low < -length or high >= length):
+        raise IndexError(f"row {low if low < -length else high} of an array of {length} rows")
     flat = host.reshape(-1).astype(np.int64, copy=False)
-    if flat.size:
-        low, high = int(flat.min()), int(flat.max())
-        if low < -length or high >= length:
-            raise IndexError(f"row {low if low < -length else high} of an array of {length} rows")
-        if low < 0:
-            flat = np.where(flat < 0, flat + length, flat)
+    if low < 0:
+        flat = np.where(flat < 0, flat + length, flat)
     return flat, host.shape
 
 

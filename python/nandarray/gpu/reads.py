@@ -23,18 +23,9 @@ _BETWEEN_BYTES = 4096
 
 
 class Reads:
-    """Commands that read one array.
+    """Commands that read one array of elements of ``item_bytes``.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the array.
-    item_bytes : int
-        Bytes of an element.
-    read : callable
-        ``read(first_byte, memory)`` reads consecutive bytes.
-    gather : callable
-        ``gather(record_bytes, numbers, memory)`` reads records by number.
+    ``read(first_byte, memory)`` reads consecutive bytes, ``gather(record_bytes, numbers, memory)`` records by number.
     """
 
     def __init__(

@@ -77,20 +77,7 @@ def serve(
 
 
 def unserved(store: Store, server: _nandarray.QueueServer) -> dict[str, str]:
-    """Return the arrays that a server of this store has left out, each with the reason.
-
-    Parameters
-    ----------
-    store : Store
-        The store.
-    server : QueueServer
-        Its server, just started.
-
-    Returns
-    -------
-    dict
-        Reasons by name.
-    """
+    """Return the arrays that a server of this store, just started, has left out, each with the reason."""
     served = set(server.arrays())
     left = [name for name in store._engine.names("") if name not in served]
     return {name: _reason(store, name) for name in left}

@@ -23,20 +23,7 @@ _DLPACK_PINNED = 3  # page-locked host memory
 
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> _Array:
-    """Allocate a result, or say that it is too large for memory.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        The shape of the result.
-    dtype : numpy.dtype
-        Its dtype.
-
-    Returns
-    -------
-    numpy.ndarray
-        Uninitialised memory.
-    """
+    """Allocate a result, uninitialised, or say that it is too large for memory."""
     size = math.prod(shape) * dtype.itemsize
     if size > sys.maxsize or (size == 0 and max(shape) > sys.maxsize):
         raise InvalidError(f"the selection has shape {tuple(shape)} and {size} bytes; select less")
@@ -44,22 +31,10 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> _Array:
 
 
 def as_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
-    """See the caller's buffer as an array to read into.
+    """See the caller's buffer as an array to read into, which must have this shape and dtype.
 
-    Parameters
-    ----------
-    out : object
-        A NumPy array with any strides, or anything with the buffer protocol, ``__array_interface__`` or ``__dlpack__``
-        whose memory the processor can write. A flat buffer of plain bytes fits any dtype.
-    shape : tuple of int
-        The shape that it must have.
-    dtype : numpy.dtype
-        The dtype that it must have.
-
-    Returns
-    -------
-    numpy.ndarray
-        The same memory.
+    The buffer is a NumPy array with any strides, or anything with the buffer protocol, ``__array_interface__`` or
+    ``__dlpack__`` whose memory the processor can write. A flat buffer of plain bytes fits any dtype.
     """
     array = out if isinstance(out, np.ndarray) else _wrap(out, dtype, shape)
     if array.dtype != dtype:
@@ -100,20 +75,7 @@ def _bytes_as(view: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) ->
 
 
 def as_source(values: object, dtype: np.dtype[Any]) -> _Array:
-    """See values as an array of a dtype, cast as NumPy's assignment casts.
-
-    Parameters
-    ----------
-    values : object
-        Anything that NumPy makes an array of.
-    dtype : numpy.dtype
-        The dtype of the array to write to.
-
-    Returns
-    -------
-    numpy.ndarray
-        The values themselves where the dtype already fits.
-    """
+    """See values as an array of a dtype, cast as NumPy's assignment casts; not copied where the dtype already fits."""
     try:
         array = values if isinstance(values, np.ndarray) else np.asarray(values, _target(values, dtype))
         return array if array.dtype == dtype else array.astype(dtype, casting="unsafe")
@@ -128,20 +90,7 @@ def _target(values: object, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def broadcast(source: _Array, shape: tuple[int, ...]) -> _Array:
-    """Stretch values to the shape of a selection without copying.
-
-    Parameters
-    ----------
-    source : numpy.ndarray
-        The values.
-    shape : tuple of int
-        The shape of the selection.
-
-    Returns
-    -------
-    numpy.ndarray
-        A view, with zero strides where it is stretched.
-    """
+    """Stretch values to the shape of a selection without copying: a view, with zero strides where it is stretched."""
     given = source.shape
     if given == shape:
         return source

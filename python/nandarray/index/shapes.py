@@ -25,19 +25,7 @@ def check_shape(
 ) -> tuple[int, ...]:
     """Bring a shape to a tuple of Python integers within the limits of the store.
 
-    Parameters
-    ----------
-    shape : int or sequence of int
-        What the caller gave.
-    what : str
-        What to call it in an error.
-    error : type
-        What to raise for a number outside the limits.
-
-    Returns
-    -------
-    tuple of int
-        The shape.
+    ``what`` is its name in errors; a number outside the limits raises ``error``.
     """
     try:
         lengths = tuple(shape) if isinstance(shape, Iterable) else (shape,)
@@ -53,20 +41,7 @@ def check_shape(
 
 
 def check_axis(axis: int, ndim: int) -> int:
-    """Bring an axis number to 0 .. ndim - 1.
-
-    Parameters
-    ----------
-    axis : int
-        The axis; negative ones count from the end.
-    ndim : int
-        Number of dimensions.
-
-    Returns
-    -------
-    int
-        The axis from the front.
-    """
+    """Bring an axis number to 0 .. ndim - 1; negative ones count from the end."""
     if not -ndim <= axis < ndim:
         raise BadIndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")
     return axis % ndim

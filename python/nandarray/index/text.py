@@ -30,22 +30,9 @@ Item = int | slice | EllipsisType | list[int] | None
 
 
 def parse_slices(text: str) -> tuple[Item, ...]:
-    """Parse a slice expression.
+    """Parse the text between the brackets of ``a[...]`` into a tuple for ``array[result]``; empty means everything.
 
-    Parameters
-    ----------
-    text : str
-        What would stand between the brackets of ``a[...]``. Empty means everything.
-
-    Returns
-    -------
-    tuple
-        Ready for ``array[result]``.
-
-    Raises
-    ------
-    InvalidError
-        With the column and what was expected there.
+    An InvalidError has the column and what was expected there.
     """
     body, base = text, 0
     if body.strip().startswith("(") and body.strip().endswith(")"):

@@ -72,17 +72,7 @@ class Commands(Protocol):
 
 
 def fetch(commands: Commands, selection: Selection, out: _Array) -> None:
-    """Read a selection.
-
-    Parameters
-    ----------
-    commands : Commands
-        Where to read.
-    selection : Selection
-        What to read.
-    out : numpy.ndarray
-        Memory of the selection's shape, with any strides.
-    """
+    """Read a selection into memory of its shape, with any strides."""
     if 0 in selection.shape:
         return
     if selection.is_box:
@@ -109,17 +99,7 @@ def fetch(commands: Commands, selection: Selection, out: _Array) -> None:
 
 
 def put(commands: Commands, selection: Selection, source: _Array) -> None:
-    """Write a selection.
-
-    Parameters
-    ----------
-    commands : Commands
-        Where to write.
-    selection : Selection
-        What to write.
-    source : numpy.ndarray
-        Values of the selection's shape; zero strides are fine.
-    """
+    """Write values of a selection's shape; zero strides are fine."""
     if 0 in selection.shape:
         return
     if selection.is_box:

@@ -24,6 +24,7 @@ from nandarray.array.parts import Part, part_of, stored
 from nandarray.array.pickling import reopen_array
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import aligned_chunks
+from nandarray.optional import require
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
@@ -135,11 +136,8 @@ def from_dask(
 def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
     """Write Dask arrays by one computation, so that what several of them need is computed once.
 
-    Parameters
-    ----------
-    parts : sequence of tuple
-        A Dask array, what takes boxes of it (with ``chunks``, its building block), and the coordinates that the first
-        element has there.
+    A part is a Dask array, its target, which takes boxes of it (with ``chunks``, its building block), and the
+    coordinates that the first element has there.
     """
     sources = [_aligned(source, target.chunks, start) for source, target, start in parts]
     targets = [target for _, target, _ in parts]
@@ -232,8 +230,4 @@ def _token(array: Array | Part) -> str:
 
 
 def _dask_array() -> Any:
-    try:
-        import dask.array
-    except ImportError as error:
-        raise ImportError("this needs dask, which is not installed: pip install 'nandarray[dask]'") from error
-    return dask.array
+    return require("dask.array", "dask")

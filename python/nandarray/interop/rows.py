@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nandarray.errors import InvalidError
+from nandarray.gpu.gather import rows_of
 
 __all__ = ["RowDataset"]
 
@@ -75,6 +76,8 @@ class RowDataset:
         ------
         IndexError
             There is no such row.
+        InvalidError
+            The numbers are no integers; a mask of rows is none either.
         """
         if np.ndim(index) == 0:
             return self._made(self._rows([operator.index(index)]), 0)
@@ -86,7 +89,8 @@ class RowDataset:
         return [self._made(rows, i) for i in range(len(indices))]
 
     def _rows(self, indices: Any) -> list[Any]:
-        numbers = np.asarray(indices, np.int64)
+        flat, shape = rows_of(indices, len(self))
+        numbers = flat.reshape(shape)
         return [array.gather(numbers) if hasattr(array, "gather") else array[numbers] for array in self._arrays]
 
     def _made(self, rows: list[Any], at: Any) -> Any:

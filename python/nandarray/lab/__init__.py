@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from nandarray.lab._compare import Comparison, compare
 from nandarray.lab._run import run
-from nandarray.lab._runs import Run, damaged, load, runs
+from nandarray.lab._runs import Run, load, runs
 from nandarray.lab._sweep import sweep
-from nandarray.lab._sweeps import Sweep, load_sweep, sweeps
+from nandarray.lab._sweeps import Sweep, damaged, load_sweep, sweeps
 from nandarray.lab.claims import Claim, claims
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, PaperPoint, Parameter, Result
 from nandarray.lab.registry import experiments

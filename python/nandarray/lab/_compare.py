@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.lab._files import needs_lab
 from nandarray.lab._runs import Run, load
 from nandarray.lab.claims import near
+from nandarray.optional import needs
+from nandarray.units import is_number
 
 if TYPE_CHECKING:
     import pandas
@@ -29,20 +30,7 @@ Rows = list[dict[str, Any]]
 
 
 class Comparison:
-    """Two runs beside each other.
-
-    Made by :func:`nandarray.lab.compare`.
-
-    Parameters
-    ----------
-    a, b : Run
-        The runs.
-
-    Attributes
-    ----------
-    a, b : Run
-        The runs.
-    """
+    """Two runs, ``a`` and ``b``, beside each other. Made by :func:`nandarray.lab.compare`."""
 
     def __init__(self, a: Run, b: Run) -> None:
         self.a, self.b = a, b
@@ -135,7 +123,7 @@ class Comparison:
             row = {key: (one or other)[key] for key in keys}
             for column in measured:
                 a, b = one.get(column), other.get(column)
-                if all(value is None or _is_number(value) for value in (a, b)):
+                if all(value is None or is_number(value) for value in (a, b)):
                     row |= {f"{column} a": a, f"{column} b": b, f"{column} ratio": _ratio(a, b)}
             rows.append(row)
         return rows
@@ -146,10 +134,8 @@ class Comparison:
 
     def table(self, name: str, on: Sequence[str] | None = None) -> pandas.DataFrame:
         """Return the same as :meth:`rows` as a data frame."""
-        try:
+        with needs("pandas", "lab"):
             import pandas
-        except ImportError as error:
-            raise needs_lab(error) from error
         return pandas.DataFrame(self.rows(name, on))
 
     def to_dict(self) -> dict[str, Any]:
@@ -175,19 +161,9 @@ class Comparison:
 
 
 def keys_of(ours: Rows, theirs: Rows, figures: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """Find columns that tell the rows of a table apart in both runs.
+    """Find columns that tell the rows of a table apart in both runs, as few as will do; ``figures`` show the table.
 
-    Parameters
-    ----------
-    ours, theirs : list of dict
-        Rows.
-    figures : sequence of mapping
-        What shows the table.
-
-    Returns
-    -------
-    list of str
-        As few as will do; all that may be if none will, and then rows that look the same count as one.
+    If none will, all that may be are given, and rows that look the same count as one.
     """
     rows = [*ours, *theirs]
     if not rows:
@@ -216,12 +192,8 @@ def _by(rows: Rows, keys: Sequence[str]) -> dict[tuple[str, ...], dict[str, Any]
     return found
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _ratio(before: Any, after: Any) -> float | None:
-    if not (_is_number(before) and _is_number(after)) or not before:
+    if not (is_number(before) and is_number(after)) or not before:
         return None
     ratio = after / before
     return ratio if math.isfinite(ratio) else None

@@ -22,18 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import nandarray
 from nandarray.errors import CorruptError, InvalidError
+from nandarray.optional import needs
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["digest", "environment", "needs_lab", "plain", "read_json", "read_parquet", "write_json", "write_table"]
+__all__ = ["digest", "environment", "plain", "read_json", "read_parquet", "write_json", "write_table"]
 
 _PACKAGES = ("numpy", "pandas", "pyarrow", "scipy", "numba", "xarray")
-
-
-def needs_lab(error: ImportError) -> ImportError:
-    """Return the extra that brings a package."""
-    return ImportError(f"this needs {error.name}, which is not installed: pip install 'nandarray[lab]'")
 
 
 def plain(value: Any) -> Any:
@@ -99,32 +95,14 @@ def read_json(file: Path) -> Any:
 
 
 def write_table(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Write a table twice, as JSON and as Parquet.
+    """Write a table into a folder twice, as ``NAME.json`` and as ``NAME.parquet``.
 
-    Parameters
-    ----------
-    folder : path
-        Where ``NAME.json`` and ``NAME.parquet`` go.
-    name : str
-        Of the table.
-    rows : sequence of mapping
-        With the same columns each.
-
-    Returns
-    -------
-    dict
-        ``columns`` in order and the number of ``rows``.
-
-    Raises
-    ------
-    InvalidError
-        If rows differ in their columns, or a column mixes numbers and texts.
+    ``columns``, in order, and the number of ``rows`` are given back. Rows that differ in their columns and a column
+    that mixes numbers and texts are an InvalidError.
     """
-    try:
+    with needs("pyarrow", "lab"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise needs_lab(error) from error
     columns = list(rows[0]) if rows else []
     if not all(isinstance(column, str) for column in columns):
         raise InvalidError(f"table {name!r}: the name of a column is a text; there is {columns!r}")
@@ -153,11 +131,10 @@ def _typed(value: Any) -> Any:
 
 def read_parquet(file: Path) -> pandas.DataFrame:
     """Read a table; needs pandas."""
-    try:
+    with needs("pandas", "lab"):
         import pandas
+    with needs("pyarrow", "lab"):
         import pyarrow.parquet
-    except ImportError as error:
-        raise needs_lab(error) from error
     try:
         found: pandas.DataFrame = pyarrow.parquet.read_table(file).to_pandas()
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -168,17 +145,9 @@ def read_parquet(file: Path) -> pandas.DataFrame:
 
 
 def environment(seconds: float) -> dict[str, Any]:
-    """Describe the time and the place of a run: all that two equal runs may differ in.
+    """Describe the time and the place of a run that took some seconds: all that two equal runs may differ in.
 
-    Parameters
-    ----------
-    seconds : float
-        How long it took.
-
-    Returns
-    -------
-    dict
-        Date, seconds, machine, Python, versions of packages, commit, command line.
+    It has date, seconds, machine, Python, versions of packages, commit, command line.
     """
     versions = {}
     for name in _PACKAGES:

@@ -87,22 +87,8 @@ SWEEP: dict[str, Any] = {
 
 
 def damage(head: Mapping[str, Any], form: Mapping[str, Any]) -> str | None:
-    """Find what is wrong with a head.
+    """Find the first thing that is wrong with a head (:data:`RUN`, :data:`SWEEP`, :data:`ENVIRONMENT`), and where.
 
-    Parameters
-    ----------
-    head : mapping
-        ``run.json``, ``sweep.json`` or ``environment.json``.
-    form : mapping
-        :data:`RUN`, :data:`SWEEP` or :data:`ENVIRONMENT`.
-
-    Returns
-    -------
-    str or None
-        The first thing that is wrong, where it is; None if nothing is.
-
-    Examples
-    --------
     >>> from nandarray.lab._heads import damage
     >>> damage({"seed": "x"}, {"seed": int}), damage({"seed": 1}, {"seed": int})
     ('seed is of another kind', None)

@@ -73,18 +73,7 @@ def answers_html(answers: Sequence[dict[str, Any]]) -> str:
 
 
 def run_html(run: Run) -> str:
-    """Describe a run.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-
-    Returns
-    -------
-    str
-        An HTML fragment.
-    """
+    """Describe a run as an HTML fragment."""
     parts = [f"<strong>{escape(run.id)}</strong>: {escape(run.title)}<br><em>{escape(run.data['question'])}</em>"]
     if run.answers:
         parts.append(answers_html(run.answers))
@@ -103,18 +92,7 @@ def run_html(run: Run) -> str:
 
 
 def sweep_html(sweep: Sweep) -> str:
-    """Describe a sweep: its axes, the Pareto front, what failed.
-
-    Parameters
-    ----------
-    sweep : Sweep
-        The sweep.
-
-    Returns
-    -------
-    str
-        An HTML fragment.
-    """
+    """Describe a sweep as an HTML fragment: its axes, the Pareto front, what failed."""
     failed = sweep.data["failed"]
     head = f"<strong>{escape(sweep.id)}</strong>: {len(sweep):,} points"
     parts = [head + (f", {escape(sweep.data['title'])}" if sweep.data["title"] else "")]
@@ -143,18 +121,7 @@ def shown_columns(sweep: Sweep) -> list[str]:
 
 
 def comparison_html(both: Comparison) -> str:
-    """Describe two runs beside each other.
-
-    Parameters
-    ----------
-    both : Comparison
-        The runs.
-
-    Returns
-    -------
-    str
-        An HTML fragment.
-    """
+    """Describe two runs beside each other, as an HTML fragment."""
     parts = [f"a: <strong>{escape(both.a.id)}</strong><br>b: <strong>{escape(both.b.id)}</strong>"]
     for title, rows in (("set differently", both.parameters), ("answers", both.answers)):
         if rows:

@@ -29,14 +29,9 @@ FOLDER = "devices"
 
 @dataclass(frozen=True)
 class Inputs:
-    """The devices and files that the parameters of a run name.
+    """The devices and files that the parameters of a run name, by the text of the parameter.
 
-    Parameters
-    ----------
-    devices : dict
-        Resolved descriptions as texts that need no other, by the text of the parameter.
-    files : dict
-        SHA-256 of other files, by the text of the parameter.
+    Devices are resolved descriptions as texts that need no other, files have their SHA-256.
     """
 
     devices: dict[str, str] = field(default_factory=dict)
@@ -54,18 +49,7 @@ class Inputs:
         return found
 
     def write(self, folder: Path) -> dict[str, str]:
-        """Write the descriptions into a run's folder.
-
-        Parameters
-        ----------
-        folder : path
-            Of the run.
-
-        Returns
-        -------
-        dict
-            Where each lies in the folder, by the text of the parameter.
-        """
+        """Write the descriptions into a run's folder; return where each lies in it, by the text of the parameter."""
         if self.devices:
             (folder / FOLDER).mkdir()
         for text, name in self.names().items():
@@ -74,20 +58,10 @@ class Inputs:
 
 
 def inputs_of(experiment: Experiment, parameters: Mapping[str, Any]) -> Inputs:
-    """Resolve what an experiment's parameters name.
+    """Resolve what an experiment's resolved parameters name, and the presets that it uses without a parameter.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Whose; the presets that it uses without a parameter count, too.
-    parameters : mapping
-        All of them, resolved.
-
-    Returns
-    -------
-    Inputs
-        Descriptions have the parameter ``changes`` applied where the parameter ``device`` names them. A file that is no
-        valid description is among the files: to refuse it is the experiment's part.
+    Descriptions have the parameter ``changes`` applied where the parameter ``device`` names them. A file that is no
+    valid description is among the files: to refuse it is the experiment's part.
     """
     found = Inputs()
     for text in dict.fromkeys([*_texts(parameters), *experiment.devices]):

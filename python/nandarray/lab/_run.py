@@ -73,12 +73,7 @@ class _Spawn(SpawnContext):
 def refuse_import() -> None:
     """End a process that got here by importing the script that started it.
 
-    Raises
-    ------
-    SystemExit
-        It is one of a pool's: the pool tells its caller, once.
-    InvalidError
-        Something else started it.
+    A process of a pool leaves with SystemExit, and the pool tells its caller, once; any other one gets an InvalidError.
     """
     if getattr(current_process(), "_inheriting", False):  # as multiprocessing itself tells it
         if current_process().name.startswith(_WORKER):
@@ -91,17 +86,10 @@ def _nothing() -> None:
 
 
 class Pool:
-    """Processes that start when the first call comes; calls of experiments in files load the file there first.
+    """``jobs`` processes that start when the first call comes; calls of experiments in files load the file there first.
 
-    A process that cannot import the script that it was started by would end at once, and so would the one after it.
-    So the first one is waited for before anything is handed out.
-
-    Parameters
-    ----------
-    jobs : int
-        How many processes.
-    executor : concurrent.futures.Executor, optional
-        Use this one instead, and leave it open.
+    A process that cannot import the script that it was started by would end at once, and so would the one after it. So
+    the first one is waited for before anything is handed out. A given ``executor`` is used instead, and left open.
     """
 
     def __init__(self, jobs: int, executor: Executor | None = None) -> None:
@@ -165,24 +153,7 @@ def _from_file(file: str, name: str, *args: Any) -> Any:
 
 
 def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, seed: int, inputs: Inputs) -> str:
-    """Return the name of a run's folder.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        What is run.
-    parameters : mapping
-        All of them, resolved.
-    profile, seed
-        As in :func:`run`.
-    inputs : Inputs
-        Devices and files that the parameters name.
-
-    Returns
-    -------
-    str
-        ``ID@HASH``.
-    """
+    """Return the name of a run's folder, ``ID@HASH``, for all parameters, resolved, and the inputs that they name."""
     of = {
         "experiment": experiment.id,
         "parameters": parameters,
@@ -318,24 +289,10 @@ def _measured(experiment: Experiment, context: Context) -> Result:
 
 @contextmanager
 def part_folder(final: Path, *, keep: bool = False) -> Generator[Path]:
-    """Hold the folder in which something is being made, alone.
+    """Hold the folder in which something is being made, alone; it will be called ``final``.
 
-    Parameters
-    ----------
-    final : path
-        What it will be called.
-    keep : bool
-        Leave in it what is there, to go on from.
-
-    Yields
-    ------
-    path
-        The folder. If it is still there at the end, it stays with ``keep``, and is removed otherwise.
-
-    Raises
-    ------
-    LockedError
-        If another process holds it.
+    With ``keep``, the contents of an earlier one stay, to go on from. If the folder is still there at the end, it stays
+    with ``keep``, and is removed otherwise. If another process holds it, a LockedError is raised.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     part = final.with_name(final.name + PART)

@@ -7,23 +7,24 @@ the page ``docs/reference/lab.md`` describes their contents.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from nandarray.device import Description
 from nandarray.device import load as load_device
 from nandarray.errors import CorruptError, InvalidError, NotFoundError, UnsupportedVersionError
-from nandarray.lab._files import needs_lab, read_json, read_parquet
+from nandarray.lab._files import read_json, read_parquet
 from nandarray.lab._heads import ENVIRONMENT, RUN, SWEEP, damage
 from nandarray.lab.claims import near
+from nandarray.optional import needs
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["SCHEMA", "VARIABLE", "Folder", "Run", "damaged", "find_run", "folder_of_runs", "load", "readable", "runs"]
+__all__ = ["SCHEMA", "VARIABLE", "Folder", "Run", "find_run", "folder_of_runs", "load", "runs"]
 
 #: Of ``run.json`` and ``sweep.json``: grows when a field goes or changes its meaning.
 SCHEMA = 1
@@ -61,25 +62,36 @@ def _mapping(file: Path) -> dict[str, Any]:
 
 
 class Folder:
-    """The common base of runs and sweeps: a head, tables, an environment.
+    """The common base of runs and sweeps: a head, tables, an environment."""
 
-    Parameters
-    ----------
-    folder : path
-        Where it lies.
-    head : str
-        The file that says what it is.
-    """
+    #: Name of the file that says what it is.
+    HEAD: ClassVar[str]
 
-    def __init__(self, folder: str | os.PathLike[str], head: str) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder)
-        if not (self.path / head).is_file():
-            what = head.removesuffix(".json")
-            why = "there is no such folder" if not self.path.exists() else f"it has no {head}"
+        if not (self.path / self.HEAD).is_file():
+            what = self.HEAD.removesuffix(".json")
+            why = "there is no such folder" if not self.path.exists() else f"it has no {self.HEAD}"
             if self.path.name.endswith(PART) and self.path.exists():
                 why = "it was broken off; run it again"
             raise NotFoundError(f"{self.path} is no {what}: {why}")
-        self.data: dict[str, Any] = read_head(self.path, head)
+        self.data: dict[str, Any] = read_head(self.path, self.HEAD)
+
+    @classmethod
+    def all_in(cls, folder: str | os.PathLike[str] | None) -> tuple[list[Self], dict[str, str]]:
+        """Return all of a folder of runs, sorted by name, and by name why others cannot be read.
+
+        Other folders, and unfinished ones, are left out.
+        """
+        parent = folder_of_runs(folder)
+        whole = [path for path in parent.iterdir() if not path.name.endswith(PART)] if parent.is_dir() else []
+        found, damaged = [], {}
+        for path in sorted(path for path in whole if (path / cls.HEAD).is_file()):
+            try:
+                found.append(cls(path))
+            except OSError as error:  # damaged, of a newer program, or not to be read
+                damaged[path.name] = " ".join(str(error).split())
+        return found, damaged
 
     @property
     def id(self) -> str:
@@ -150,10 +162,8 @@ class Folder:
         for column in index:
             if column not in frame.columns:
                 raise InvalidError(f"table {name!r} has no column {column!r}{near(column, frame.columns)}")
-        try:
+        with needs("xarray", "lab"):
             import xarray
-        except ImportError as error:
-            raise needs_lab(error) from error
         if frame.duplicated(list(index)).any():
             raise InvalidError(f"table {name!r} has rows with the same {', '.join(index)}: name more columns")
         found = xarray.Dataset.from_dataframe(frame.set_index(list(index)))
@@ -165,11 +175,6 @@ class Run(Folder):
 
     Made by :func:`nandarray.lab.run` and :func:`nandarray.lab.load`.
 
-    Parameters
-    ----------
-    folder : path
-        Its folder.
-
     Attributes
     ----------
     data : dict
@@ -178,8 +183,7 @@ class Run(Folder):
         The folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        super().__init__(folder, "run.json")
+    HEAD = "run.json"
 
     @property
     def experiment(self) -> str:
@@ -307,77 +311,13 @@ def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
         By experiment, then by name. Other folders, unfinished runs, and those that cannot be read
         (:func:`nandarray.lab.damaged` names them) are left out.
     """
-    return [run for run in readable(folder, "run.json", Run) if isinstance(run, Run)]
-
-
-def readable(
-    folder: str | os.PathLike[str] | None, head: str, read: Callable[[Path], Folder]
-) -> Iterator[Folder | tuple[Path, str]]:
-    """Read the folders of runs, or of sweeps, of a folder; a damaged one hides no other.
-
-    Parameters
-    ----------
-    folder : path, optional
-        The folder of runs.
-    head : {"run.json", "sweep.json"}
-        The file that such a folder has.
-    read : callable
-        Reads one.
-
-    Yields
-    ------
-    Folder or (path, str)
-        What was read; of what cannot be read its folder, and why.
-    """
-    parent = folder_of_runs(folder)
-    if not parent.is_dir():
-        return
-    for path in sorted(parent.iterdir()):
-        if path.name.endswith(PART) or not (path / head).is_file():
-            continue
-        try:
-            yield read(path)
-        except OSError as error:  # damaged, of a newer program, or not to be read
-            yield path, " ".join(str(error).split())
-
-
-def damaged(folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
-    """Name the runs and sweeps of a folder that :func:`runs` and :func:`sweeps` leave out as they cannot be read.
-
-    Parameters
-    ----------
-    folder : path, optional
-        ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
-
-    Returns
-    -------
-    dict
-        The reason by the name of the folder.
-    """
-    heads = ("run.json", "sweep.json")
-    found = [one for head in heads for one in readable(folder, head, partial(Folder, head=head))]
-    return {one[0].name: one[1] for one in found if isinstance(one, tuple)}
+    return Run.all_in(folder)[0]
 
 
 def find_run(what: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Path:
-    """Find the folder of a run or a sweep.
+    """Find the folder of a run or a sweep: a folder, or the beginning of a name in the folder of runs.
 
-    Parameters
-    ----------
-    what : str or path
-        A folder; or the beginning of a name in the folder of runs.
-    folder : path, optional
-        The folder of runs.
-
-    Returns
-    -------
-    path
-        The folder.
-
-    Raises
-    ------
-    NotFoundError
-        If there is none, or several: names them.
+    A NotFoundError says that there is none, or names the several there are.
     """
     text = os.fspath(what)
     if text and Path(text).is_dir():

@@ -45,12 +45,8 @@ Point = tuple[int, dict[str, Any]]
 class Journal:
     """Results of points, a line each, appended as they come.
 
-    Parameters
-    ----------
-    file : path
-        Made if it is not there. An incomplete last line is cut off.
-    count : int
-        Number of points; a line with a larger number counts as torn.
+    ``file`` is made if it is not there. An incomplete last line is cut off; a line of a point beyond ``count`` counts
+    as torn.
     """
 
     def __init__(self, file: Path, count: int) -> None:

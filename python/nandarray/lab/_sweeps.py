@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import InvalidError
-from nandarray.lab._runs import Folder, readable
+from nandarray.lab._runs import Folder, Run
 from nandarray.lab.claims import near
 from nandarray.lab.pareto import front
 
@@ -18,18 +18,13 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["Sweep", "load_sweep", "sweeps"]
+__all__ = ["Sweep", "damaged", "load_sweep", "sweeps"]
 
 
 class Sweep(Folder):
     """A finished sweep.
 
     Made by :func:`nandarray.lab.sweep` and :func:`nandarray.lab.load_sweep`.
-
-    Parameters
-    ----------
-    folder : path
-        Its folder.
 
     Attributes
     ----------
@@ -39,8 +34,7 @@ class Sweep(Folder):
         The folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        super().__init__(folder, "sweep.json")
+    HEAD = "sweep.json"
 
     @property
     def name(self) -> str:
@@ -166,4 +160,20 @@ def sweeps(folder: str | os.PathLike[str] | None = None) -> list[Sweep]:
         By name. Other folders, unfinished sweeps, and those that cannot be read (:func:`nandarray.lab.damaged` names
         them) are left out.
     """
-    return [one for one in readable(folder, "sweep.json", Sweep) if isinstance(one, Sweep)]
+    return Sweep.all_in(folder)[0]
+
+
+def damaged(folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
+    """Name the runs and sweeps of a folder that :func:`runs` and :func:`sweeps` leave out as they cannot be read.
+
+    Parameters
+    ----------
+    folder : path, optional
+        ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
+
+    Returns
+    -------
+    dict
+        The reason by the name of the folder.
+    """
+    return Run.all_in(folder)[1] | Sweep.all_in(folder)[1]

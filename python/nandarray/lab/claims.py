@@ -158,17 +158,7 @@ def base_of(claim: str) -> str:
 def near(wrong: str, known: Iterable[str]) -> str:
     """Name what may have been meant, for the end of an error's message.
 
-    Parameters
-    ----------
-    wrong : str
-        What was written.
-    known : iterable of str
-        What there is.
-
-    Returns
-    -------
-    str
-        ``"; did you mean ..."`` or ``"; there are ..."``, or nothing.
+    This is ``"; did you mean ..."`` or ``"; there are ..."``, or nothing.
     """
     names = list(known)
     close = difflib.get_close_matches(wrong, names, n=3, cutoff=0.6)
@@ -186,28 +176,10 @@ def judge(
 ) -> dict[str, Any]:
     """Set an answer beside what the paper says.
 
-    Parameters
-    ----------
-    answer : Answer
-        What came out.
-    experiment : Experiment
-        Whose expected ranges count: that of the part if it has one, else that of the claim, else the rules above.
-    known : mapping
-        All claims.
-    full_size : bool
-        Whether it was measured at the size that the claim is of; if not, ``within`` is None.
-
-    Returns
-    -------
-    dict
-        ``claim``, ``measured``, ``paper`` (of a range, its point nearest to what was measured), ``range``, ``bound``,
-        ``kind``, ``ratio``, ``low``, ``high``, ``within`` (None of an input), ``calibrated``, ``input``, ``where``,
-        ``what``, ``note``.
-
-    Raises
-    ------
-    InvalidError
-        If there is no such claim, or a number is given where only a truth value fits.
+    The experiment's expected range of the part counts if it has one, else that of the claim, else the rules above.
+    ``full_size`` says whether it was measured at the size that the claim is of; if not, ``within`` is None, as it is of
+    an input. In the result, ``paper`` is, of a range, its point nearest to what was measured. An unknown claim, and a
+    number where only a truth value fits, are an InvalidError.
     """
     base = base_of(answer.claim)
     claim = known.get(base)

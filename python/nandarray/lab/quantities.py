@@ -35,18 +35,9 @@ _DIGITS_END, _WHOLE_END = 1e12, 2.0**63
 
 
 class Quantity(NamedTuple):
-    """A number with a unit.
+    """A number with a unit, both as written (no unit: empty).
 
-    Parameters
-    ----------
-    number : float
-        As written.
-    unit : str
-        As written; empty for a plain number.
-    suffix : str
-        What a column's name of such quantities ends in.
-    scaled : float
-        In the unit of the suffix.
+    A column's name of such quantities ends in ``suffix``; ``scaled`` is the number in that column's unit.
     """
 
     number: float
@@ -56,20 +47,8 @@ class Quantity(NamedTuple):
 
 
 def parse(value: Any) -> Quantity | None:
-    """Read a quantity.
+    """Read a quantity; None if it is none: a word, a list, a truth value, an infinity.
 
-    Parameters
-    ----------
-    value : any
-        Such as ``"20 us"`` or ``8``.
-
-    Returns
-    -------
-    Quantity or None
-        None if it is none: a word, a list, a truth value, an infinity.
-
-    Examples
-    --------
     >>> from nandarray.lab.quantities import parse
     >>> parse("20 us"), parse("PCIe 4 x4")
     (Quantity(number=20.0, unit='us', suffix='_us', scaled=20.0), None)
@@ -103,28 +82,12 @@ def _float(value: float) -> float:
 
 
 def span(about: dict[str, Any], what: str) -> list[Any]:
-    """Return the values of a range.
+    """Return the values of a range, which ``what`` names in errors, as numbers or as texts in the unit of ``from``.
 
-    Parameters
-    ----------
-    about : dict
-        ``from``, ``to``, and either ``steps`` (how many values) with ``scale`` ("linear" or "log"), or ``step`` (the
-        distance). Numbers, or texts with a unit of the same kind. Whole ends without a unit give whole numbers.
-    what : str
-        Names the range in errors.
+    It has ``from``, ``to``, and either ``steps`` (how many values) with ``scale`` ("linear" or "log"), or ``step`` (the
+    distance): numbers, or texts with a unit of the same kind. Whole ends without a unit give whole numbers. Both ends
+    are among the values, the last only if steps lead there. A range that is none is an InvalidError.
 
-    Returns
-    -------
-    list
-        Numbers, or texts in the unit of ``from``; both ends among them (the last only if steps lead there).
-
-    Raises
-    ------
-    InvalidError
-        If the range is none.
-
-    Examples
-    --------
     >>> from nandarray.lab.quantities import span
     >>> span({"from": "20 us", "to": "80 us", "steps": 3}, "t_read")
     ['20 us', '50 us', '80 us']

@@ -28,6 +28,7 @@ from typing import Any
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab.claims import near
 from nandarray.lab.experiment import Experiment, Parameter
+from nandarray.units import is_number
 
 __all__ = ["PROFILES", "SETS", "broken", "experiments", "file_of", "find", "load_file", "resolve", "source_hash"]
 
@@ -108,22 +109,7 @@ def _of(module: Any) -> Iterable[Experiment]:
 def load_file(path: str | os.PathLike[str]) -> ModuleType:
     """Import a Python file under a name of its own, once.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Returns
-    -------
-    module
-        What it defines.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    InvalidError
-        If it raises, or defines no experiment.
+    An InvalidError says that it raises, or defines no experiment; an OSError, that it cannot be read.
     """
     file = Path(path).resolve()
     text = file.read_bytes()
@@ -153,24 +139,9 @@ def file_of(module_name: str) -> str | None:
 
 
 def find(what: str | os.PathLike[str] | Experiment) -> Experiment:
-    """Find an experiment.
+    """Find an experiment by its id, or in a Python file: ``FILE.py`` with one, ``FILE.py:ID`` for one of several.
 
-    Parameters
-    ----------
-    what : str, path or Experiment
-        An id; or a Python file with one experiment, or ``FILE.py:ID`` for one of several.
-
-    Returns
-    -------
-    Experiment
-        The experiment.
-
-    Raises
-    ------
-    NotFoundError
-        If there is none; names the nearest.
-    InvalidError
-        If the file is no experiment, or has several.
+    A NotFoundError names the nearest id; an InvalidError says that the file is no experiment, or has several.
     """
     if isinstance(what, Experiment):
         return what
@@ -192,27 +163,10 @@ def find(what: str | os.PathLike[str] | Experiment) -> Experiment:
 
 
 def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Settle the values of all parameters of an experiment.
+    """Settle the values of all parameters of an experiment, in its order: given ones, else those of the profile.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Whose.
-    profile : {"full", "small", "deep"}
-        Which values count where none is given.
-    given : mapping, optional
-        Values to use.
-
-    Returns
-    -------
-    dict
-        Every parameter, in the experiment's order.
-
-    Raises
-    ------
-    InvalidError
-        If there is no such parameter or profile, or a value is none for its parameter: of another kind than the
-        experiment's own values, an empty list where they have elements, or a number out of range.
+    An InvalidError says that there is no such parameter or profile, or that a value is none for its parameter: of
+    another kind than the experiment's own values, an empty list where they have elements, or a number out of range.
     """
     if profile not in PROFILES:
         raise InvalidError(f"a profile is 'full', 'small' or 'deep', not {profile!r}")
@@ -223,7 +177,7 @@ def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None =
             raise InvalidError(f"{experiment.id} has no parameter {name!r}{hint}")
     found: dict[str, Any] = {}
     for name, parameter in experiment.parameters.items():
-        value = given.get(name, parameter.value(profile)) if name in given else parameter.value(profile)
+        value = given.get(name, parameter.value(profile))
         found[name] = _checked(f"parameter {name!r} of {experiment.id}", value, parameter)
     return found
 
@@ -236,25 +190,19 @@ def _checked(named: str, value: Any, parameter: Parameter) -> Any:
     if value is None and parameter.default is None:
         return value
     _same_kind(named, value, own[0])
-    if _is_number(value) and all(map(_is_number, own)):
+    if is_number(value) and all(map(is_number, own)):
         return _number(named, value, own, fractions=parameter.fractions)
     if isinstance(value, list | tuple):
         if not value and all(own):
             raise InvalidError(f"{named} is a list with an element at least, like {parameter.default!r}; [] has none")
         inner = [one for many in own if isinstance(many, list | tuple) for one in many]
-        if inner and all(map(_is_number, inner)):
+        each, numbers = f"each element of {named}", bool(inner) and all(map(is_number, inner))
+        if numbers or (inner and all(isinstance(one, str) for one in inner)):
             for one in value:
-                _same_kind(f"each element of {named}", one, inner[0])
-            made = [_number(f"each element of {named}", one, inner, fractions=parameter.fractions) for one in value]
-            return type(value)(made)
-        if inner and all(isinstance(one, str) for one in inner):
-            for one in value:
-                _same_kind(f"each element of {named}", one, inner[0])
+                _same_kind(each, one, inner[0])
+        if numbers:
+            return type(value)([_number(each, one, inner, fractions=parameter.fractions) for one in value])
     return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _number(named: str, value: float, own: Sequence[Any], *, fractions: bool) -> int | float:
@@ -288,15 +236,7 @@ def _same_kind(named: str, value: Any, default: Any) -> None:
 def source_hash(experiment: Experiment) -> str:
     """Hash the source that an experiment is made of: its module, and the modules of the lab that this imports.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Which.
-
-    Returns
-    -------
-    str
-        Hexadecimal; the same on every machine with the same source.
+    The text is hexadecimal, the same on every machine with the same source.
     """
     digest = hashlib.sha256()
     module = sys.modules.get(experiment.run.__module__)

@@ -19,7 +19,7 @@ from nandarray.lab._files import plain
 from nandarray.lab.claims import near
 from nandarray.lab.cost import cost
 from nandarray.lab.experiment import Context, Experiment, Result
-from nandarray.lab.sweep_spec import described, device_of
+from nandarray.lab.sweep_spec import HOW, described, device_of
 
 __all__ = ["batch", "measures_of_report"]
 
@@ -27,19 +27,9 @@ Found = dict[str, Any]
 
 
 def batch(shared: Mapping[str, Any], points: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Found]:
-    """Measure several points.
+    """Measure several points, each a number and its settings; ``shared`` is ``Spec.shared``.
 
-    Parameters
-    ----------
-    shared : mapping
-        ``Spec.shared``.
-    points : sequence of (int, mapping)
-        Number and settings of each.
-
-    Returns
-    -------
-    list of dict
-        For each ``point``, ``seconds``, and either ``measures`` or ``error`` with ``kind``.
+    For each there is ``point``, ``seconds``, and either ``measures`` or ``error`` with ``kind``.
     """
     found = []
     for number, settings in points:
@@ -89,17 +79,9 @@ def _section(settings: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 
 def measures_of_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a report that stand in a sweep's table.
+    """Return the numbers of a report for a sweep's table, None for missing ones.
 
-    Parameters
-    ----------
-    report : mapping
-        As on the page ``docs/reference/replay-report.md``.
-
-    Returns
-    -------
-    dict
-        A number each, or None where there is none.
+    ``docs/reference/replay-report.md`` has a report's keys.
     """
     done, energy, used = report["all"], report["energy"], report["utilisation"]
     took = done["latency"] or {}
@@ -172,15 +154,7 @@ def _of_result(result: Result, measure: Mapping[str, Mapping[str, str]]) -> dict
 
 
 def _reduced(where: str, numbers: Sequence[Any], how: str) -> Any:
-    if not numbers:
-        return None
-    if how in ("first", "last"):
-        return numbers[0 if how == "first" else -1]
-    for value in numbers:
-        if not isinstance(value, int | float):
-            raise InvalidError(f"{where}: {how} of {value!r}, which is no number")
-    if how == "mean":
-        return sum(numbers) / len(numbers)
-    if how == "sum":
-        return sum(numbers)
-    return min(numbers) if how == "min" else max(numbers)
+    wrong = [value for value in numbers if not isinstance(value, int | float)] if how not in ("first", "last") else []
+    if wrong:
+        raise InvalidError(f"{where}: {how} of {wrong[0]!r}, which is no number")
+    return HOW[how](numbers) if numbers else None

@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import math
+import operator
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from nandarray.lab._inputs import inputs_of
 from nandarray.lab.claims import near
 from nandarray.lab.cost import weights_of
 from nandarray.lab.quantities import parse, span
-from nandarray.units import parse_size
+from nandarray.units import is_number, parse_size
 
 __all__ = ["OBJECTIVES", "Axis", "Spec", "read_spec"]
 
@@ -50,7 +52,15 @@ _TOP = (
 )
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SIZES = ("size", "bytes", "align", "offset", "working_set")
-_HOW = ("mean", "min", "max", "sum", "first", "last")
+#: Ways to make one number of several.
+HOW: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "mean": lambda numbers: sum(numbers) / len(numbers),
+    "min": min,
+    "max": max,
+    "sum": sum,
+    "first": operator.itemgetter(0),
+    "last": operator.itemgetter(-1),
+}
 _POINTS_MAX = 1_000_000
 
 
@@ -58,16 +68,9 @@ _POINTS_MAX = 1_000_000
 class Axis:
     """Something that differs from point to point.
 
-    Parameters
-    ----------
-    key : str
-        A key of descriptions, ``device``, ``precondition``, ``seed``, ``workload.NAME`` or ``parameters.NAME``.
-    values : tuple
-        As written.
-    column : str
-        Of the table: the key, with a unit if the values are quantities.
-    cells : tuple
-        What stands in that column, a cell a value.
+    ``key`` is a key of descriptions, ``device``, ``precondition``, ``seed``, ``workload.NAME`` or ``parameters.NAME``;
+    ``values`` are as written. ``column`` of the table is the key, with a unit if the values are quantities; ``cells``
+    stand in it, a cell a value.
     """
 
     key: str
@@ -80,20 +83,9 @@ class Axis:
 class Spec:
     """A sweep, checked.
 
-    Parameters
-    ----------
-    name, title : str
-        What it is called, and about.
-    axes : tuple of Axis
-        In the file's order.
-    groups : tuple of tuple of int
-        Axes that go together; between groups all combinations.
-    shared : dict
-        What every point's measurement takes: texts of devices, workload, settings. Plain data.
-    resolved : dict
-        All that was said, for ``sweep.json``.
-    objectives : dict
-        Column -> "max" or "min".
+    ``groups`` of axes go together; between groups there are all combinations. ``shared`` is what every point's
+    measurement takes, as plain data: texts of devices, workload, settings. ``resolved`` is all that was said, for
+    ``sweep.json``; ``objectives`` has "max" or "min" for columns.
     """
 
     name: str
@@ -107,10 +99,7 @@ class Spec:
     @property
     def count(self) -> int:
         """Number of points."""
-        total = 1
-        for group in self.groups:
-            total *= len(self.axes[group[0]].values)
-        return total
+        return math.prod(len(self.axes[group[0]].values) for group in self.groups)
 
     def points(self) -> list[tuple[int, ...]]:
         """Yield each point as the place of its value on each axis; the last axis runs fastest."""
@@ -133,26 +122,10 @@ class Spec:
 
 
 def read_spec(what: str | os.PathLike[str] | Mapping[str, Any], folder: Path | None = None) -> Spec:
-    """Read a sweep file, or the same as a mapping.
+    """Read a sweep file, TOML, or the same as a mapping.
 
-    Parameters
-    ----------
-    what : path or mapping
-        TOML, or what it would say.
-    folder : path, optional
-        What paths in it are relative to; the file's folder if left out.
-
-    Returns
-    -------
-    Spec
-        The sweep.
-
-    Raises
-    ------
-    OSError
-        If the file, or one that it names, cannot be read.
-    InvalidError
-        If something in it is wrong; says where.
+    Paths in it are relative to ``folder``, or the file's folder. An InvalidError says where something is wrong; a file
+    that cannot be read, or one that it names, is an OSError.
     """
     if isinstance(what, Mapping):
         return _Reader(dict(what), folder or Path(), "the sweep").spec()
@@ -255,7 +228,7 @@ class _Reader:
         return found
 
     def _precondition(self, state: Any, where: str) -> Any:
-        if state in ("empty", "full", "steady") or (isinstance(state, int | float) and not isinstance(state, bool)):
+        if state in ("empty", "full", "steady") or is_number(state):
             return state
         raise InvalidError(
             f"{where}: a device is 'empty', 'full', 'steady' or overwritten a number of times, not {state!r}"
@@ -444,8 +417,8 @@ class _Reader:
             if not isinstance(about, Mapping) or set(about) - {"table", "column", "how"} or "table" not in about:
                 raise InvalidError(f"measure: {name} is a table, a column and how: {{table = 't', column = 'c'}}")
             how = about.get("how", "mean")
-            if how not in _HOW:
-                raise InvalidError(f"measure: {name}: how is one of {', '.join(_HOW)}, not {how!r}")
+            if how not in HOW:
+                raise InvalidError(f"measure: {name}: how is one of {', '.join(HOW)}, not {how!r}")
             found[name] = {"table": str(about["table"]), "column": str(about.get("column", name)), "how": how}
         return found
 

@@ -36,15 +36,8 @@ class Done(NamedTuple):
 
 
 class Clock:
-    """The modelled clock of a store. What ``store.clock`` gives.
+    """The modelled clock of a store, ``store.clock``.
 
-    Parameters
-    ----------
-    engine : object
-        The native clock.
-
-    Examples
-    --------
     >>> import nandarray
     >>> store = nandarray.open(device="mqsim-ideal", mode="w")
     >>> store["x"] = np.arange(1 << 20, dtype="u4").reshape(1024, 1024)

@@ -23,18 +23,7 @@ _BAR = ("#2a6fbb", "#c2571a", "#5b8c2a", "#8a5bb0", "#b0a12a", "#4a9c9c", "#9999
 
 
 def replay_html(replay: Replay) -> str:
-    """Describe what came out of a replay.
-
-    Parameters
-    ----------
-    replay : Replay
-        The replay.
-
-    Returns
-    -------
-    str
-        An HTML fragment.
-    """
+    """Describe the results of a replay as an HTML fragment."""
     data = replay.data
     headings = ["", "requests", "IOPS", "throughput", *(f"{heading} us" for heading in LATENCIES.values())]
     parts = [

@@ -32,15 +32,8 @@ def _microblocks(report: Mapping[str, Any]) -> dict[tuple[int, int], tuple[float
 def timeline_events(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a report's events, as the trace format of Perfetto and Chrome has them.
 
-    Parameters
-    ----------
-    report : mapping
-        Of :func:`nandarray.model.accelerator.run`, or of a session on an accelerator.
-
-    Returns
-    -------
-    list of dict
-        Names of processes and threads first; then slices, in the order of their begins.
+    The report is of :func:`nandarray.model.accelerator.run`, or of a session on an accelerator. Names of processes and
+    threads come first; then slices, in the order of their begins.
     """
     kernels = report["kernels"]
     names: list[dict[str, Any]] = []

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from nandarray import _nandarray
+from nandarray.errors import InvalidError
 
 __all__ = [
     "ALL",
@@ -34,12 +37,47 @@ __all__ = [
     "SpaceInformation",
     "Write",
     "WriteZeroes",
+    "memory_of",
 ]
 
 #: All namespaces, in a flush.
 ALL = 0xFFFFFFFF
 
 _STATUS_NAMES = {bits & 0x7FF: name for bits, name in _nandarray.nvme_statuses()}
+
+
+def memory_of(data: Any, *, write: bool) -> np.ndarray[Any, Any]:
+    """Return the caller's memory as bytes, never copied.
+
+    Parameters
+    ----------
+    data : buffer
+        Contiguous memory.
+    write : bool
+        Whether it is written to.
+
+    Returns
+    -------
+    numpy.ndarray
+        Its bytes.
+
+    Raises
+    ------
+    InvalidError
+        It is not contiguous, or is read-only and would be written to.
+    """
+    try:
+        if isinstance(data, np.ndarray):
+            if not data.flags.c_contiguous:
+                raise InvalidError(f"data with strides {data.strides}; it has to be contiguous")
+            array = data.reshape(-1).view(np.uint8)
+        else:
+            array = np.frombuffer(memoryview(data).cast("B"), np.uint8)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"data is no contiguous memory: {error}") from error
+    if write and not array.flags.writeable:
+        raise InvalidError("data is read-only; a command that reads writes to it")
+    return array
 
 
 class Direction(enum.Enum):

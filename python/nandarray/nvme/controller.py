@@ -29,73 +29,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
-from nandarray.nvme.commands import (
-    ALL,
-    CloseSpace,
-    Command,
-    Compare,
-    Completion,
-    Copy,
-    CreateSpace,
-    DatasetManagement,
-    DeleteSpace,
-    Direction,
-    Flush,
-    NdRead,
-    NdWrite,
-    OpenSpace,
-    Read,
-    ResizeSpace,
-    SpaceInformation,
-    Write,
-    WriteZeroes,
-)
+from nandarray.nvme.commands import Command, Completion, Direction, memory_of
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = [
-    "ALL",
-    "CloseSpace",
-    "Command",
-    "Compare",
-    "Completion",
-    "Controller",
-    "Copy",
-    "CreateSpace",
-    "DatasetManagement",
-    "DeleteSpace",
-    "Direction",
-    "Flush",
-    "NdRead",
-    "NdWrite",
-    "OpenSpace",
-    "Read",
-    "ResizeSpace",
-    "SpaceInformation",
-    "Write",
-    "WriteZeroes",
-]
-
-
-def _memory(data: Any, *, write: bool) -> np.ndarray[Any, Any]:
-    """The caller's memory as bytes, never copied."""
-    try:
-        if isinstance(data, np.ndarray):
-            if not data.flags.c_contiguous:
-                raise InvalidError(f"data with strides {data.strides}; it has to be contiguous")
-            array = data.reshape(-1).view(np.uint8)
-        else:
-            array = np.frombuffer(memoryview(data).cast("B"), np.uint8)
-    except (TypeError, ValueError) as error:
-        raise InvalidError(f"data is no contiguous memory: {error}") from error
-    if write and not array.flags.writeable:
-        raise InvalidError("data is read-only; a command that reads writes to it")
-    return array
+__all__ = ["Controller"]
 
 
 class Controller:
@@ -103,11 +44,6 @@ class Controller:
 
     It may be used from many threads. It does not keep the store open: after :meth:`nandarray.Store.close` every command
     ends with "Namespace Not Ready".
-
-    Parameters
-    ----------
-    store : Store
-        The store.
 
     Examples
     --------
@@ -155,7 +91,7 @@ class Controller:
                 raise InvalidError(f"{type(command).__name__} brings its own data")
             data = payload
         to_host = command.direction is Direction.TO_HOST
-        memory = None if data is None else _memory(data, write=to_host)
+        memory = None if data is None else memory_of(data, write=to_host)
         return Completion.decode(self._native.submit(entry, memory, to_host=to_host, page=page))
 
     def create_namespace(

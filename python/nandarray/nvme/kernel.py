@@ -32,16 +32,9 @@ _FIRST_OTHER = 1022
 
 
 class KernelDrive:
-    """A drive that the kernel is connected to.
+    """A drive that the kernel is connected to, by its controller's device, ``/dev/nvmeX``.
 
-    Parameters
-    ----------
-    path : str
-        Its controller's device, ``/dev/nvmeX``.
-    devices : Path
-        Folder of devices.
-    system : Path
-        The kernel's tree of devices.
+    ``devices`` is the folder of devices, ``system`` the kernel's tree of them.
     """
 
     def __init__(self, path: str, *, devices: Path = Path("/dev"), system: Path = Path("/sys")) -> None:
@@ -71,7 +64,10 @@ class KernelDrive:
             if file is None:
                 self._refused.append(devices / found.name)
             else:
-                self._namespaces[fcntl.ioctl(file, NVME_ID)] = file
+                try:
+                    self._namespaces[fcntl.ioctl(file, NVME_ID)] = file
+                except OSError as error:
+                    raise InvalidError(f"{devices / found.name} is no namespace of a drive: {error.strerror}") from None
         if not self._namespaces and not self._refused:
             raise InvalidError(f"{self.path} has no namespaces with a character device (ls /sys/class/nvme-generic)")
 

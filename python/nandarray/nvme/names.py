@@ -11,24 +11,10 @@ _BYTES_MOST = 223
 
 
 def check_nqn(name: str, what: str) -> str:
-    """Return a qualified name, or say why it is none.
+    """Return a qualified name, or say why it is none by an InvalidError.
 
-    Parameters
-    ----------
-    name : str
-        The name.
-    what : str
-        Bearer of the name, for the error: "the subsystem", "this host".
-
-    Returns
-    -------
-    str
-        The name.
-
-    Raises
-    ------
-    InvalidError
-        It does not begin with ``nqn.``, has more than 223 bytes, or white space or control characters.
+    It begins with ``nqn.``, has 223 bytes at most, and no white space or control characters. ``what`` bears it: "the
+    subsystem", "this host".
     """
     if not isinstance(name, str):
         raise InvalidError(f"the name of {what} is a text that begins with 'nqn.', not {type(name).__name__}")

@@ -8,6 +8,8 @@ all together.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -20,13 +22,11 @@ from nandarray._nandarray import select
 from nandarray.dtypes import decode
 from nandarray.errors import BadIndexError, InvalidError, NandarrayError, NotFoundError
 from nandarray.index import buffers
-from nandarray.nvme.commands import CloseSpace, Command, Completion, Direction, OpenSpace, SpaceInformation
+from nandarray.nvme.commands import CloseSpace, Command, Completion, Direction, OpenSpace, SpaceInformation, memory_of
 from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from nandarray._nandarray import Selection
 
 __all__ = ["RemoteArray", "RemoteProgram", "RemoteStore", "connect", "is_url"]
@@ -38,26 +38,16 @@ _TRANSFER = 2 << 20
 _RISCV = 0xC0
 _PART = 64 << 10
 _NOT_FOUND = 0x1C0
+_SLOTS = 64
 
 
 def is_url(path: Any) -> bool:
-    """Whether a path names a drive.
-
-    Parameters
-    ----------
-    path : object
-        What :func:`nandarray.open` got.
-
-    Returns
-    -------
-    bool
-        Whether it begins with ``nvme+tcp://``.
-    """
+    """Whether a path, as :func:`nandarray.open` got it, names a drive: begins with ``nvme+tcp://``."""
     return isinstance(path, str) and path.startswith("nvme+tcp://")
 
 
 def connect(
-    url: str,
+    url: str | os.PathLike[str],
     *,
     hostnqn: str | None = None,
     secret: str | None = None,
@@ -68,7 +58,7 @@ def connect(
 
     Parameters
     ----------
-    url : str
+    url : str or path
         ``nvme+tcp://HOST:PORT/NQN``; or ``/dev/nvmeX``, the controller's device of a drive that this machine's kernel
         is connected to, whose host and secrets are the kernel's.
     hostnqn : str, optional
@@ -91,6 +81,7 @@ def connect(
         The URL is no URL of a drive, the drive cannot be reached or refuses, or one of the two sides does not know its
         secret.
     """
+    url = os.fspath(url)
     if url.startswith("/dev/"):
         if digests or not (hostnqn is secret is controller_secret is None):
             raise InvalidError(f"{url}: the kernel has chosen host, secrets and digests when it connected")
@@ -176,6 +167,8 @@ class RemoteStore:
         done, found = self.call(entry, data, room, admin=admin)
         if not done.ok:
             raise NandarrayError(f"the drive: {done}")
+        if data is None and len(found) != room:
+            raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {room}")
         return done, found
 
     def submit(self, command: Command, data: Any = None) -> Completion:
@@ -198,16 +191,20 @@ class RemoteStore:
             raise InvalidError("boxes of more than three dimensions go through RemoteArray")
         if command.opcode >= 0x80:
             entry = bytes([command.opcode & 0x7F, *entry[1:4], *_ND.to_bytes(4, "little"), *entry[8:]])
-        memory = None if data is None else memoryview(data).cast("B")
-        if command.direction is Direction.TO_HOST:
+        to_host = command.direction is Direction.TO_HOST
+        memory = None if data is None else memory_of(data, write=to_host)
+        if to_host:
             if memory is None:
                 raise InvalidError(f"{type(command).__name__} needs memory to read into")
             done, found = self.call(entry, None, memory.nbytes)
             if done.ok:
-                memory[:] = found
+                if len(found) != memory.nbytes:
+                    raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {memory.nbytes}")
+                memory[:] = np.frombuffer(found, np.uint8)
             return done
-        source = payload if memory is None else bytes(memory)
-        return self.call(entry, source)[0]
+        if payload is not None and memory is not None:
+            raise InvalidError(f"{type(command).__name__} brings its own data")
+        return self.call(entry, payload if memory is None else memory.tobytes())[0]
 
     def names(self) -> list[str]:
         """List the arrays.
@@ -230,7 +227,13 @@ class RemoteStore:
             while len(page) < at + 2 or len(page) < at + 2 + int.from_bytes(page[at : at + 2], "little"):
                 page += log(len(page), 1 << 16)
             size = int.from_bytes(page[at : at + 2], "little")
-            yield page[at + 2 : at + 2 + size].decode()
+            try:
+                name = page[at + 2 : at + 2 + size].decode()
+            except UnicodeDecodeError as error:
+                raise NandarrayError(f"the drive: byte {at + 2} of its list of arrays is no text: {error}") from None
+            if not name:
+                raise NandarrayError(f"the drive: byte {at} of its list of arrays is a name of no bytes")
+            yield name
             at += 2 + size
 
     def __contains__(self, name: object) -> bool:
@@ -251,10 +254,14 @@ class RemoteStore:
         if not done.ok:
             raise NandarrayError(f"the drive: {done}")
         page = bytearray(4096)
-        told = self.submit(SpaceInformation(done.dw0), page)
-        if not told.ok:
-            raise NandarrayError(f"the drive: {told}")
-        return RemoteArray(self, done.dw0, SpaceInformation.decode(page))
+        try:
+            told = self.submit(SpaceInformation(done.dw0), page)
+            if not told.ok:
+                raise NandarrayError(f"the drive: {told}")
+            return RemoteArray(self, done.dw0, SpaceInformation.decode(page))
+        except NandarrayError:
+            self._unused.append(done.dw0)
+            raise
 
     def flush(self) -> None:
         """Make everything that was written durable."""
@@ -277,6 +284,7 @@ class RemoteStore:
         RemoteProgram
             The active program.
         """
+        _check_slot(index)
         for offset in range(0, len(elf), _PART):
             part = elf[offset : offset + _PART]
             words = {10: index | _RISCV << 16, 11: len(elf), 12: program_id, 13: program_id >> 32, 14: len(part)}
@@ -323,6 +331,19 @@ class RemoteStore:
             found += self._done(_entry(0x02, _MEMORY, {10: place, 11: place >> 32, 12: part}), None, part)[1]
         return bytes(found[:size])
 
+    @contextlib.contextmanager
+    def _freed(self, handles: list[int]) -> Iterator[None]:
+        """Give boxes back at the end; an error of what is done with them counts before one of that."""
+        try:
+            yield
+        except BaseException:
+            for handle in handles:
+                with contextlib.suppress(NandarrayError):
+                    self._done(_entry(0x10, _ND, {12: handle}))
+            raise
+        for handle in handles:
+            self._done(_entry(0x10, _ND, {12: handle}))
+
     def close(self) -> None:
         """End the connection."""
         if isinstance(self._native, KernelDrive):
@@ -332,9 +353,7 @@ class RemoteStore:
     def __enter__(self) -> RemoteStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -355,10 +374,14 @@ class RemoteArray:
     """
 
     def __init__(self, store: RemoteStore, dsid: int, told: dict[str, Any]) -> None:
-        self._store, self._dsid, self._told = store, dsid, told
+        self._told = told
         self.name: str = told["name"]
         self.shape: tuple[int, ...] = tuple(told["view"])
         self.dtype = decode(told["dtype"])
+        if self.dtype.itemsize != told["itemsize"]:
+            what = f"elements of {told['itemsize']} bytes, and their dtype {self.dtype}"
+            raise NandarrayError(f"the drive: array {self.name!r} has {what}")
+        self._store, self._dsid = store, dsid
 
     def __del__(self) -> None:
         # No command from here: the collector may run in the midst of another one.
@@ -434,10 +457,8 @@ class RemoteArray:
             _, found = self._store._done(_entry(0x02, _ND, words), None, room)
         else:
             handle = self.box(start, count)
-            try:
+            with self._store._freed([handle]):
                 _, found = self._store._done(_entry(0x02, _ND, {11: 1 << 10, 12: handle}), None, room)
-            finally:
-                self._store._done(_entry(0x10, _ND, {12: handle}))
         return np.frombuffer(found, self.dtype).reshape(count)
 
     def _write(self, start: Sequence[int], values: np.ndarray[Any, Any]) -> None:
@@ -486,6 +507,8 @@ class RemoteArray:
                 self._write(first, whole[(*where, ...)])
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("the array lies in a drive: reading it copies")
         found = np.asarray(self[...])
         return found if dtype is None else found.astype(dtype)
 
@@ -505,6 +528,7 @@ class RemoteProgram:
     """
 
     def __init__(self, store: RemoteStore, index: int) -> None:
+        _check_slot(index)
         self._store, self.index = store, index
 
     def activate(self) -> None:
@@ -540,33 +564,44 @@ class RemoteProgram:
         list of bytes
             The outputs.
         """
-        at, ranges, handles = memory, b"", []
-        for one in inputs:
-            if isinstance(one, RemoteArray):
-                handles.append(one.box([0] * one.ndim, one.shape))
-                ranges += struct.pack("<IIQ16x", _ND, 0, handles[-1])
-            else:
-                self._store.memory_write(at, one)
-                ranges += struct.pack("<IIQ16x", _MEMORY, len(one), at)
-                at += len(one) + -len(one) % 4
-        places = [at + i * (room + -room % 4) for i in range(outputs)]
-        for place in places:
-            ranges += struct.pack("<IIQ16x", _MEMORY, room, place)
-        data = ranges + b"".join(struct.pack("<Q", scalar & (2**64 - 1)) for scalar in scalars)
-        entry = _entry(0x01, _PROGRAMS, {2: self.index, 3: len(inputs) + outputs, 4: len(data)})
-        try:
+        at, ranges = memory, b""
+        handles: list[int] = []
+        room += -room % 4
+        if not 0 < room < 1 << 32:
+            raise InvalidError(f"room is {room} bytes for each output; it is from 1 to {(1 << 32) - 4}")
+        with self._store._freed(handles):
+            for one in inputs:
+                if isinstance(one, RemoteArray):
+                    handles.append(one.box([0] * one.ndim, one.shape))
+                    ranges += struct.pack("<IIQ16x", _ND, 0, handles[-1])
+                else:
+                    raw = memory_of(one, write=False).tobytes()
+                    self._store.memory_write(at, raw)
+                    ranges += struct.pack("<IIQ16x", _MEMORY, len(raw), at)
+                    at += len(raw) + -len(raw) % 4
+            places = [at + i * room for i in range(outputs)]
+            for place in places:
+                ranges += struct.pack("<IIQ16x", _MEMORY, room, place)
+            data = ranges + b"".join(struct.pack("<Q", scalar & (2**64 - 1)) for scalar in scalars)
+            entry = _entry(0x01, _PROGRAMS, {2: self.index, 3: len(inputs) + outputs, 4: len(data)})
             done, _ = self._store.call(entry, data)
             if not done.ok:
                 raise NandarrayError(f"the drive: {done}: {self._why()}")
-            # The account is an admin command, which a kernel may refuse to this user.
-            if outputs == 1:
-                sizes = [done.dw0 | done.dw1 << 32]
-            else:
-                sizes = [int(word) for word in self._account().split(" instructions ")[0].split()[1:]]
-        finally:
-            for handle in handles:
-                self._store._done(_entry(0x10, _ND, {12: handle}))
+            sizes = self._sizes(done, outputs)
+        if any(size > room for size in sizes):
+            raise NandarrayError(f"the drive: outputs of {sizes} bytes, where each has room for {room}")
         return [self._store.memory_read(place, size) for place, size in zip(places, sizes, strict=True)]
+
+    def _sizes(self, done: Completion, outputs: int) -> list[int]:
+        """Return the bytes of each output of an execution."""
+        # The account is an admin command, which a kernel may refuse to this user.
+        if outputs == 1:
+            return [done.dw0 | done.dw1 << 32]
+        told = self._account()
+        words = told.split(" instructions ")[0].split()[1:]
+        if len(words) != outputs or not all(word.isdecimal() for word in words):
+            raise NandarrayError(f"the drive: an account without the bytes of {outputs} outputs: {told[:80]!r}")
+        return list(map(int, words))
 
     def _why(self) -> str:
         """Return the drive's account of a failed execution, or why it is not to be had."""
@@ -578,4 +613,9 @@ class RemoteProgram:
     def _account(self) -> str:
         """Return the drive's account of the execution that ended last."""
         page = self._store._done(_entry(0x02, 0, {10: 0xC1 | 1023 << 16}), None, 4096, admin=True)[1]
-        return page.rstrip(b"\0").decode()
+        return page.rstrip(b"\0").decode(errors="replace")
+
+
+def _check_slot(index: int) -> None:
+    if not 1 <= index <= _SLOTS:
+        raise InvalidError(f"slot {index}; a drive has 1 to {_SLOTS}")

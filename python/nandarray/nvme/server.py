@@ -13,8 +13,6 @@ from nandarray.errors import InvalidError
 from nandarray.nvme.names import check_nqn
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from nandarray.array.store import Store
 
 __all__ = ["Server", "serve"]
@@ -72,9 +70,7 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:

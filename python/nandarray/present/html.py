@@ -30,24 +30,10 @@ def _cell(text: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] | None = None, *, numbers: bool = False) -> str:
-    """Write a table; the first cell of each row is its name.
+    """Write a table as an HTML fragment; the first cell of each row is its name.
 
-    Parameters
-    ----------
-    rows : iterable of sequence of str
-        Cells.
-    head : sequence of str, optional
-        The headings of columns.
-    numbers : bool
-        Align all cells but the names to the right.
+    With ``numbers``, all cells but the names are aligned to the right.
 
-    Returns
-    -------
-    str
-        An HTML fragment.
-
-    Examples
-    --------
     >>> from nandarray.present.html import table
     >>> table([("a < b", "yes")])[-40:]
     '="text-align:left">yes</td></tr></table>'

@@ -44,27 +44,15 @@ _NUMBERS = "biuf"
 def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
     """Read a program's metadata, check it, and fill in what is left out.
 
-    Parameters
-    ----------
-    text : bytes
-        JSON, as it stands in the section; bytes of zero behind it do not matter.
-    entries : set of str
-        The entry points that the program defines.
-
-    Returns
-    -------
-    dict
-        Every key of the specification, with its value or its default; ``entries`` and ``needs_end`` besides.
-
-    Raises
-    ------
-    ProgramError
-        It is no JSON, or says what the interface does not know.
+    The text is JSON, as it stands in the section; bytes of zero behind it do not matter. ``entries`` are the entry
+    points that the program defines. The result has every key of the specification, with its value or its default;
+    ``entries`` and ``needs_end`` besides. A ProgramError says that it is no JSON, or says what the interface does not
+    know.
     """
     text = text.rstrip(b"\0")
     try:
         said = json.loads(text.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProgramError(f"the program's metadata is no JSON: {error}") from None
     if not isinstance(said, dict):
         raise ProgramError(f"the program's metadata is a {type(said).__name__}, not an object")
@@ -118,30 +106,15 @@ def _scalar(given: dict[str, Any], filled: dict[str, Any], number: int) -> dict[
 
 
 def record(dtype: object, where: str) -> np.dtype[Any]:
-    """Make a dtype of a name; the size of an element must be known and not 0.
+    """Make a dtype of a name that NumPy takes, or of a list of fields; elements have a size that is known and not 0.
 
-    Parameters
-    ----------
-    dtype : object
-        Text that :class:`numpy.dtype` takes, or a list of fields.
-    where : str
-        What it is the dtype of, for the error.
-
-    Returns
-    -------
-    numpy.dtype
-        The same.
-
-    Raises
-    ------
-    ProgramError
-        There is no such dtype, or it is of no use.
+    Any other is a ProgramError, which says what it was to be the dtype of.
     """
-    if isinstance(dtype, list):
-        dtype = [tuple(tuple(part) if isinstance(part, list) else part for part in field) for field in dtype]
     try:
+        if isinstance(dtype, list):
+            dtype = [tuple(tuple(part) if isinstance(part, list) else part for part in field) for field in dtype]
         made: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:  # a shape within a text is read as Python's
         raise ProgramError(f"{where}: {dtype!r} is not a dtype: {error}") from None
     if made.itemsize == 0 or made.hasobject:
         raise ProgramError(f"{where}: elements of dtype {made} have no fixed size")
@@ -149,17 +122,9 @@ def record(dtype: object, where: str) -> np.dtype[Any]:
 
 
 def one_for_one(port: Mapping[str, Any]) -> bool:
-    """Tell whether an output has one record for each of the first input, always.
+    """Tell whether an output, filled in, has one record for each of the first input, always.
 
-    Parameters
-    ----------
-    port : mapping
-        An output, filled in.
-
-    Returns
-    -------
-    bool
-        A filter's is not: it has that many at most.
+    A filter's has not: it has that many at most.
     """
     bound = {"per_record": port["record_bytes"], "per_input_byte": 0, "fixed": 0}
     return bool(port["phase"] == "task" and port["exact"] and port["bound"] == bound)

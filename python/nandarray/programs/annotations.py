@@ -37,20 +37,10 @@ class Spec:
 
 
 def parse_dtype(what: Any) -> np.dtype[Any]:
-    """Make a dtype of what a user writes.
+    """Make a dtype, little-endian and of a fixed size, of what a user writes.
 
-    Parameters
-    ----------
-    what : dtype_like or dict
-        Anything :class:`numpy.dtype` takes, ``"float64[3]"``, or a dictionary of field names and dtypes.
+    This is anything that :class:`numpy.dtype` takes, ``"float64[3]"``, or a dictionary of field names and dtypes.
 
-    Returns
-    -------
-    numpy.dtype
-        Little-endian, of a fixed size.
-
-    Examples
-    --------
     >>> from nandarray.programs.annotations import parse_dtype
     >>> parse_dtype("float64[3]").shape
     (3,)
@@ -59,7 +49,7 @@ def parse_dtype(what: Any) -> np.dtype[Any]:
     """
     try:
         made: np.dtype[Any] = _parse(what)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:  # a shape within the text is read as Python's
         raise InvalidError(f"{what!r} is not a dtype: {error}") from None
     if made.itemsize == 0 or made.hasobject:
         raise InvalidError(f"elements of dtype {made} have no fixed size")
@@ -148,26 +138,18 @@ def _evaluated(function: Callable[..., Any]) -> dict[str, Any]:
     closed = inspect.getclosurevars(function).nonlocals
     names = {**{name: kind for name, kind in np.sctypeDict.items() if isinstance(name, str)}, **vars(builtins)}
     names |= {**getattr(function, "__globals__", {}), **closed}
-    return {name: eval(one, names) if isinstance(one, str) else one for name, one in said.items()}  # noqa: S307
+
+    def read(one: Any) -> Any:
+        return eval(one, names) if isinstance(one, str) else one  # noqa: S307
+
+    # Twice: what stands in quotes is text of a text where the file has its annotations as text.
+    return {name: read(read(one)) for name, one in said.items()}
 
 
 def specs(function: Callable[..., Any]) -> dict[str, Spec]:
-    """Read the annotations of a function.
+    """Read the annotations of a plain function: parameters in order, with what they are.
 
-    Parameters
-    ----------
-    function : callable
-        A plain function; every parameter needs an annotation.
-
-    Returns
-    -------
-    dict
-        Parameter names, in order, with what they are.
-
-    Raises
-    ------
-    InvalidError
-        A parameter has none, or one that is not known here.
+    A parameter without an annotation, or with one that is not known here, is an InvalidError.
     """
     where = f"{function.__qualname__}()"
     try:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from nandarray.errors import ProgramError
+from nandarray.optional import needs
 from nandarray.programs import abi
 
 __all__ = ["Image", "Location", "Section", "Symbol", "defined_functions", "lines_of", "read"]
@@ -26,16 +27,7 @@ EXTENSIONS = frozenset(f"{_NAMES} {_VECTORS}".split(" "))
 
 _RISCV = 243
 _EXEC = 2
-_DAMAGE: tuple[type[Exception], ...] = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RecursionError,
-)
-_DAMAGE += (TypeError, ValueError)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -88,14 +80,9 @@ class Image:
     @cached_property
     def lines(self) -> tuple[tuple[int, str, int], ...]:
         """First address, file, line; sorted; file "" where none is known. Empty if what tells lines is damaged."""
-        from elftools.common.exceptions import ELFError
-        from elftools.construct.core import ConstructError
-        from elftools.elf.elffile import ELFFile
-
-        damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
         try:
-            return _lines(ELFFile(io.BytesIO(self.file)))
-        except damage:
+            return _taken(self.file, _lines)
+        except ProgramError:
             return ()
 
     @property
@@ -107,18 +94,7 @@ class Image:
         return {"metadata": text, "entries": sorted(defined), "end": end}
 
     def locate(self, address: int) -> Location:
-        """Return the symbol and the line of an address.
-
-        Parameters
-        ----------
-        address : int
-            A program counter, or the address of an object.
-
-        Returns
-        -------
-        Location
-            Its symbol and line, as far as they are known.
-        """
+        """Return the symbol and the line of an address, of code or of an object, as far as they are known."""
         named = [one for one in self.symbols if one.kind in {"function", "object"}]
         inside = [one for one in named if one.address <= address < one.address + max(one.size, 1)]
         symbol = inside[0] if inside else None
@@ -133,36 +109,23 @@ class Image:
 def read(elf: bytes) -> Image:
     """Take an ELF apart, and refuse what is no program.
 
-    Parameters
-    ----------
-    elf : bytes
-        The file.
-
-    Returns
-    -------
-    Image
-        What is in it.
-
-    Raises
-    ------
-    ProgramError
-        It is no ELF, is damaged, is for another processor, is not linked, or lies where programs may not.
+    A ProgramError says that it is no ELF, is damaged, is for another processor, is not linked, or lies where programs
+    may not.
     """
-    try:
-        from elftools.common.exceptions import ELFError
-        from elftools.construct.core import ConstructError
-        from elftools.elf.elffile import ELFFile
-    except ImportError as error:
-        raise ImportError("this needs pyelftools, which is not installed: pip install 'nandarray[programs]'") from error
     if elf[:4] != b"\x7fELF":
         raise ProgramError(f"not an ELF file: it begins with {elf[:4]!r}")
-    # pyelftools leaves it to Python to notice much of what is wrong.
-    damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
+    return _taken(elf, lambda file: _read(file, elf))
+
+
+def _taken(elf: bytes, part: Callable[[Any], _T]) -> _T:
+    """Take a part of an ELF file; a file that is damaged is a ProgramError."""
+    with needs("pyelftools", "programs"):
+        from elftools.elf.elffile import ELFFile
     try:
-        return _read(ELFFile(io.BytesIO(elf)), elf)
+        return part(ELFFile(io.BytesIO(elf)))
     except ProgramError:
         raise
-    except damage as error:
+    except Exception as error:  # pyelftools leaves it to Python to notice much of what is wrong
         raise ProgramError(f"the ELF file is damaged: {error or type(error).__name__}") from error
 
 
@@ -179,41 +142,20 @@ def defined_functions(elf: bytes) -> list[str]:
 
 
 def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:
-    """Return the source line of an address of any ELF file.
+    """Return the file and line of a program counter in any ELF file, which need not be a program.
 
-    Parameters
-    ----------
-    elf : bytes
-        The file; it need not be a program.
-    address : int
-        A program counter.
-
-    Returns
-    -------
-    (str, int) or None
-        File and line; None if the file has no notes of that, or damaged ones.
+    It is None if the file has no notes of that, or damaged ones.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.construct.core import ConstructError
-    from elftools.elf.elffile import ELFFile
-
-    damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
     try:
-        lines = _lines(ELFFile(io.BytesIO(elf)))
-    except damage:
+        lines = _taken(elf, _lines)
+    except ProgramError:
         return None
     at = bisect_right(lines, (address, "\U0010ffff", 0)) - 1
     return lines[at][1:] if at >= 0 and lines[at][1] else None
 
 
 def fits(end: int, metadata: Mapping[str, Any]) -> None:
-    """Refuse a program that ends beyond its memory.
-
-    Raises
-    ------
-    ProgramError
-        It does.
-    """
+    """Refuse a program that ends beyond its memory by a ProgramError."""
     room = abi.IMAGE_ADDRESS + metadata["memory_bytes"]
     if end > room:
         needs = end - abi.IMAGE_ADDRESS

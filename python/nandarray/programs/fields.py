@@ -43,18 +43,7 @@ int64_t nd_block(nd_args *args) {
 
 
 def field_step(box: Box) -> FieldStep:
-    """Make the step before a program that gets a field.
-
-    Parameters
-    ----------
-    box : Box
-        Of a field.
-
-    Returns
-    -------
-    FieldStep
-        Its one output has the elements of the box in C order.
-    """
+    """Make the step before a program that gets a field; its one output has the elements of the box in C order."""
     array, _, field = box.array._origin()
     assert field is not None, f"{box.array!r} is no field"
     step = FieldStep(_program(array.dtype, field), [Box(array, box.key)])

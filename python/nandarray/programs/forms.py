@@ -44,20 +44,10 @@ COMPILED = ("trusted", "boundscheck")
 class Form:
     """A program in Python before it is compiled.
 
-    Attributes
-    ----------
-    style : {"block", "stream", "map", "filter", "reduce", "fold", "columns", "slab", "boxes"}
-        What the functions are.
-    functions : mapping
-        The user's functions: one named ``"function"``, or those of a reduction by their names.
-    inputs, outputs, scalars : sequence of (name, dtype)
-        The arguments. The dtype of an output may be None: what the function returns.
-    state : numpy.dtype, optional
-        What a reduction keeps.
-    ndim : int
-        Dimensions of boxes.
-    fields : mapping
-        Of inputs of boxes that have records: the field that the function gets.
+    ``functions`` are the user's: one named ``"function"``, or those of a reduction by their names. ``inputs``,
+    ``outputs`` and ``scalars`` are its arguments with their dtypes; that of an output may be None: what the function
+    returns. ``state`` is what a reduction keeps, ``ndim`` the dimensions of boxes; ``fields`` has the field that the
+    function gets of inputs of boxes that have records.
     """
 
     style: str
@@ -332,6 +322,8 @@ def _inputs(inputs: Any, names: list[str], function: Callable[..., Any]) -> list
             f"{function.__qualname__}() takes {len(names)} inputs ({', '.join(names) or 'none'}), and inputs names "
             f"{len(listed)}; numbers that are no arrays are named by scalars"
         )
+    if not names:
+        raise InvalidError(f"{function.__qualname__}() takes no input: it has one at least")
     return [(name, parse_dtype(dtype)) for name, dtype in zip(names, listed, strict=True)]
 
 

@@ -283,16 +283,19 @@ def _parsed(text: bytes) -> dict[str, Any]:
         raise ProgramError(f"the ELF file has no section {abi.SECTION}, which holds a kernel's description table")
     try:
         table = json.loads(text.rstrip(b"\0").decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProgramError(f"the kernel's description table is no JSON: {error}") from None
     _known(table, _KEYS, "the table")
     if table.get("kind") != "kernel":
         raise ProgramError(f"the kind is {table.get('kind')!r}; that of a kernel is 'kernel'")
     for key in ("inputs", "outputs", "scalars"):
-        table.setdefault(key, [])
+        if not isinstance(table.setdefault(key, []), list):
+            raise ProgramError(f"{key} is {table[key]!r}; it is a list")
     names: Sequence[str] = []
     for one in [*table["inputs"], *table["outputs"]]:
         _known(one, _SECTION | {"item_bytes"}, "a section")
+        if one.get("dtype") is None:
+            raise ProgramError(f"section {one.get('name')} has no dtype")
         one["item_bytes"] = abi.record(one.get("dtype"), str(one.get("name"))).itemsize
         shape = one.get("shape")
         if not isinstance(shape, list) or not shape or not all(isinstance(e, str | int) for e in shape):

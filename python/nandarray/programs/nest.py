@@ -6,7 +6,8 @@ share the rows; statements between them are serial microblocks. Subscripts say w
 ``X[i - 1, j]`` a row more, everything else all of ``X``.
 
 The language: loops over ``range``, ``if``, assignments, arithmetic, comparisons, ``min``, ``max``, ``abs``, ``sqrt``,
-``exp``, ``int``, ``float``. A kernel of any other form is written in C.
+``exp``, ``int``, ``float``. Integers have 64 bits; ``//`` and ``%`` of them round towards zero, as in C. A kernel of
+any other form is written in C.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import math
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -77,6 +79,16 @@ _OPS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "
 _OPS |= {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>"}
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _WEAK = "weak"  # a number without a width of its own
+_NARROW, _UNSIGNED = "narrow", "u4"  # integers that C computes with in 32 bits, with a sign and without
+_INTEGERS = ("i8", _NARROW, _UNSIGNED)
+_OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+# Words of C, and names that the text around a loop nest has.
+_OF_C = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+args first_ last_ main int64_t int32_t uint32_t uint8_t size_t NULL
+"""
+_TAKEN = frozenset(_OF_C.split())
 
 
 @dataclass
@@ -90,22 +102,9 @@ class _Microblock:
 
 
 def derive(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
-    """Derive C and the description table of a loop nest.
+    """Derive C, the text of a file, and the description table in it from a loop nest, the decorated function.
 
-    Parameters
-    ----------
-    function : callable
-        The decorated function.
-
-    Returns
-    -------
-    (str, dict)
-        The text of a C file, and the table in it.
-
-    Raises
-    ------
-    CompileError
-        It is outside of the language, or screens of a microblock would meet.
+    A CompileError says that it is outside of the language, or that screens of a microblock would meet.
     """
     return _Nest(function).result()
 
@@ -113,9 +112,12 @@ def derive(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
 class _Nest:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        text = textwrap.dedent(inspect.getsource(function))
-        tree = ast.parse(text).body[0]
-        assert isinstance(tree, ast.FunctionDef)
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        except (OSError, TypeError, SyntaxError) as error:
+            raise CompileError(f"{function!r} has no text that could be read: {error}") from None
+        if not isinstance(tree, ast.FunctionDef):
+            raise CompileError(f"{function!r} is no function that begins with def")
         self.tree = tree
         self.offset = function.__code__.co_firstlineno - 1
         given = inspect.get_annotations(function, eval_str=True)
@@ -140,6 +142,9 @@ class _Nest:
         self.outputs = [n for n, s in self.sections.items() if s.role != "read"]
         self.microblocks: list[_Microblock] = []
         self.current = _Microblock("")
+        self.loops: list[str] = []  # variables of the loops around
+        for name in (*self.sections, *self.scalars, *self.extents):
+            self._check_name(tree, name)
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
@@ -167,13 +172,12 @@ class _Nest:
             self.microblocks.append(self.current)
 
     def _parallel(self, loop: ast.For) -> None:
-        assert isinstance(loop.target, ast.Name)
         assert isinstance(loop.iter, ast.Call)
+        if not isinstance(loop.target, ast.Name):
+            raise self._error(loop, f"{ast.unparse(loop.target)} is no variable of a loop")
         self.current = block = _Microblock(f"m{len(self.microblocks)}", loop.target.id)
-        inner = self._block(loop.body, 2)
-        arguments = loop.iter.args
-        start = self._expression(arguments[0])[0] if len(arguments) > 1 else "0"
-        stop = self._expression(arguments[-1])[0]
+        start, stop, _ = self._limits(loop, most=2)
+        inner = self._within(loop, 2)
         rows = self._rows(loop)
         i = block.variable
         block.body = [
@@ -217,39 +221,88 @@ class _Nest:
         match s:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 code, kind = self._expression(value)
-                self._local(name, kind)
+                self._local(s, name, kind)
                 return [f"{pad}{name} = {code};"]
             case ast.Assign(targets=[ast.Subscript() as target], value=value):
                 return [f"{pad}{self._subscript(target, write=True)[0]} = {self._expression(value)[0]};"]
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
-                code, kind = self._binary(s, (name, self.current.locals.get(name, _WEAK)), op, self._expression(value))
-                self._local(name, kind)
+                if name not in self.current.locals:
+                    raise self._error(s, f"{name} has no value yet")
+                code, kind = self._binary(s, (name, self.current.locals[name]), op, self._expression(value))
+                self._local(s, name, kind)
                 return [f"{pad}{name} = {code};"]
             case ast.AugAssign(target=ast.Subscript() as target, op=op, value=value):
                 place, kind = self._subscript(target, write=True)
                 self._note(target, self.current.reads)
                 return [f"{pad}{place} = {self._binary(s, (place, kind), op, self._expression(value))[0]};"]
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), body=body):
-                limits = [self._expression(one)[0] for one in args]
-                start, stop = ("0", limits[0]) if len(limits) == 1 else limits[:2]
-                step = limits[2] if len(limits) > 2 else "1"  # noqa: PLR2004
-                test = ">" if step.startswith(("-", "(-")) else "<"
-                head = f"{pad}for (int64_t {name} = {start}; {name} {test} {stop}; {name} += {step}) {{"
-                return [head, *self._block(body, depth + 1), pad + "}"]
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
+                start, stop, step = self._limits(s, most=3)
+                test = ">" if step.startswith("(-") else "<"
+                first = f"int64_t {name} = {start}"
+                if _assigned(s.body) & _names(s.iter):  # Python computes the end once, before the first turn
+                    first, stop = f"{first}, {name}_end_ = {stop}", f"{name}_end_"
+                head = f"{pad}for ({first}; {name} {test} {stop}; {name} += {step}) {{"
+                return [head, *self._within(s, depth + 1), pad + "}"]
             case ast.If(test=test, body=body, orelse=orelse):
-                made = [f"{pad}if ({self._expression(test)[0]}) {{", *self._block(body, depth + 1)]
+                made = [f"{pad}if ({self._truth(test)}) {{", *self._block(body, depth + 1)]
                 if orelse:
                     made += [pad + "} else {", *self._block(orelse, depth + 1)]
                 return [*made, pad + "}"]
-            case ast.While(test=test, body=body):
-                return [f"{pad}while ({self._expression(test)[0]}) {{", *self._block(body, depth + 1), pad + "}"]
+            case ast.While(test=test, body=body, orelse=[]):
+                return [f"{pad}while ({self._truth(test)}) {{", *self._block(body, depth + 1), pad + "}"]
             case ast.Break():
                 return [pad + "break;"]
             case ast.Continue():
                 return [pad + "continue;"]
         raise self._error(s, f"{type(s).__name__} is not in the language of loop nests")
 
-    def _local(self, name: str, kind: str) -> None:
+    def _within(self, loop: ast.For, depth: int) -> list[str]:
+        """Return the statements within a loop."""
+        assert isinstance(loop.target, ast.Name)
+        name = loop.target.id
+        self._check_new(loop, name)
+        if name in self.current.locals:
+            raise self._error(loop, f"{name} is a number already, and would be the variable of a loop")
+        if loop.orelse:
+            raise self._error(loop.orelse[0], "else behind a loop is not in the language of loop nests")
+        self.loops.append(name)
+        made = self._block(loop.body, depth)
+        self.loops.pop()
+        return made
+
+    def _limits(self, loop: ast.For, *, most: int) -> tuple[str, str, str]:
+        """Return start, stop and step of a loop."""
+        assert isinstance(loop.iter, ast.Call)
+        given, word = loop.iter.args, ast.unparse(loop.iter)
+        if loop.iter.keywords or not 1 <= len(given) <= most or any(isinstance(one, ast.Starred) for one in given):
+            raise self._error(loop, f"{word} is not in the language of loop nests: it takes 1 to {most} numbers")
+        limits = [self._expression(one) for one in given]
+        if wrong := [one for one, (_, kind) in zip(given, limits, strict=True) if kind not in _INTEGERS]:
+            raise self._error(loop, f"{ast.unparse(wrong[0])} is no integer, as {word} needs it")
+        codes = [code for code, _ in limits]
+        if len(codes) < 3:  # noqa: PLR2004
+            return codes[0] if len(codes) > 1 else "0", codes[-1], "1"
+        match given[2]:
+            case ast.Constant(value=int(step)) | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(step))):
+                if step:
+                    return codes[0], codes[1], codes[2]
+        raise self._error(loop, f"the step of {word} is a number that stands there, and not 0")
+
+    def _check_name(self, at: ast.AST, name: str) -> None:
+        if name in _TAKEN or name.startswith("nd_") or name.endswith("_"):
+            raise self._error(at, f"{name} is a word of C, or one of the text around a kernel: take another name")
+
+    def _check_new(self, at: ast.AST, name: str) -> None:
+        """Refuse to assign to what has a meaning of its own."""
+        self._check_name(at, name)
+        kinds = {"a section": [*self.sections], "an extent": [*self.extents], "a number of the kernel": [*self.scalars]}
+        for what, names in {**kinds, "the variable of a loop": self.loops}.items():
+            if name in names:
+                raise self._error(at, f"{name} is {what}, and would get another value")
+
+    def _local(self, at: ast.AST, name: str, kind: str) -> None:
+        self._check_new(at, name)
+        kind = "i8" if kind in _INTEGERS else kind
         known = self.current.locals.get(name, _WEAK)
         self.current.locals[name] = kind if known == _WEAK else known if kind == _WEAK else _wider(known, kind)
 
@@ -258,43 +311,72 @@ class _Nest:
     def _expression(self, e: ast.expr) -> tuple[str, str]:
         match e:
             case ast.Constant(value=bool(value)):
-                return str(int(value)), "i8"
-            case ast.Constant(value=int(value)):
-                return str(value), "i8"
-            case ast.Constant(value=float(value)):
+                return str(int(value)), _NARROW
+            case ast.Constant(value=int(value)) if value < 1 << 63:
+                return str(value), _NARROW if value < 1 << 31 else "i8"
+            case ast.Constant(value=float(value)) if math.isfinite(value):
                 return repr(value), _WEAK
             case ast.Name(id=name):
-                return name, self.scalars.get(name) or self.current.locals.get(name, "i8")
+                return name, self._kind(e, name)
             case ast.Subscript():
                 return self._subscript(e, write=False)
             case ast.BinOp(left=left, op=op, right=right):
                 return self._binary(e, self._expression(left), op, self._expression(right))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 code, kind = self._expression(operand)
+                if not isinstance(operand, ast.Constant):
+                    code, kind = self._wide((code, kind))
                 return f"(-{code})", kind
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return f"(!{self._expression(operand)[0]})", "i8"
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return f"({self._expression(left)[0]} {_COMPARE[type(op)]} {self._expression(right)[0]})", "i8"
-            case ast.BoolOp(op=op, values=values):
-                word = " && " if isinstance(op, ast.And) else " || "
-                return f"({word.join(self._expression(v)[0] for v in values)})", "i8"
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+                (a, _), (b, _) = self._even(self._expression(left), self._expression(right))
+                return f"({a} {_COMPARE[type(op)]} {b})", _NARROW
+            case ast.UnaryOp(op=ast.Not()) | ast.BoolOp() if _is_truth(e):
+                return self._truth(e), _NARROW
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                (yes, kind), (no, other) = self._expression(body), self._expression(orelse)
-                return f"({self._expression(test)[0]} ? {yes} : {no})", _wider(kind, other)
-            case ast.Call(func=ast.Name(id=name), args=args):
+                (yes, kind), (no, other) = self._even(self._expression(body), self._expression(orelse))
+                return f"({self._truth(test)} ? {yes} : {no})", _wider(kind, other)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(e, name, [self._expression(one) for one in args])
         raise self._error(e, f"{ast.unparse(e)} is not in the language of loop nests")
 
+    def _truth(self, e: ast.expr) -> str:
+        """Return what is true or not: ``and`` and ``or`` give one of their sides only where that does not matter."""
+        match e:
+            case ast.BoolOp(op=op, values=values):
+                word = " && " if isinstance(op, ast.And) else " || "
+                return f"({word.join(self._truth(v) for v in values)})"
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return f"(!{self._truth(operand)})"
+        return self._expression(e)[0]
+
+    def _kind(self, e: ast.expr, name: str) -> str:
+        if name in self.loops or name in self.extents:
+            return "i8"
+        known = self.scalars.get(name) or self.current.locals.get(name)
+        if known is None:
+            what = "a section: it has subscripts" if name in self.sections else "not known, or has no value yet"
+            raise self._error(e, f"{name} is {what}")
+        return known
+
+    def _even(self, left: tuple[str, str], right: tuple[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Have C compare two integers with a sign, which it does not where one of 32 bits has none."""
+        if _UNSIGNED in (left[1], right[1]):
+            left, right = self._wide(left), self._wide(right)
+        return left, right
+
+    def _wide(self, one: tuple[str, str]) -> tuple[str, str]:
+        return (f"(int64_t){one[0]}", "i8") if one[1] in (_NARROW, _UNSIGNED) else one
+
     def _call(self, e: ast.expr, name: str, args: list[tuple[str, str]]) -> tuple[str, str]:
         if name in ("min", "max") and len(args) == 2:  # noqa: PLR2004
-            (a, kind), (b, other) = args
+            (a, kind), (b, other) = self._even(*args)
             return f"({a} {'<' if name == 'min' else '>'} {b} ? {a} : {b})", _wider(kind, other)
         if name in ("sqrt", "exp", "abs") and len(args) == 1:
             code, kind = args[0]
             short = "f" if kind == "f4" else ""
-            if name == "abs" and kind not in ("f4", "f8", _WEAK):
-                return f"({code} < 0 ? -({code}) : {code})", kind
+            if name == "abs" and kind in _INTEGERS:
+                code = self._wide(args[0])[0]
+                return f"({code} < 0 ? -({code}) : {code})", "i8"
             return f"{'fabs' if name == 'abs' else name}{short}({code})", kind
         if name in ("int", "float") and len(args) == 1:
             return (f"((int64_t){args[0][0]})", "i8") if name == "int" else (f"((double){args[0][0]})", "f8")
@@ -305,11 +387,18 @@ class _Nest:
         if type(op) not in _OPS:
             raise self._error(e, f"operator {type(op).__name__} is not in the language of loop nests")
         wide = _wider(kind, other)
+        if isinstance(op, _OF_INTEGERS) and wide not in _INTEGERS:
+            word = "//" if isinstance(op, ast.FloorDiv) else _OPS[type(op)]
+            raise self._error(e, f"{word} of floats is not in the language of loop nests")
         if wide == "f4":
             a = f"(float){a}" if kind == _WEAK else a
             b = f"(float){b}" if other == _WEAK else b
-        if isinstance(op, ast.Div) and wide.startswith(("i", "u")):
+        if isinstance(op, ast.Div) and wide in _INTEGERS:
             return f"((double){a} / {b})", "f8"
+        if wide in _INTEGERS:
+            # One side of 64 bits is enough, but of shifts the left one counts.
+            a = a if other == "i8" and not isinstance(op, ast.LShift | ast.RShift) else self._wide((a, kind))[0]
+            return f"({a} {_OPS[type(op)]} {b})", "i8"
         return f"({a} {_OPS[type(op)]} {b})", wide
 
     def _subscript(self, e: ast.Subscript, *, write: bool) -> tuple[str, str]:
@@ -323,11 +412,15 @@ class _Nest:
         if write and section.role == "read":
             raise self._error(e, f"{name} is read, and would be written")
         self._note(e, self.current.writes if write else self.current.reads)
-        code = self._expression(index[0])[0]
-        for extent, one in zip(section.shape[1:], index[1:], strict=True):
-            code = f"({code}) * {extent} + {self._expression(one)[0]}"
+        places = [self._expression(one) for one in index]
+        for one, (_, kind) in zip(index, places, strict=True):
+            if kind not in _INTEGERS or isinstance(one, ast.UnaryOp) and isinstance(one.operand, ast.Constant):
+                raise self._error(e, f"{ast.unparse(one)} is no index of {name}: it is an integer from 0 on")
+        code = places[0][0]
+        for extent, (place, _) in zip(section.shape[1:], places[1:], strict=True):
+            code = f"({code}) * {extent} + {place}"
         kind = section.dtype
-        return f"{name}[{code}]", kind if kind in ("f4", "f8") else "i8"
+        return f"{name}[{code}]", kind if kind in ("f4", "f8", "i8", _UNSIGNED) else _NARROW
 
     def _note(self, e: ast.Subscript, noted: dict[str, set[int] | None]) -> None:
         """Note the rows that a subscript reaches: their distances from the screen's, or None for all."""
@@ -404,14 +497,7 @@ class _Nest:
             for number, (name, kind) in enumerate(self.scalars.items()):
                 read = "nd_scalar_f64" if kind == "f8" else "nd_scalar_i64"
                 head.append(f"    const {_C[kind]} {name} = {read}(args, {number}); (void){name};")
-            loops = {
-                s.target.id for s in ast.walk(self.tree) if isinstance(s, ast.For) and isinstance(s.target, ast.Name)
-            }
-            head += [
-                f"    {_C['f8' if kind == _WEAK else kind]} {name} = 0;"
-                for name, kind in block.locals.items()
-                if name not in loops
-            ]
+            head += [f"    {_C['f8' if kind == _WEAK else kind]} {name} = 0;" for name, kind in block.locals.items()]
             parts.append("\n".join([f"ND_MICROBLOCK({block.name}) {{", *head, *block.body, "    return 0;", "}"]))
         return "\n".join(parts) + "\n"
 
@@ -431,9 +517,34 @@ def _is_screens(s: ast.stmt) -> bool:
     )
 
 
+def _is_truth(e: ast.expr) -> bool:
+    """Return whether an expression is True or False in Python, and not one of its operands."""
+    match e:
+        case ast.BoolOp(values=values):
+            return all(map(_is_truth, values))
+        case ast.UnaryOp(op=ast.Not()) | ast.Compare() | ast.Constant(value=bool()):
+            return True
+    return False
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)}
+
+
+def _assigned(statements: Iterable[ast.stmt]) -> set[str]:
+    """Return the names that statements give values to, sections among them."""
+    found = set[str]()
+    for one in (node for statement in statements for node in ast.walk(statement)):
+        if isinstance(one, ast.Assign | ast.AugAssign):
+            for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
+                place = target.value if isinstance(target, ast.Subscript) else target
+                found |= {place.id} if isinstance(place, ast.Name) else set()
+    return found
+
+
 def _wider(a: str, b: str) -> str:
     """Return the kind of a result of two kinds."""
     if _WEAK in (a, b):
         other = b if a == _WEAK else a
         return other if other in ("f4", "f8", _WEAK) else "f8"
-    return max(a, b, key=lambda kind: ("i8", "f4", "f8").index(kind) if kind in ("i8", "f4", "f8") else 0)
+    return max(a, b, key=(_NARROW, _UNSIGNED, "i8", "f4", "f8").index)

@@ -14,16 +14,10 @@ __all__ = ["Operand", "Origin"]
 
 
 class Origin(NamedTuple):
-    """The stored array behind an operand.
+    """The stored array behind an operand; its ``store`` runs programs.
 
-    Attributes
-    ----------
-    array : nandarray.Array
-        The array; its ``store`` runs programs.
-    view : list of int or None
-        The shape that the array is viewed under; None for its own.
-    field : tuple of str or None
-        Fields of the array's records; None for whole elements.
+    ``view`` is the shape that it is viewed under, None for its own; ``field`` names fields of its records, None for
+    whole elements.
     """
 
     array: Any

@@ -54,10 +54,7 @@ class Box:
 class Tiled(Box):
     """A box whose elements come tile by tile, each a task.
 
-    Parameters
-    ----------
-    first, size : tuple of int
-        For each dimension of the box where its first tile ends, and how far the ends behind it are apart.
+    For each dimension of the box, its first tile ends at ``first``, and the ends behind it are ``size`` apart.
     """
 
     first: tuple[int, ...] = ()
@@ -93,18 +90,10 @@ class Boxed:
             self.tiles = first, size, list(self.kept)
 
     def part(self, places: Sequence[int | slice]) -> tuple[int | slice, ...]:
-        """Give the index expression of a part of the box.
+        """Give the index expression of a part of the box, an integer or a slice for each axis of the array.
 
-        Parameters
-        ----------
-        places : sequence of int or slice
-            On the first dimensions of the box a place or a range each, in the box's own coordinates; slices have no
-            step.
-
-        Returns
-        -------
-        tuple
-            An integer or a slice for each axis of the array.
+        On the first dimensions of the box ``places`` has a place or a range each, in the box's own coordinates, without
+        steps.
         """
         made: list[int | slice] = []
         rest = iter(places)
@@ -146,21 +135,9 @@ def counted(inputs: Sequence[Any], metadata: Mapping[str, Any]) -> Sequence[Any]
 
 
 def matched(dtype: np.dtype[Any], port: Mapping[str, Any], where: str = "") -> None:
-    """Refuse an input whose elements are not those that the program takes.
+    """Refuse an input, from ``where``, whose elements are not those that the program takes, by an InvalidError.
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        What the input has.
-    port : mapping
-        The program's.
-    where : str, optional
-        Where the input comes from, for the error.
-
-    Raises
-    ------
-    InvalidError
-        They differ, and the program does not take bytes.
+    A program may take bytes: then everything fits.
     """
     wanted = abi.record(port["dtype"], port["name"])
     # Bytes are bytes: a program over uint8 takes anything.
@@ -183,13 +160,7 @@ def scalar_bits(given: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[i
 
 
 def at_least_one(**numbers: Any) -> None:
-    """Refuse settings of a run that are no positive integers; None is not set.
-
-    Raises
-    ------
-    InvalidError
-        One is; names it.
-    """
+    """Refuse settings of a run that are no positive integers, by an InvalidError that names one; None is not set."""
     for name, value in numbers.items():
         good = isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= value < 1 << 63
         if value is not None and not good:
@@ -197,53 +168,32 @@ def at_least_one(**numbers: Any) -> None:
 
 
 def bits(value: Any, port: Mapping[str, Any]) -> int:
-    """Return a scalar as the 64 bits that the argument block has.
-
-    Parameters
-    ----------
-    value : number
-        The scalar.
-    port : mapping
-        Its name and dtype.
-
-    Returns
-    -------
-    int
-        Signed integers extended by their sign, others by zeros.
-    """
+    """Return a scalar as the 64 bits of the argument block: signed integers extended by their sign, others by zeros."""
     dtype = abi.record(port["dtype"], port["name"])
     try:
-        made = np.array(value).astype(dtype, casting="same_kind") if np.array(value).dtype.kind == "f" else None
-        made = np.array(value, dtype=dtype) if made is None else made
+        given = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"scalar {port['name']} is {value!r}: {error}") from None
+    if given.ndim:
+        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one number")
+    if given.dtype.kind not in "biuf" and not isinstance(value, int):
+        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one real number")
+    try:
+        if given.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                made = given.astype(dtype, casting="same_kind")
+        else:
+            # A number of Python is checked against the range, one of NumPy's would lose bits.
+            made = np.array(value if isinstance(value, int) else given.item(), dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidError(f"scalar {port['name']} is {value!r}: {error}") from None
-    if made.ndim:
-        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one number")
     if dtype.kind in "iub":
         return int(made) & (2**64 - 1)
     return int.from_bytes(made.tobytes(), "little")
 
 
 def target(given: Any, port: Mapping[str, Any]) -> Boxed:
-    """Return the box that an output goes into.
-
-    Parameters
-    ----------
-    given : Array, View or Box
-        Where to.
-    port : mapping
-        The output's.
-
-    Returns
-    -------
-    Boxed
-        Checked.
-
-    Raises
-    ------
-    InvalidError
-        It is no box without steps, or has another dtype.
-    """
+    """Return the box that an output goes into, checked: without steps and of the output's dtype, or an InvalidError."""
     if not is_stored(given):
         raise InvalidError(
             f"output {port['name']} cannot go into {type(given).__name__}: out takes arrays of the store"

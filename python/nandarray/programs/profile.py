@@ -129,18 +129,7 @@ class Profile:
 
 
 def source_lines(program: Program) -> dict[str, list[str]]:
-    """Return the lines of a program's own source by the name of its file; of others nothing is known.
-
-    Parameters
-    ----------
-    program : Program
-        A program.
-
-    Returns
-    -------
-    dict of list of str
-        Empty if it was not compiled from C here.
-    """
+    """Return the lines of a program's own source by the name of its file; empty if it was not compiled from C here."""
     source = program.source
     if source is None or program.function is not None:
         return {}

@@ -302,15 +302,7 @@ def _metadata(program: Program) -> bytes:
 def shape_of(output: Output) -> tuple[int, ...] | None:
     """Return the shape of an output that has an element for each one of an array, before it is run.
 
-    Parameters
-    ----------
-    output : Output
-        Of a step.
-
-    Returns
-    -------
-    tuple of int or None
-        None where how much comes is not known, or is not one element for each.
+    It is None where how much comes is not known, or is not one element for each.
     """
     one: Any = output
     while isinstance(one, Output):
@@ -488,23 +480,10 @@ def _again(text: str, error: ProgramFailedError) -> ProgramFailedError:
 def watched(
     run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress | None, seconds: float | None = None
 ) -> Any:
-    """Run in a thread; tell progress, and end the run when this thread is interrupted.
+    """Run in a thread; tell progress, and end the run, which looks at ``watch``, when this thread is interrupted.
 
-    Parameters
-    ----------
-    run : callable
-        What is run; it looks at ``watch``.
-    watch : Watch
-        How far it is, and how it is ended.
-    progress : callable, optional
-        Called now and then with the state of ``watch``, and once with its state at the end.
-    seconds : float, optional
-        How long it may take.
-
-    Returns
-    -------
-    object
-        What it gave; what it raised is raised here.
+    ``progress`` is called now and then with the state of ``watch``, and once with its state at the end. The run
+    may take ``seconds``. Its result is returned; its exception is raised here.
     """
     found: dict[str, Any] = {}
     until = math.inf if seconds is None else time.monotonic() + seconds

@@ -204,23 +204,7 @@ class Output:
 
 
 def source(step: Step | Output) -> Output:
-    """Return an output: the only one of a step, or the given one.
-
-    Parameters
-    ----------
-    step : Step or Output
-        What was given.
-
-    Returns
-    -------
-    Output
-        It.
-
-    Raises
-    ------
-    InvalidError
-        The step has none or several.
-    """
+    """Return an output: the given one, or the only one of a step; an InvalidError says that it has none or several."""
     if isinstance(step, Output):
         return step
     found = list(step)
@@ -232,18 +216,7 @@ def source(step: Step | Output) -> Output:
 
 
 def in_order(roots: Sequence[Step]) -> list[Step]:
-    """Return steps and those that they need, each once, producers before consumers.
-
-    Parameters
-    ----------
-    roots : sequence of Step
-        What is wanted.
-
-    Returns
-    -------
-    list of Step
-        All of them.
-    """
+    """Return steps and those that they need, each once, producers before consumers."""
     found: dict[int, Step] = {}
     # Depth first, without recursion: a chain may be long.
     stack: list[tuple[Step, bool]] = [(root, False) for root in reversed(roots)]

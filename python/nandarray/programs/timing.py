@@ -86,20 +86,8 @@ class CoreChoice:
     def fitted(self, program: Program) -> Program:
         """Return a program compiled for the core's instruction set, from its source if it is not yet.
 
-        Parameters
-        ----------
-        program : Program
-            As it is. Without a source it is returned as it is; a core that lacks what it needs refuses it.
-
-        Returns
-        -------
-        Program
-            One that the core can run, as far as instruction sets go.
-
-        Raises
-        ------
-        InvalidError
-            It comes from Python, and the core has not 64 bits.
+        Without a source it is returned as it is; a core that lacks what it needs refuses it. One from Python is an
+        InvalidError on a core that has not 64 bits.
         """
         isa = str(self.facts["isa"])
         return program if zig.fits(program.isa, isa) else program.compiled_for(zig.target_for(isa).name)
@@ -484,24 +472,7 @@ def timed(
 
 
 def figures(core: CoreChoice, program: Program, watch: _nandarray.Watch, done: Offloaded) -> Timed:
-    """Read what a watch has of a run that is over.
-
-    Parameters
-    ----------
-    core : CoreChoice
-        The core that it was on.
-    program : Program
-        The program that was run.
-    watch : Watch
-        The core's.
-    done : Offloaded
-        The run's outcome.
-
-    Returns
-    -------
-    Timed
-        The figures.
-    """
+    """Read what the watch of a core has of a run that is over."""
     found = watch.timing()
     reports = found["reports"]
     if not reports:

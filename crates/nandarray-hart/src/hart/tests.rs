@@ -1,5 +1,12 @@
 //! Tests of the hart: calls, limits, streams, traps. The results of instructions are compared with QEMU's in `tests/`.
 
+mod integers;
+mod lanes;
+mod plain;
+mod vector_floats;
+mod vector_memory;
+mod vectors;
+
 use std::sync::atomic::AtomicBool;
 
 use super::*;

@@ -1,6 +1,9 @@
 //! Tests of the instruction table: no encoding matches two rows; decoding what was encoded, and assembling what was
 //! disassembled, gives the same instruction.
 
+mod compressed;
+mod text;
+
 use super::*;
 use proptest::prelude::*;
 

@@ -187,14 +187,21 @@ pub(super) fn wrong<T>(text: &str) -> Parsed<T> {
 }
 
 pub(super) fn register(names: &[&str; 32], letter: char, text: &str) -> Parsed<u8> {
-    let number = text.strip_prefix(letter).and_then(|n| n.parse().ok()).filter(|n: &u8| *n < 32);
+    let digits = text.strip_prefix(letter).filter(|n| *n == "0" || n.starts_with(|c: char| ('1'..='9').contains(&c)));
+    let number = digits.and_then(|n| n.parse().ok()).filter(|n: &u8| *n < 32);
     let named = names.iter().position(|name| *name == text).map(|at| at as u8);
     named.or(number).or((text == "fp" && letter == 'x').then_some(8)).map_or_else(|| wrong(text), Ok)
 }
 
 fn number(text: &str) -> Parsed<i64> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest.trim()));
-    let value = digits.strip_prefix("0x").map_or_else(|| digits.parse(), |hex| i64::from_str_radix(hex, 16));
+    if digits.starts_with(['+', '-']) {
+        return wrong(text);
+    }
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) if !hex.starts_with(['+', '-']) => i64::from_str_radix(hex, 16),
+        _ => digits.parse(),
+    };
     value.map_or_else(|_| wrong(text), |v| Ok(if negative { -v } else { v }))
 }
 
@@ -203,10 +210,15 @@ pub(super) fn within(text: &str, low: i64, high: i64) -> Parsed<i32> {
     if (low..=high).contains(&value) { Ok(value as i32) } else { wrong(text) }
 }
 
+/// Parses the bits of a word of 32 bits.
+fn word(text: &str) -> Parsed<i32> {
+    u32::try_from(number(text)?).map_or_else(|_| wrong(text), |bits| Ok(bits as i32))
+}
+
 /// Parses an offset from the instruction such as `. + 16`: even, and within `limit` bytes either way.
 fn target(text: &str, limit: i64) -> Parsed<i32> {
     let offset = text.trim().strip_prefix('.').map(|rest| rest.replace(['+', ' '], "")).unwrap_or_default();
-    let value = number(&offset)?;
+    let value = number(&offset).or_else(|_| wrong(text))?;
     if value % 2 == 0 && (-limit..limit).contains(&value) { Ok(value as i32) } else { wrong(text) }
 }
 
@@ -264,10 +276,10 @@ pub fn assemble(line: &str, bits: u32) -> Parsed<Instruction> {
     let line = line.trim();
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let mut op = Instruction { code: Code::Illegal, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 };
-    let mut operands: Vec<&str> = rest.split(',').map(str::trim).filter(|o| !o.is_empty()).collect();
+    let mut operands: Vec<&str> =
+        if rest.trim().is_empty() { Vec::new() } else { rest.split(',').map(str::trim).collect() };
     if let (".4byte" | ".2byte", [data]) = (name, operands.as_slice()) {
-        op.imm = number(data)? as i32;
-        op.len = if name == ".2byte" { 2 } else { 4 };
+        (op.len, op.imm) = if name == ".2byte" { (2, within(data, 0, 0xffff)?) } else { (4, word(data)?) };
         return Ok(op);
     }
     if name == "fence.tso" {

@@ -178,6 +178,9 @@ impl PackedBits<'_> {
 }
 
 #[cfg(test)]
+mod packed_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -167,7 +167,7 @@ fn named(problem: &DescribeError) -> CoreProblem {
     let DescribeError::Range { key, value, range } = problem else {
         return CoreProblem { key: "compute.core", what: problem.to_string(), allowed: String::new() };
     };
-    let ours = match *key {
+    let ours = match &**key {
         "l1i.size_bytes" => "compute.l1i_size",
         "l1i.ways" => "compute.l1i_ways",
         "l1d.size_bytes" => "compute.l1d_size",

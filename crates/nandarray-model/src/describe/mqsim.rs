@@ -366,6 +366,9 @@ impl Import {
     }
 
     fn bus(&mut self) {
+        if self.text("Flash_Comm_Protocol").is_some_and(|p| p != "NVDDR2") {
+            self.note("Flash_Comm_Protocol", "command cycles are those of NV-DDR2 here");
+        }
         let rate = self.number("Channel_Transfer_Rate");
         let width = self.number("Flash_Channel_Width");
         if rate.is_none() && width.is_none() {
@@ -384,9 +387,6 @@ impl Import {
             let what =
                 format!("MQSim rounds a transfer down to {cycle_ns} ns, {:.0} MT/s; not here", 1000.0 / cycle_ns);
             self.note("Channel_Transfer_Rate", what);
-        }
-        if self.text("Flash_Comm_Protocol").is_some_and(|p| p != "NVDDR2") {
-            self.note("Flash_Comm_Protocol", "command cycles are those of NV-DDR2 here");
         }
     }
 

@@ -61,14 +61,19 @@ impl Sheet {
     /// by the caller".
     ///
     /// # Errors
-    /// For unknown keys.
+    /// For unknown keys, and for a name or summary that is no text or an empty one.
     pub fn with<'a>(&self, overrides: impl IntoIterator<Item = (&'a str, Value)>) -> Result<Self, Invalid> {
         let mut sheet = self.clone();
         let mut problems = Vec::new();
         for (path, value) in overrides {
             match (path, keys::index(path), &value) {
-                ("name", _, Value::Text(text)) => sheet.name.clone_from(text),
-                ("summary", _, Value::Text(text)) => sheet.summary.clone_from(text),
+                ("name", _, Value::Text(text)) if !text.trim().is_empty() => sheet.name.clone_from(text),
+                ("summary", _, Value::Text(text)) if !text.trim().is_empty() => sheet.summary.clone_from(text),
+                ("name" | "summary", ..) => {
+                    let what = "is no text, or an empty one".to_owned();
+                    let (key, value) = (path.to_owned(), value.to_string());
+                    problems.push(Problem { line: None, key, value, what, allowed: String::new() });
+                }
                 (_, Some(at), _) => {
                     let (source, origin) = ("set by the caller".to_owned(), "caller".to_owned());
                     sheet.entries[at] = Some(SheetEntry { value, source, origin, line: 0 });
@@ -117,7 +122,8 @@ fn unknown(path: &str, line: Option<u32>) -> Problem {
         what: "is no key of a description".to_owned(),
         allowed: match near {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("keys of {section} are {}", names_of(section)).replace("keys of  are ", "sections are "),
+            None if known => format!("keys of {section} are {}", names_of(section)),
+            None => format!("sections are {}", names_of(section)),
         },
     }
 }
@@ -183,6 +189,15 @@ impl SheetReader<'_> {
                 Some(inner) if KEYS.iter().any(|k| k.section() == section) => {
                     self.section(section, inner, &subject, &mut sheet);
                 }
+                None if KEYS.iter().any(|k| k.section() == section) => {
+                    self.problem(
+                        key.span().start,
+                        section,
+                        "",
+                        "is no table",
+                        &format!("write its keys below [{section}]"),
+                    );
+                }
                 _ => {
                     let line = self.line(key.span().start);
                     self.problems.push(unknown_section(section, line));
@@ -218,7 +233,9 @@ impl SheetReader<'_> {
             // The defaults have no base.
             None if self.text == presets::DEFAULTS => return empty,
             None => {
-                return Sheet::read(presets::DEFAULTS, "defaults", BASES_MAX).expect("the defaults are well-formed");
+                let defaults =
+                    Sheet::read(presets::DEFAULTS, "defaults", BASES_MAX).expect("the defaults are well-formed");
+                return Sheet { summary: String::new(), ..defaults };
             }
         };
         if depth + 1 >= BASES_MAX {

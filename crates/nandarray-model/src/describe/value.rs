@@ -273,6 +273,9 @@ pub fn units() -> [(&'static str, &'static [(&'static str, f64)]); 6] {
 const PCIE_LANE_BYTES_PER_S: [u64; 7] =
     [250_000_000, 500_000_000, 984_615_385, 1_969_230_769, 3_938_461_538, 7_375_000_000, 14_750_000_000];
 
+/// Highest power of an operation whose energy is given as a current, in watts.
+const WATTS_MAX: f64 = 1e3;
+
 /// Splits `12.5 us` into 12.5 and `us`; the space may be missing. `None` if the text does not begin with a number.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
@@ -357,7 +360,7 @@ impl ValueKind {
     pub fn allowed(&self) -> String {
         const PJ: &[&str] = &["pJ", "nJ", "uJ", "mJ", "J"];
         const HZ: &[&str] = &["Hz", "kHz", "MHz", "GHz"];
-        const UW: &[&str] = &["uW", "mW", "W", "kW"];
+        const UW: &[&str] = &["uW", "mW", "W"];
         match *self {
             Self::Count(min, max) => format!("a whole number from {min} to {max}"),
             Self::CountOrNone(min, max) => format!("a whole number from {min} to {max}, or \"none\""),
@@ -506,7 +509,10 @@ impl ValueKind {
             }
             Self::Energy(min, max) => {
                 if let Some(watts) = value.text().and_then(watts) {
-                    return self.in_range(watts, 0.0, 1e3).map(|_| Quantity::WattsWhile(watts));
+                    return match (0.0..=WATTS_MAX).contains(&watts) {
+                        true => Ok(Quantity::WattsWhile(watts)),
+                        false => Err(self.wrong(&format!("draws {watts} W, at most {WATTS_MAX} W are allowed"))),
+                    };
                 }
                 let pj = self.number(value, "energy", ENERGIES, |t| in_units(t, ENERGIES))?;
                 self.in_range(pj, min, max)
@@ -598,6 +604,7 @@ impl ValueKind {
         let what = match value {
             Value::Text(text) => match (read(text), split(text)) {
                 (Some(x), _) if x.is_finite() => return Ok(x),
+                (Some(_), _) => "is out of range".to_owned(),
                 _ if name == "rate" && text.trim_start().starts_with("PCIe") => {
                     "is no PCIe link that is specified: generations are 1 to 7, lanes 1 to 32".to_owned()
                 }
@@ -615,10 +622,12 @@ impl ValueKind {
         if !(min as f64..=max as f64).contains(&x) {
             return Err(self.wrong("is out of range"));
         }
-        if x.fract() != 0.0 {
+        // A product of floats such as 4.1 * 1e9 may be a whole number but for its last bits.
+        let whole = x.round();
+        if (x - whole).abs() > 2.0 * f64::EPSILON * x {
             return Err(self.wrong("is no whole number of bytes"));
         }
-        Ok(Quantity::Whole(x as u64))
+        Ok(Quantity::Whole(whole as u64))
     }
 }
 

@@ -17,7 +17,9 @@ impl Sheet {
         let mut text = String::new();
         let quoted = |t: &str| Value::Text(t.to_owned()).to_string();
         let _ = writeln!(text, "name = {}", quoted(&self.name));
-        let _ = writeln!(text, "summary = {}", quoted(&self.summary));
+        if !self.summary.is_empty() {
+            let _ = writeln!(text, "summary = {}", quoted(&self.summary));
+        }
         for (section, entries) in self.sections() {
             let usual = usual_source(&entries);
             let _ = writeln!(text, "\n[{section}]\nsource = {}", quoted(usual));

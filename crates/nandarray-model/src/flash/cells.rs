@@ -12,7 +12,7 @@ use nandarray_sim::Ps;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Number of sensings that fail and are followed by another one.
-    pub retries: u8,
+    pub retries: u16,
     /// Whether the page cannot be corrected even after all retries.
     pub lost: bool,
 }
@@ -25,7 +25,7 @@ impl Verdict {
 /// Time and failures of a device's flash cells.
 pub trait Cells: Send {
     /// Returns the time to sense a page; `retry` is 0 for the first attempt.
-    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps;
+    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u16) -> Ps;
     /// Returns the time to program a page or, with one-shot programming, the word line that begins with the page.
     fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps;
     /// Returns the time to erase a block.
@@ -53,7 +53,7 @@ pub struct NandCells {
     t_read_retry: Ps,
     one_shot: bool,
     factory_bad_ppm: u32,
-    retries_max: u8,
+    retries_max: u16,
     seed: u64,
     failures: Failures,
 }
@@ -71,7 +71,7 @@ impl NandCells {
             t_read_retry: reliability.t_read_retry,
             one_shot: nand.one_shot,
             factory_bad_ppm: reliability.factory_bad_ppm,
-            retries_max: reliability.read_retries_max.min(255) as u8,
+            retries_max: u16::try_from(reliability.read_retries_max).expect("the key's range ends at 1,000"),
             seed,
             failures: Failures::new(description, seed),
         }
@@ -108,7 +108,7 @@ pub fn kind_of_page(cell: Cell, one_shot: bool, page: u16) -> usize {
 }
 
 impl Cells for NandCells {
-    fn t_sense(&mut self, _now: Ps, place: PageAddress, retry: u8) -> Ps {
+    fn t_sense(&mut self, _now: Ps, place: PageAddress, retry: u16) -> Ps {
         let t = self.t_read[kind_of_page(self.cell, self.one_shot, place.page)];
         if retry == 0 { t } else { t + self.t_read_retry }
     }

@@ -46,6 +46,8 @@ pub(super) struct Channel {
     pub(super) busy_in: Ps,
     pub(super) busy_out: Ps,
     last_use: Use,
+    /// Beginning of the last use.
+    last_start: Ps,
 }
 
 impl Channel {
@@ -67,6 +69,7 @@ impl Channel {
             busy_in: Ps::ZERO,
             busy_out: Ps::ZERO,
             last_use: Use::Command,
+            last_start: Ps::ZERO,
         }
     }
 
@@ -91,18 +94,18 @@ impl Channel {
             Use::DataOut => self.busy_out += t,
         }
         self.last_use = what;
+        self.last_start = start;
         self.free_at = end;
     }
 
     /// Returns the bus's busy time up to `now`, in the order of [`Use`]. Time that was booked beyond `now` is
-    /// subtracted, that of the last use first.
+    /// subtracted: that of the last use, and of the commands that were booked before it at the same moment.
     pub(super) fn busy_until(&self, now: Ps) -> [Ps; 3] {
         let mut busy = [self.busy_command, self.busy_in, self.busy_out];
-        let mut beyond = self.free_at.since(now);
-        for i in [self.last_use as usize, Use::Command as usize] {
-            let off = beyond.min(busy[i]);
-            busy[i] = busy[i] - off;
-            beyond = beyond - off;
+        let last = self.free_at.since(now.max(self.last_start));
+        for (kind, beyond) in [(self.last_use, last), (Use::Command, self.free_at.since(now) - last)] {
+            let of = &mut busy[kind as usize];
+            *of = *of - beyond.min(*of);
         }
         busy
     }

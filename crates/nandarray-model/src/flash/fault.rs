@@ -40,7 +40,7 @@ impl<C: Cells> SlowDie<C> {
 }
 
 impl<C: Cells> Cells for SlowDie<C> {
-    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps {
+    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u16) -> Ps {
         let t = self.within.t_sense(now, place, retry);
         self.slowed(now, place, t)
     }
@@ -92,7 +92,7 @@ impl<C: Cells> Cells for DeadDie<C> {
         !self.dead(now, place) && self.within.erased(now, place)
     }
     as_within! {
-        t_sense(now: Ps, place: PageAddress, retry: u8) -> Ps;
+        t_sense(now: Ps, place: PageAddress, retry: u16) -> Ps;
         t_program(now: Ps, place: PageAddress) -> Ps;
         t_erase(now: Ps, place: PageAddress) -> Ps;
     }
@@ -121,7 +121,7 @@ impl<C: Cells> Cells for BitErrors<C> {
         Verdict { retries: own.retries.max(self.verdict.retries), lost: own.lost || self.verdict.lost }
     }
     as_within! {
-        t_sense(now: Ps, place: PageAddress, retry: u8) -> Ps;
+        t_sense(now: Ps, place: PageAddress, retry: u16) -> Ps;
         t_program(now: Ps, place: PageAddress) -> Ps;
         t_erase(now: Ps, place: PageAddress) -> Ps;
         programmed(now: Ps, place: PageAddress) -> bool;
@@ -130,7 +130,7 @@ impl<C: Cells> Cells for BitErrors<C> {
 }
 
 impl<C: Cells + ?Sized> Cells for Box<C> {
-    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps {
+    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u16) -> Ps {
         (**self).t_sense(now, place, retry)
     }
     fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps {

@@ -140,7 +140,7 @@ impl Failures {
     }
 
     /// Draws the number of sensings of a page that fail before one succeeds; `None` if all allowed attempts fail.
-    pub(super) fn read(&mut self, block: usize, bytes: u32) -> Option<u8> {
+    pub(super) fn read(&mut self, block: usize, bytes: u32) -> Option<u16> {
         let bucket = match self.constant {
             Some(bucket) => bucket,
             None => self.disturb(block),
@@ -157,7 +157,7 @@ impl Failures {
         }
         let fails = |&p: &f64| draw < -(codewords * (-p).ln_1p()).exp_m1();
         let failing = chances.iter().take_while(|p| fails(p)).count();
-        (failing < self.attempts).then_some(failing as u8)
+        (failing < self.attempts).then_some(failing as u16)
     }
 
     /// Records an erase of a block; returns whether the block is still within its endurance.

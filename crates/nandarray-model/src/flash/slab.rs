@@ -79,9 +79,9 @@ pub(super) struct OpSlot {
     pub(super) cause: OpCause,
     pub(super) class: OpClass,
     /// Number of sensings that have failed so far.
-    pub(super) retries: u8,
+    pub(super) retries: u16,
     /// Number of sensings that will fail before the page can be corrected, or is given up as lost.
-    pub(super) retries_needed: u8,
+    pub(super) retries_needed: u16,
     /// Whether the page cannot be corrected even after all retries.
     pub(super) lost: bool,
     /// Whether the read's data is in the cache register, which leaves the die's array free.

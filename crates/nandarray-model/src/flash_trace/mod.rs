@@ -150,3 +150,6 @@ impl Probe for Recorder {
         std::mem::replace(&mut self.recording.lock().purpose, purpose)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,13 @@
 //! freed first; blocks that were never used come before all others, in order of their numbers. The owners of a block's
 //! pages are kept in a row, a table that a block gets when it is opened and returns when it is erased.
 
-use super::divide::Divisor;
 use super::fill::Fill;
 use super::map::NOWHERE;
 use super::scatter::Scatter;
 use nandarray::policy::WearLevelling;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use strength_reduce::StrengthReducedU32;
 
 /// Streams of writes; the pages of each stream are written to separate blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +114,8 @@ pub(super) struct EraseBlocks {
     /// Number of 64-bit words of `dead` per block.
     words: u32,
     /// Divisor of a block's number in the device: the number of blocks of a plane.
-    by_blocks: Divisor,
-    by_pages: Divisor,
+    by_blocks: StrengthReducedU32,
+    by_pages: StrengthReducedU32,
     rows: Vec<Box<[u32]>>,
     rows_free: Vec<u32>,
     pub(super) levelling: WearLevelling,
@@ -166,8 +166,8 @@ impl EraseBlocks {
             planes,
             dead,
             words,
-            by_blocks: Divisor::new(per_plane),
-            by_pages: Divisor::new(pages),
+            by_blocks: StrengthReducedU32::new(per_plane),
+            by_pages: StrengthReducedU32::new(pages),
             rows: Vec::new(),
             rows_free: Vec::new(),
             levelling,
@@ -177,22 +177,22 @@ impl EraseBlocks {
 
     /// Returns the plane of a block, which is numbered through the whole device.
     pub(super) fn plane_of(&self, block: u32) -> u32 {
-        self.by_blocks.divide(block).0
+        block / self.by_blocks
     }
 
     /// Returns the block of a page, both numbered through the whole device.
     pub(super) fn block_of(&self, page: u32) -> u32 {
-        self.by_pages.divide(page).0
+        page / self.by_pages
     }
 
     /// Returns the block of a page, both numbered through the whole device, and the page within the block.
     pub(super) fn split(&self, page: u32) -> (u32, u32) {
-        self.by_pages.divide(page)
+        StrengthReducedU32::div_rem(page, self.by_pages)
     }
 
     /// Returns the plane of a block, which is numbered through the whole device, and the block within the plane.
     pub(super) fn split_block(&self, block: u32) -> (u32, u32) {
-        self.by_blocks.divide(block)
+        StrengthReducedU32::div_rem(block, self.by_blocks)
     }
 
     /// Whether a plane has a page for a stream, in its open block or in a free one that it may open.

@@ -7,8 +7,8 @@
 //! small writes are merged and a complete page needs no read before its program. It holds no data and knows no time;
 //! when to drain (full, idle, flush) is the caller's choice.
 
-use super::lru::Lru;
-use rustc_hash::FxHashMap;
+use hashlink::LinkedHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::collections::VecDeque;
 
 /// Order in which pages are drained, and in which clean pages are evicted.
@@ -93,8 +93,8 @@ pub struct WriteCache {
     sector_bytes: u32,
     whole: u128,
     order: CacheOrder,
-    clean: Lru<CachedPage, u64>,
-    dirty: Lru<CachedPage, u64>,
+    clean: LinkedHashMap<u64, CachedPage, FxBuildHasher>,
+    dirty: LinkedHashMap<u64, CachedPage, FxBuildHasher>,
     draining: FxHashMap<u64, CachedPage>,
     /// Pairs of a change by which a page became dirty (`since`) and the page, in order. Entries whose change has
     /// reached flash, or was trimmed, are removed when they reach the front.
@@ -117,8 +117,8 @@ impl WriteCache {
             sector_bytes,
             whole: ones(page_bytes.div_ceil(sector_bytes)),
             order,
-            clean: Lru::default(),
-            dirty: Lru::default(),
+            clean: LinkedHashMap::default(),
+            dirty: LinkedHashMap::default(),
             draining: FxHashMap::default(),
             unsafe_since: VecDeque::new(),
             clock: 0,
@@ -159,11 +159,11 @@ impl WriteCache {
     /// Offers a write of `bytes` bytes, from byte `from` of a page on.
     pub fn write(&mut self, lpa: u64, from: u32, bytes: u32) -> Put {
         let sectors = self.covered(from, bytes);
-        if let Some(held) = self.dirty.get_mut(lpa) {
+        if let Some(held) = self.dirty.get_mut(&lpa) {
             held.sectors |= sectors;
             self.counts.rewrites += 1;
             if self.order == CacheOrder::Lru {
-                self.dirty.touch(lpa);
+                self.dirty.to_back(&lpa);
             }
         } else if let Some(held) = self.draining.get_mut(&lpa) {
             if held.dropped {
@@ -181,7 +181,7 @@ impl WriteCache {
                 }
             }
         } else {
-            let there = match self.clean.remove(lpa) {
+            let there = match self.clean.remove(&lpa) {
                 Some(held) => held.sectors,
                 None if !self.make_room() => return Put::Full,
                 None => 0,
@@ -189,7 +189,7 @@ impl WriteCache {
             self.clock += 1;
             self.unsafe_since.push_back((self.clock, lpa));
             let held = CachedPage { sectors: there | sectors, since: self.clock, again: None, dropped: false };
-            self.dirty.insert(lpa, held);
+            assert!(self.dirty.insert(lpa, held).is_none(), "page {lpa} is dirty already");
         }
         assert!(self.pages() <= self.capacity_pages, "{} pages of {}", self.pages(), self.capacity_pages);
         self.counts.writes += 1;
@@ -200,19 +200,19 @@ impl WriteCache {
         if self.pages() < self.capacity_pages {
             return true;
         }
-        let dropped = self.clean.oldest().is_some_and(|oldest| self.clean.remove(oldest).is_some());
+        let dropped = self.clean.pop_front().is_some();
         assert!(!dropped || self.pages() < self.capacity_pages, "{} pages are too many", self.pages());
         dropped
     }
 
     /// Looks up `bytes` bytes, from byte `from` of a page on.
     pub fn read(&mut self, lpa: u64, from: u32, bytes: u32) -> Hit {
-        let there = if let Some(held) = self.dirty.get(lpa) {
+        let there = if let Some(held) = self.dirty.get(&lpa) {
             held.sectors
         } else if let Some(held) = self.draining.get(&lpa) {
             (if held.dropped { 0 } else { held.sectors }) | held.again.map_or(0, |(_, sectors)| sectors)
         } else {
-            self.clean.get(lpa).map_or(0, |held| held.sectors)
+            self.clean.get(&lpa).map_or(0, |held| held.sectors)
         };
         let asked = self.touched(from, bytes);
         let hit = match asked & there {
@@ -226,26 +226,26 @@ impl WriteCache {
             self.counts.read_misses += 1;
         }
         if self.order == CacheOrder::Lru && there != 0 {
-            let _ = self.dirty.touch(lpa) || self.clean.touch(lpa);
+            let _ = self.dirty.to_back(&lpa).or_else(|| self.clean.to_back(&lpa));
         }
         hit
     }
 
     /// Begins to drain the next page; returns it, or `None` if no dirty page is left that is not being drained.
     pub fn drain(&mut self) -> Option<Drain> {
-        let lpa = self.dirty.oldest()?;
+        let (&lpa, _) = self.dirty.front()?;
         Some(self.drain_page(lpa))
     }
 
     /// Begins to drain the page that became dirty first, whatever the cache's order is, since a flush waits for it;
     /// returns it as [`Self::drain`].
     pub fn drain_for_flush(&mut self) -> Option<Drain> {
-        let lpa = self.unsafe_since.iter().map(|&(_, lpa)| lpa).find(|&lpa| self.dirty.get(lpa).is_some())?;
+        let lpa = self.unsafe_since.iter().map(|&(_, lpa)| lpa).find(|&lpa| self.dirty.get(&lpa).is_some())?;
         Some(self.drain_page(lpa))
     }
 
     fn drain_page(&mut self, lpa: u64) -> Drain {
-        let held = self.dirty.remove(lpa).expect("a dirty page");
+        let held = self.dirty.remove(&lpa).expect("a dirty page");
         assert!(held.again.is_none() && !held.dropped, "page {lpa} is drained twice");
         assert!(self.draining.insert(lpa, held).is_none(), "page {lpa} is being drained");
         let bytes = (held.sectors.count_ones() * self.sector_bytes).min(self.page_bytes);
@@ -270,7 +270,7 @@ impl WriteCache {
                 self.dirty.insert(lpa, held);
             }
             None if held.dropped => {}
-            None => self.clean.insert(lpa, held),
+            None => assert!(self.clean.insert(lpa, held).is_none(), "page {lpa} is clean and was being drained"),
         }
         assert!(self.pages() <= self.capacity_pages, "{} pages of {}", self.pages(), self.capacity_pages);
         self.forget_safe();
@@ -293,12 +293,12 @@ impl WriteCache {
 
     /// Discards a page that was trimmed.
     pub fn trim(&mut self, lpa: u64) {
-        self.dirty.remove(lpa);
-        self.clean.remove(lpa);
+        self.dirty.remove(&lpa);
+        self.clean.remove(&lpa);
         if let Some(held) = self.draining.get_mut(&lpa) {
             (held.dropped, held.again, held.since) = (true, None, 0);
         }
-        debug_assert!(!self.is_wanted(lpa) && self.dirty.get(lpa).is_none(), "page {lpa} was trimmed");
+        debug_assert!(!self.is_wanted(lpa) && self.dirty.get(&lpa).is_none(), "page {lpa} was trimmed");
         self.forget_safe();
     }
 
@@ -318,7 +318,7 @@ impl WriteCache {
         while let Some(&(since, lpa)) = self.unsafe_since.front() {
             let holds =
                 |held: &CachedPage| (!held.dropped && held.since == since) || held.again.is_some_and(|a| a.0 == since);
-            if self.dirty.get(lpa).is_some_and(holds) || self.draining.get(&lpa).is_some_and(holds) {
+            if self.dirty.get(&lpa).is_some_and(holds) || self.draining.get(&lpa).is_some_and(holds) {
                 return;
             }
             self.unsafe_since.pop_front();
@@ -434,7 +434,7 @@ mod tests {
                         prop_assert_eq!(taken, room);
                         if taken {
                             if is.is_none() && model.len() == 5 {
-                                let dropped = |l: u64| cache.clean.get(l).is_none();
+                                let dropped = |l: u64| cache.clean.get(&l).is_none();
                                 let gone = *model.iter().find(|&(&l, &i)| i == Is::Clean && dropped(l)).unwrap().0;
                                 model.remove(&gone);
                             }
@@ -467,7 +467,7 @@ mod tests {
                 if what == 3 && is != Some(Is::Dirty) {
                     // A page written again while it was being drained delays only flushes that began after that write.
                     for (ticket, waits) in &mut flushes {
-                        let again = cache.dirty.get(lpa).is_some_and(|held| held.since <= ticket.0);
+                        let again = cache.dirty.get(&lpa).is_some_and(|held| held.since <= ticket.0);
                         if !again {
                             waits.retain(|&l| l != lpa);
                         }

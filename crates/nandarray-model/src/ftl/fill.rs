@@ -5,9 +5,9 @@
 //! a plane's rows run through its good blocks in order. The formula holds for a logical page until it is overwritten,
 //! and its inverse (which logical page a physical page holds) for a block until it is erased.
 
-use super::divide::Divisor;
 use super::scatter::Scatter;
 use super::striping::StripeOrder;
+use strength_reduce::StrengthReducedU32;
 
 /// Formula that maps logical pages to physical pages, and back, on a device that was filled once in order.
 #[derive(Clone, Debug)]
@@ -16,8 +16,8 @@ pub(super) struct Fill {
     planes: u32,
     blocks: u32,
     pages: u32,
-    by_planes: Divisor,
-    by_pages: Divisor,
+    by_planes: StrengthReducedU32,
+    by_pages: StrengthReducedU32,
     /// Bad blocks that the formula skips, by plane, in order.
     bad: Vec<Vec<u32>>,
     /// Formula that replaces this one for a device that was overwritten at random for long.
@@ -27,7 +27,7 @@ pub(super) struct Fill {
 impl Fill {
     /// Makes the formula of a device; `bad` lists the blocks of each plane to skip, in order.
     pub(super) fn new(order: StripeOrder, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
-        let (by_planes, by_pages) = (Divisor::new(order.planes()), Divisor::new(pages));
+        let (by_planes, by_pages) = (StrengthReducedU32::new(order.planes()), StrengthReducedU32::new(pages));
         Self { planes: order.planes(), order, blocks, pages, by_planes, by_pages, bad, scatter: None }
     }
 
@@ -38,7 +38,7 @@ impl Fill {
 
     /// Returns the row of a logical page (its number among the pages of its plane), and the plane.
     pub(super) fn row_and_plane(&self, lpa: u32) -> (u32, u32) {
-        let (row, position) = self.by_planes.divide(lpa);
+        let (row, position) = StrengthReducedU32::div_rem(lpa, self.by_planes);
         (row, self.order.plane_at[position as usize])
     }
 
@@ -53,7 +53,7 @@ impl Fill {
             return scatter.page_of(lpa, self);
         }
         let (row, plane) = self.row_and_plane(lpa);
-        let (nth, page) = self.by_pages.divide(row);
+        let (nth, page) = StrengthReducedU32::div_rem(row, self.by_pages);
         (plane * self.blocks + self.nth_good(plane, nth)) * self.pages + page
     }
 

@@ -9,8 +9,8 @@
 //! without an eviction: during reclaim the cache may exceed its size, and the host's next requests pay for the
 //! evictions. Reclaim therefore never waits for map writes, which could themselves wait for reclaim.
 
-use super::lru::Lru;
-use rustc_hash::FxHashMap;
+use hashlink::LinkedHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 const NONE: u32 = u32::MAX;
 
@@ -28,7 +28,8 @@ const CLEAN: MapCacheEntry = MapCacheEntry { changed: false, behind: NONE };
 pub(super) struct MapCache {
     entries_max: usize,
     entries_a_page: u32,
-    entries: Lru<MapCacheEntry>,
+    /// Entries by logical page, the least recently used first.
+    entries: LinkedHashMap<u32, MapCacheEntry, FxBuildHasher>,
     /// First changed entry of each map page that has one.
     changed: FxHashMap<u32, u32>,
 }
@@ -39,7 +40,7 @@ impl MapCache {
         Self {
             entries_max: usize::try_from(entries_max).unwrap_or(usize::MAX).max(1),
             entries_a_page,
-            entries: Lru::default(),
+            entries: LinkedHashMap::default(),
             changed: FxHashMap::default(),
         }
     }
@@ -51,12 +52,12 @@ impl MapCache {
 
     /// Whether an entry is cached; if so, marks it as the most recently used.
     pub(super) fn touch(&mut self, lpa: u32) -> bool {
-        self.entries.touch(lpa)
+        self.entries.to_back(&lpa).is_some()
     }
 
     /// Inserts an entry as unchanged, unless it is cached already.
     pub(super) fn load(&mut self, lpa: u32) {
-        if self.entries.get(lpa).is_none() {
+        if !self.entries.contains_key(&lpa) {
             self.entries.insert(lpa, CLEAN);
         }
     }
@@ -64,24 +65,24 @@ impl MapCache {
     /// Marks an entry as changed, inserting it if it is not cached.
     pub(super) fn change(&mut self, lpa: u32) {
         self.load(lpa);
-        if self.entries.get(lpa).is_some_and(|e| e.changed) {
+        if self.entries.get(&lpa).is_some_and(|e| e.changed) {
             return;
         }
         let page = self.page_of(lpa);
         let behind = self.changed.insert(page, lpa).unwrap_or(NONE);
         assert_ne!(behind, lpa, "entry {lpa} is in the list of its map page already");
-        *self.entries.get_mut(lpa).expect("was loaded") = MapCacheEntry { changed: true, behind };
+        *self.entries.get_mut(&lpa).expect("was loaded") = MapCacheEntry { changed: true, behind };
     }
 
     /// Evicts unchanged entries until the cache is within its size. Returns the map page that must be written first if
     /// the oldest entry is a changed one; `None` once there is room.
     pub(super) fn make_room(&mut self) -> Option<u32> {
         while self.entries.len() > self.entries_max {
-            let oldest = self.entries.oldest()?;
-            if self.entries.get(oldest)?.changed {
+            let (&oldest, entry) = self.entries.front()?;
+            if entry.changed {
                 return Some(self.page_of(oldest));
             }
-            self.entries.remove(oldest);
+            self.entries.pop_front();
         }
         assert!(self.entries.len() <= self.entries_max);
         None
@@ -90,7 +91,7 @@ impl MapCache {
     /// Marks all entries of a map page as unchanged, since the page was written.
     pub(super) fn written(&mut self, page: u32) {
         let mut at = self.changed.remove(&page).unwrap_or(NONE);
-        while let Some(entry) = self.entries.get_mut(at) {
+        while let Some(entry) = self.entries.get_mut(&at) {
             assert!(entry.changed, "entry {at} of map page {page} is in its list and was not changed");
             at = entry.behind;
             *entry = CLEAN;
@@ -102,6 +103,6 @@ impl MapCache {
         if self.changed.is_empty() {
             return None;
         }
-        self.entries.oldest_first().find(|(_, e)| e.changed).map(|(lpa, _)| self.page_of(lpa))
+        self.entries.iter().find(|(_, e)| e.changed).map(|(&lpa, _)| self.page_of(lpa))
     }
 }

@@ -10,9 +10,8 @@
 //! | `page_mapped` | the parts joined: read, write, trim |
 //! | `reclaim` | jobs: move live pages, erase; failed programs and erases |
 //! | `map`, `fill` | logical to physical, lazily; a sequentially full device by formula |
-//! | `map_cache`, `lru` | a map that does not fit into DRAM |
+//! | `map_cache` | a map that does not fit into DRAM |
 //! | `blocks` | states of erase blocks, free blocks, open blocks, owners of pages |
-//! | `divide` | division by constants of a geometry |
 //! | `striping` | the plane that a page goes to |
 //! | `victims`, `live_lists` | victims of reclaim, by the same policies as the store's |
 //! | `hot` | pages that are written often |
@@ -30,12 +29,10 @@
 mod audit;
 mod blocks;
 pub mod cache;
-mod divide;
 mod fill;
 mod hot;
 mod layout;
 mod live_lists;
-mod lru;
 mod map;
 mod map_cache;
 mod page_mapped;

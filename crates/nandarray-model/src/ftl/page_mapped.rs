@@ -4,7 +4,6 @@
 //! changes nothing.
 
 use super::blocks::{BlockState, EraseBlocks, STREAMS, Stream};
-use super::divide::Divisor;
 use super::fill::Fill;
 use super::hot::HotData;
 use super::map::{Map, NOWHERE, PAGES_MAX};
@@ -17,6 +16,7 @@ use super::{FtlError, FtlSetupError, MapOp, Owner, Urgency, Written};
 use crate::describe::{Description, FlashGeometry};
 use crate::flash::{OpCause, PageAddress};
 use nandarray::policy::WearLevelling;
+use strength_reduce::StrengthReducedU32;
 
 /// Maximum number of map pages that one request writes to make room in the map's cache.
 const MAP_WRITES_MAX: usize = 4;
@@ -62,7 +62,7 @@ pub struct PageMapped {
     pub(super) factory_bad: u64,
     endurance_cycles: u32,
     /// Divisor of a plane's number in the device: the number of planes of a die.
-    by_planes: Divisor,
+    by_planes: StrengthReducedU32,
 }
 
 impl PageMapped {
@@ -118,7 +118,7 @@ impl PageMapped {
             map_cursor: 0,
             factory_bad: u64::from(shape.0) * u64::from(g.blocks) - good,
             endurance_cycles: description.nand.endurance_cycles,
-            by_planes: Divisor::new(g.planes),
+            by_planes: StrengthReducedU32::new(g.planes),
         };
         for plane in 0..shape.0 {
             ftl.set_limits(plane);
@@ -299,7 +299,7 @@ impl PageMapped {
     /// Returns the address of a page of a block, which is numbered through the whole device.
     pub(super) fn place_in(&self, block: u32, page: u32) -> PageAddress {
         let (plane, block) = self.blocks.split_block(block);
-        let (die, plane) = self.by_planes.divide(plane);
+        let (die, plane) = StrengthReducedU32::div_rem(plane, self.by_planes);
         PageAddress { die, block, page: page as u16, plane: plane as u16 }
     }
 

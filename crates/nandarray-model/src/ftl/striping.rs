@@ -7,8 +7,8 @@
 //! a table, which is built here.
 
 use super::FtlSetupError;
-use super::divide::Divisor;
 use crate::describe::{FlashGeometry, StripeLevel, Striping};
+use strength_reduce::StrengthReducedU32;
 
 /// An order of all planes, with its inverse.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct StripeOrder {
     pub(super) dynamic: bool,
     /// Whether the planes of a die are adjacent in the order: then a die is filled as a whole.
     pub(super) die_at_once: bool,
-    by_planes: Divisor,
+    by_planes: StrengthReducedU32,
 }
 
 impl StripeOrder {
@@ -58,12 +58,12 @@ impl StripeOrder {
             position_of[plane as usize] = position;
         }
         let die_at_once = levels[0] == StripeLevel::Plane && g.planes > 1;
-        Ok(Self { plane_at, position_of, dynamic, die_at_once, by_planes: Divisor::new(count) })
+        Ok(Self { plane_at, position_of, dynamic, die_at_once, by_planes: StrengthReducedU32::new(count) })
     }
 
     /// Returns the plane that static striping assigns to an owner (a logical page or map page).
     pub(super) fn own(&self, owner: u32) -> u32 {
-        self.plane_at[self.by_planes.divide(owner).1 as usize]
+        self.plane_at[(owner % self.by_planes) as usize]
     }
 
     /// Returns the number of planes.

@@ -6,21 +6,21 @@ use super::{OpReport, Report};
 
 /// Formats a number with three significant digits and a prefix: 1.23 G, 45.6 k, 789.
 fn scaled(n: f64) -> String {
-    let (n, prefix) = match n {
-        n if n >= 1e12 => (n / 1e12, " T"),
-        n if n >= 1e9 => (n / 1e9, " G"),
-        n if n >= 1e6 => (n / 1e6, " M"),
-        n if n >= 1e3 => (n / 1e3, " k"),
-        n => (n, " "),
-    };
-    let digits = if n >= 100.0 || n == 0.0 {
+    const PREFIXES: [&str; 5] = [" ", " k", " M", " G", " T"];
+    let (mut n, mut prefix) = (n, 0);
+    // A number that would be rounded up to 1000 takes the next prefix.
+    while n >= 999.5 && prefix + 1 < PREFIXES.len() {
+        n /= 1e3;
+        prefix += 1;
+    }
+    let digits = if n >= 99.95 || n == 0.0 {
         0
-    } else if n >= 10.0 {
+    } else if n >= 9.995 {
         1
     } else {
         2
     };
-    format!("{n:.digits$}{prefix}")
+    format!("{n:.digits$}{}", PREFIXES[prefix])
 }
 
 /// Formats mean, minimum and maximum of some fractions as percentages.
@@ -115,3 +115,7 @@ fn scaled_small(n: f64) -> String {
         n => format!("{:.3} n", n * 1e9),
     }
 }
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,6 +1,8 @@
 //! Tests of reports: their numbers are consistent, their JSON has the documented keys, and data sheets' figures are
 //! compared only with matching workloads.
 
+mod figures;
+
 use super::*;
 use crate::describe::{Energy, Spec, preset};
 use crate::flash::{BusTime, DieTime, FlashEnergy};

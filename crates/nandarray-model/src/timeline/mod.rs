@@ -140,11 +140,12 @@ impl Timeline {
     /// The first error that occurred while writing; the file is incomplete then.
     pub fn finish(self) -> io::Result<TimelineEnd> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Also after an error: the file is not continued behind a gap.
+        writer.options.until = Ps::ZERO;
         if let Some(error) = writer.error.take() {
             return Err(error);
         }
         writer.out.flush()?;
-        writer.options.until = Ps::ZERO;
         Ok(writer.end)
     }
 }

@@ -202,3 +202,173 @@ proptest! {
         prop_assert_eq!(drawn.len(), spans.len());
     }
 }
+
+/// Returns random spans in the order of their starts, or in any order.
+fn drawn_spans(chance: &mut fastrand::Rng, in_order: bool) -> Vec<DeviceSpan> {
+    let mut spans: Vec<DeviceSpan> = (0..chance.usize(1..200))
+        .map(|n| {
+            let start = chance.u64(0..4_000_000);
+            let tracks = [
+                Track::Request(chance.u32(0..2)),
+                Track::Stage(chance.u32(0..7)),
+                Track::Die(chance.u32(0..8)),
+                Track::LinkUp,
+            ];
+            let track = tracks[chance.usize(0..4)];
+            let end = Ps(start + [0, chance.u64(0..900_000)][chance.usize(0..2)]);
+            DeviceSpan { track, start: Ps(start), end, what: "work", cause: OpCause::Map, detail: n as u64 }
+        })
+        .collect();
+    if in_order {
+        spans.sort_by_key(|span| span.start);
+    }
+    spans
+}
+
+#[test]
+fn a_window_draws_the_spans_within_it() {
+    for seed in 0..60 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let spans = drawn_spans(&mut chance, false);
+        let (from, until) = (Ps(chance.u64(0..3_000_000)), Ps(chance.u64(0..5_000_000)));
+        let spans_max = chance.u64(0..150);
+        let within: Vec<u64> =
+            spans.iter().filter(|span| span.end >= from && span.start < until).map(|span| span.detail).collect();
+        let (packets, end) = written(&spans, TimelineOptions { spans_max, from, until });
+        let shown = within.len().min(spans_max as usize);
+        assert!(drawn(&packets).iter().map(|slice| slice.5).eq(within[..shown].iter().copied()), "seed {seed}");
+        assert_eq!((end.written, end.left_out), (shown as u64, (within.len() - shown) as u64), "seed {seed}");
+    }
+}
+
+/// Spans that come in the order of their starts need as many lanes as overlap at most at one moment.
+#[test]
+fn a_track_has_as_many_lanes_as_spans_overlap() {
+    for seed in 0..60 {
+        let spans = drawn_spans(&mut fastrand::Rng::with_seed(seed), true);
+        let (packets, _) = written(&spans, TimelineOptions::default());
+        let mut lanes: BTreeMap<(Option<u64>, Option<String>), usize> = BTreeMap::new();
+        for track in packets.iter().filter_map(|p| p.track_descriptor.as_ref()).filter(|t| t.child_ordering.is_none()) {
+            *lanes.entry((track.parent_uuid, track.name.clone())).or_default() += 1;
+        }
+        let mut deepest: BTreeMap<Track, usize> = BTreeMap::new();
+        for (n, span) in spans.iter().enumerate() {
+            let before = spans[..n].iter().filter(|other| other.track == span.track && other.end > span.start);
+            let depth = deepest.entry(span.track).or_default();
+            *depth = (*depth).max(before.count() + 1);
+        }
+        let (mut got, mut want): (Vec<_>, Vec<_>) = (lanes.into_values().collect(), deepest.into_values().collect());
+        got.sort_unstable();
+        want.sort_unstable();
+        assert_eq!(got, want, "seed {seed}: lanes of all tracks");
+    }
+}
+
+#[test]
+fn spans_beyond_the_lanes_of_a_track_are_counted() {
+    let at_once: Vec<DeviceSpan> =
+        (0..LANES_MAX as u64 + 3).map(|n| span(Track::Request(0), n, 1 << 20, "read")).collect();
+    let (packets, end) = written(&at_once, TimelineOptions::default());
+    assert_eq!((end.written, end.left_out), (LANES_MAX as u64, 3));
+    assert_eq!(drawn(&packets).len(), LANES_MAX);
+}
+
+/// Each die stands under its channel, by way and die, and no two tracks of a group have one rank.
+#[test]
+fn dies_stand_under_their_channels_in_order() {
+    for (channels, ways, dies) in [(1, 1, 1), (2, 3, 2), (3, 1, 4), (4, 4, 1)] {
+        let geometry = FlashGeometry { channels, ways, dies, ..geometry() };
+        let memory = Memory::default();
+        let timeline = Timeline::new(Box::new(memory.clone()), "d", &geometry, TimelineOptions::default()).unwrap();
+        let (mut taker, mut paths, mut die) = (timeline.spans(), Vec::new(), 0);
+        for channel in 0..channels {
+            taker.span(span(Track::Channel(channel), 0, 1, "bus"));
+            paths.push(format!("d/channel {channel}/bus"));
+            for (way, within) in (0..ways).flat_map(|way| (0..dies).map(move |within| (way, within))) {
+                taker.span(span(Track::Die(die), 0, 1, "sense"));
+                paths.push(format!("d/channel {channel}/way {way} die {within}"));
+                die += 1;
+            }
+        }
+        timeline.finish().unwrap();
+        let (packets, rest) = complete_packets(&memory.0.lock().unwrap());
+        assert!(rest.is_empty());
+        assert_eq!(drawn(&packets).into_iter().map(|slice| slice.0).collect::<Vec<_>>(), paths);
+        let mut ranks: Vec<_> = packets
+            .iter()
+            .filter_map(|p| p.track_descriptor.as_ref())
+            .map(|t| (t.parent_uuid, t.sibling_order_rank))
+            .collect();
+        let all = ranks.len();
+        assert!(ranks[1..].iter().all(|(_, rank)| rank.is_some()), "every track below the process has a rank");
+        ranks.sort_unstable();
+        ranks.dedup();
+        assert_eq!(ranks.len(), all, "{channels} channels of {ways} ways of {dies} dies");
+    }
+}
+
+/// Returns the packets of a file that are complete, and the bytes behind them.
+fn complete_packets(bytes: &[u8]) -> (Vec<TracePacket>, Vec<u8>) {
+    let (mut packets, mut rest) = (Vec::new(), bytes);
+    while let Some(mut after) = rest.strip_prefix(&[0x0a]) {
+        match TracePacket::decode_length_delimited(&mut after) {
+            Ok(packet) => packets.push(packet),
+            Err(_) => break,
+        }
+        rest = after;
+    }
+    (packets, rest.to_vec())
+}
+
+/// A writer that fails once it has taken a number of bytes, and works again after that failure.
+#[derive(Clone)]
+struct FailsOnce {
+    taken: Memory,
+    left: Arc<Mutex<Option<usize>>>,
+}
+
+impl Write for FailsOnce {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut left = self.left.lock().unwrap();
+        let n = bytes.len().min(left.unwrap_or(usize::MAX));
+        if n == 0 && !bytes.is_empty() {
+            *left = None;
+            return Err(io::Error::other("no space"));
+        }
+        *left = left.map(|left| left - n);
+        self.taken.write(&bytes[..n])
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        match self.left.lock().unwrap().take() {
+            Some(0) => Err(io::Error::other("no space to flush")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A disk that is full at any byte ends the timeline with an error; the file holds what was written before, nothing is
+/// written behind the gap, and nothing after the end.
+#[test]
+fn a_disk_that_is_full_at_any_byte_is_told_and_leaves_a_readable_beginning() {
+    let spans: Vec<DeviceSpan> = (0..6).map(|n| span(Track::Die(n as u32 % 3), n * 10, n * 10 + 7, "sense")).collect();
+    let (whole, end) = written(&spans, TimelineOptions::default());
+    for full_at in 0..=end.bytes as usize {
+        let out = FailsOnce { taken: Memory::default(), left: Arc::new(Mutex::new(Some(full_at))) };
+        let bytes = || out.taken.0.lock().unwrap().clone();
+        let made = Timeline::new(Box::new(out.clone()), "a device", &geometry(), TimelineOptions::default());
+        let Ok(timeline) = made else {
+            assert!(bytes().len() == full_at && complete_packets(&bytes()).0.is_empty(), "full at {full_at}");
+            continue;
+        };
+        let mut taker = timeline.spans();
+        spans.iter().for_each(|&span| taker.span(span));
+        let said = timeline.finish().unwrap_err().to_string();
+        assert_eq!(said, if full_at == end.bytes as usize { "no space to flush" } else { "no space" });
+        assert_eq!(bytes().len(), full_at, "nothing follows the gap");
+        let (packets, rest) = complete_packets(&bytes());
+        assert_eq!(packets, whole[..packets.len()], "full at {full_at}");
+        assert!(packets.len() < whole.len() || rest.is_empty());
+        taker.span(spans[0]);
+        assert_eq!(bytes().len(), full_at, "a timeline that ended takes no spans");
+    }
+}

@@ -54,7 +54,7 @@ impl CachePrefetcher for Stride {
             let step =
                 if stride.unsigned_abs() < self.line_bytes { self.line_bytes as i64 * stride.signum() } else { stride };
             for ahead in 1..=DEGREE as i64 {
-                suggestions.push(address.wrapping_add_signed(step * ahead));
+                suggestions.push(address.wrapping_add_signed(step.wrapping_mul(ahead)));
             }
         }
     }
@@ -116,5 +116,19 @@ mod tests {
         }
         assert!(told[..3].iter().all(Vec::is_empty), "{told:x?}");
         assert_eq!(told[3], [0x1000 + 4 * 256, 0x1000 + 5 * 256]);
+    }
+    #[test]
+    fn strides_over_half_of_the_addresses_wrap() {
+        for step in [1u64 << 62, 3 << 62, 1 << 63, u64::MAX - 63] {
+            let mut stride = Stride::new(64);
+            let mut addresses = Vec::new();
+            for i in 0..6u64 {
+                addresses.push(step.wrapping_mul(i));
+                let mut suggestions = Suggestions::default();
+                stride.access(0x40, addresses[i as usize], true, &mut suggestions);
+                let wanted = if i < 3 { vec![] } else { vec![step.wrapping_mul(i + 1), step.wrapping_mul(i + 2)] };
+                assert_eq!(suggestions.as_slice(), wanted, "a stride of {step:#x}, access {i}");
+            }
+        }
     }
 }

@@ -161,8 +161,8 @@ pub struct Append<'a> {
 
 /// Begins a transaction: locks whole spaces against all other writes; the reply is the transaction's number.
 ///
-/// A thread that began a transaction must write to its spaces by [`StageWrite`] only: any other write would wait for
-/// the transaction, and so for itself.
+/// A thread that began a transaction must write to its spaces by [`StageWrite`] only, and not compact the store: any
+/// other write would wait for the transaction, and so for itself.
 #[derive(Debug)]
 pub struct Begin<'a> {
     /// The spaces, each once, and the shape that each has after [`Apply`]: no dimension is added or becomes smaller.

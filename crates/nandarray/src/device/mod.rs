@@ -289,19 +289,17 @@ impl Device {
             Mode::Append | Mode::Truncate => FileAccess::Create,
             Mode::Exclusive => FileAccess::CreateNew,
         };
-        let media = FileMedia::open(path, access, options.map)?;
+        let media = Arc::new(FileMedia::open(path, access, options.map)?);
         if mode == Mode::Truncate && !media.is_empty() {
             let cleared = media.if_no_readers(&mut || media.set_len(0))?;
             if !cleared {
                 return Err(Error::Locked { path: path.display().to_string(), by: Holder::Readers });
             }
         }
-        let name = path.display().to_string();
-        let made = media.is_empty();
-        let done = Self::open(wrap(Arc::new(media)), &name, mode, options);
-        if made && done.is_err() && mode == Mode::Exclusive {
-            // The file was created by this call and holds nothing.
-            let _ = std::fs::remove_file(path);
+        let done = Self::open(wrap(media.clone()), &path.display().to_string(), mode, options);
+        if done.is_err() {
+            // A file that this call created holds nothing, and would be in the way of the next one.
+            media.remove_created();
         }
         done
     }

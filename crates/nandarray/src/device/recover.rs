@@ -9,7 +9,7 @@
 //! journal: each refers only to things that the writer has written before it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -242,18 +242,10 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     let log = Log::of_new_store(superblock);
     let catalog = Catalog { next: 1, ..Catalog::default() };
     let device = device(ftl, counters, (log, Opening::default()), catalog, 0, false, options)?;
-    {
-        let mut log = device.log.lock();
-        device.checkpoint(&mut log)?;
-        // Both marks are allocated on the disk now; they name no record yet.
-        for place in 0..2 {
-            Mark { uuid, generation: log.superblock().generation, lsn: 0 }
-                .write(device.ftl.media().as_ref(), place)
-                .map_err(|e| device.ftl.full_if_no_room(e))?;
-        }
-        // Both superblocks describe the same state, so that the store survives damage to either.
-        let twin = Superblock { generation: 0, ..log.superblock().clone() };
-        twin.write(device.ftl.media().as_ref(), 1 - log.slot())?;
+    if let Err(e) = device.write_first_generation() {
+        // Closing the device, as dropping it does, would write a superblock that names no checkpoint.
+        device.closed.store(true, Ordering::Release);
+        return Err(e);
     }
     Ok(device)
 }
@@ -517,6 +509,22 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
 }
 
 impl Device {
+    /// Writes checkpoint, marks and superblocks of a new store.
+    fn write_first_generation(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        let media = self.ftl.media().as_ref();
+        self.checkpoint(&mut log)?;
+        // Both marks are allocated on the disk now; they name no record yet.
+        for place in 0..2 {
+            Mark { uuid: self.uuid, generation: log.superblock().generation, lsn: 0 }
+                .write(media, place)
+                .map_err(|e| self.ftl.full_if_no_room(e))?;
+        }
+        // Both superblocks describe the same state, so that the store survives damage to either.
+        let twin = Superblock { generation: 0, ..log.superblock().clone() };
+        twin.write(media, 1 - log.slot())
+    }
+
     /// Corrects a reader's counts for the segment that was open: its pages that were never written count as free, not
     /// as dead. This is the segment that a clean close left open, or, without a clean close, the segment `last` that
     /// was written last.
@@ -543,14 +551,14 @@ impl Device {
                 self.ftl.sync()?;
                 // A process that ended before its first record was durable may have left pages with the next sequence
                 // numbers.
-                self.seq.fetch_add(1 + (self.ftl.draw() >> 32), std::sync::atomic::Ordering::Relaxed);
+                self.seq.fetch_add(1 + (self.ftl.draw() >> 32), Ordering::Relaxed);
                 Ok(false)
             }
             _ => {
                 let mut log = self.log.lock();
                 // Dropped records stay in the old journal; no command may follow them. The sequence numbers of their
                 // commands are on pages that may still exist, so these numbers must not be used again.
-                self.seq.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
+                self.seq.fetch_add(1 << 20, Ordering::Relaxed);
                 self.ftl.sync()?;
                 self.checkpoint(&mut log)?;
                 if salvaged {

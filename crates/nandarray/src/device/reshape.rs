@@ -57,6 +57,7 @@ impl Device {
         let mut start = vec![0; from.len()];
         start[axis] = from[axis];
         let selection = Selection { strides: strides.to_vec(), ..Selection::contiguous(&start, counts, item) };
+        selection.check_blocks(&space.shape.block)?;
         let bytes = selection.elements().saturating_mul(item);
         if bytes == 0 {
             self.apply(&space, vec![], Some(&to))?;

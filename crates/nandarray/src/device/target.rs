@@ -156,7 +156,7 @@ struct PlanBatch<'a> {
 impl PlanBatch<'_> {
     /// Adds the plan of a selection; if the batch is full then, calls `each` with its work and empties it.
     fn add(&mut self, selection: &Selection, each: EachWork<'_>) -> Result<()> {
-        self.bytes += selection.elements() * self.planner.item();
+        self.bytes = self.bytes.saturating_add(selection.elements().saturating_mul(self.planner.item()));
         self.plans.push(self.planner.plan(selection)?);
         if self.plans.len() < self.planner.at_once {
             return Ok(());
@@ -182,8 +182,8 @@ pub(super) fn for_work(
     match *target {
         // A target without dimensions: the element of a scalar, or of a space of one element that is viewed as a
         // scalar.
-        Target::Box { start: [], count: [], view, .. } if view.is_some() || shape == [1] => {
-            check_view(shape, view.unwrap_or(&[1]))?;
+        Target::Box { start: [], count: [], view, .. } if view.map_or(shape == [1], <[u64]>::is_empty) => {
+            check_view(shape, &[])?;
             let n = shape.len();
             planner.single(Selection::contiguous(&vec![0; n], &vec![1; n], planner.item()), each)
         }

@@ -196,4 +196,99 @@ mod tests {
         let mut stale = Chain::begin(g, ChainStart { first: 2, nonce: 98 });
         assert!(!stale.read(&media, 30_000, &mut [0; 10]).unwrap());
     }
+
+    /// Creates a medium of `segments` segments, and a chain that is extended as needed to hold `bytes` from offset 0.
+    fn chain_of(segments: &[Segment], bytes: &[u8]) -> (MemoryMedia, Chain) {
+        let media = MemoryMedia::default();
+        media.set_len(Geometry::TINY.medium_bytes(12)).unwrap();
+        let mut chain = Chain::begin(Geometry::TINY, ChainStart { first: segments[0], nonce: 7 });
+        let write = |at: u64, bytes: &[u8]| media.write_at(at, bytes);
+        for &segment in &segments[1..] {
+            chain.extend(write, segment).unwrap();
+        }
+        chain.write(write, 0, bytes).unwrap();
+        (media, chain)
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_chain_is_one_stream_whatever_the_order_of_its_segments(
+            order in proptest::sample::subsequence((0..12u32).collect::<Vec<_>>(), 1..6),
+            turned: bool,
+            writes in proptest::collection::vec((0u64..70_000, 0usize..20_000), 0..8),
+        ) {
+            let mut segments = order;
+            if turned { segments.reverse(); }
+            let payload = Geometry::TINY.segment_data_bytes() - LINK_BYTES;
+            let room = payload * segments.len() as u64;
+            let (media, chain) = chain_of(&segments, &[]);
+            let mut model = vec![0u8; room as usize];
+            let write = |at: u64, bytes: &[u8]| media.write_at(at, bytes);
+            for (i, (at, len)) in writes.into_iter().enumerate() {
+                let at = at % room;
+                let bytes = vec![i as u8 + 1; len.min((room - at) as usize)];
+                proptest::prop_assert_eq!(chain.room_from(at), room - at);
+                proptest::prop_assert_eq!(chain.segments_needed(at, bytes.len() as u64), 0);
+                proptest::prop_assert_eq!(chain.segments_needed(at, room - at + 1), 1);
+                chain.write(write, at, &bytes).unwrap();
+                model[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+                // The same bytes, found without the chain: every piece lies in one segment, before its link.
+                let pieces: Vec<_> = chain.next_bytes(at, bytes.len() as u64).collect();
+                proptest::prop_assert_eq!(pieces.iter().map(|p| p.1).sum::<u64>(), bytes.len() as u64);
+                for (offset, len) in pieces {
+                    let within = segments.iter().map(|&s| Geometry::TINY.pages_offset(s));
+                    proptest::prop_assert!(within.into_iter().any(|s| s <= offset && offset + len <= s + payload));
+                    let mut found = vec![0; len as usize];
+                    media.read_at(offset, &mut found).unwrap();
+                    proptest::prop_assert!(found.iter().all(|&b| b == i as u8 + 1));
+                }
+            }
+            let mut found = vec![9; room as usize];
+            let mut reader = Chain::begin(Geometry::TINY, chain.start());
+            proptest::prop_assert!(reader.read(&media, 0, &mut found).unwrap());
+            proptest::prop_assert!(found == model);
+            proptest::prop_assert_eq!(reader.segments(), &segments[..]);
+            proptest::prop_assert!(!reader.read(&media, room, &mut [0]).unwrap(), "no link leads further");
+        }
+    }
+
+    #[test]
+    fn a_link_with_a_flipped_bit_ends_the_chain_and_leads_nowhere() {
+        let payload = Geometry::TINY.segment_data_bytes() - LINK_BYTES;
+        let bytes = vec![5; payload as usize + 100];
+        let (media, chain) = chain_of(&[3, 8], &bytes);
+        let at = Geometry::TINY.pages_offset(3) + payload;
+        for bit in 0..LINK_BYTES * 8 {
+            let mut byte = [0];
+            media.read_at(at + bit / 8, &mut byte).unwrap();
+            media.write_at(at + bit / 8, &[byte[0] ^ 1 << (bit % 8)]).unwrap();
+            let mut reader = Chain::begin(Geometry::TINY, chain.start());
+            // The last bytes are reserved, and nothing looks at them.
+            assert_eq!(reader.follow(&media).unwrap(), bit / 8 >= 24, "bit {bit}");
+            assert!(reader.read(&media, 0, &mut vec![0; payload as usize]).unwrap(), "what lies before it is read");
+            assert_eq!(reader.read(&media, payload - 1, &mut [0; 2]).unwrap(), bit / 8 >= 24, "bit {bit}");
+            media.write_at(at + bit / 8, &byte).unwrap();
+        }
+    }
+
+    #[test]
+    fn links_in_a_circle_to_themselves_or_beyond_the_medium_are_not_followed() {
+        let payload = Geometry::TINY.segment_data_bytes() - LINK_BYTES;
+        for (last, next) in [(8, 3), (8, 8), (8, 12), (8, u32::MAX)] {
+            let (media, chain) = chain_of(&[3, 8], &[]);
+            let link = ChainLink::new(7, next);
+            media.write_at(Geometry::TINY.pages_offset(last) + payload, link.as_bytes()).unwrap();
+            let mut reader = Chain::begin(Geometry::TINY, chain.start());
+            while reader.follow(&media).unwrap() {}
+            assert_eq!(reader.segments(), [3, 8], "a link from {last} to {next}");
+        }
+        let (media, chain) = chain_of(&[3, 8], &[]);
+        media.set_len(Geometry::TINY.medium_bytes(8)).unwrap();
+        let mut reader = Chain::begin(Geometry::TINY, chain.start());
+        assert!(!reader.follow(&media).unwrap(), "segment 8 was cut off");
+        let mut reader = Chain::begin(Geometry::TINY, ChainStart { first: 9, nonce: 7 });
+        assert!(!reader.read(&media, 0, &mut [0]).unwrap(), "the first segment was cut off");
+        let far = reader.read(&media, u64::MAX, &mut [0; 2]).unwrap_err();
+        assert_eq!(far.to_string(), "the store is damaged: a chain is longer than the medium");
+    }
 }

@@ -145,4 +145,54 @@ mod tests {
         mark(1, u64::MAX).write(&media, 0).unwrap();
         assert_eq!(read_marks(&media).unwrap()[0], None, "no journal has such a number");
     }
+
+    fn newest(generation: u64) -> Superblock {
+        let nowhere = crate::ftl::superblock::ChainStart { first: 0, nonce: 0 };
+        Superblock {
+            uuid: [7; 16],
+            generation,
+            version: 3,
+            geometry: crate::flash::Geometry::TINY,
+            capacity_bytes: 0,
+            checkpoint: nowhere,
+            checkpoint_bytes: 0,
+            directory_at: [0; 2],
+            directory_bytes: 0,
+            directory_crc: 0,
+            journal: nowhere,
+            journal_lsn: 1,
+            clean: None,
+            placement: String::new(),
+            victim: String::new(),
+        }
+    }
+
+    #[test]
+    fn marks_of_other_stores_and_of_generations_before_the_superblocks_say_nothing() {
+        let other = Mark { uuid: [8; 16], ..mark(9, 99) };
+        let rows = [
+            ([None, None], 5, 0),
+            ([Some(mark(5, 30)), None], 5, 30),
+            ([None, Some(mark(6, 30))], 5, 30),
+            ([Some(mark(4, 30)), None], 5, 0),
+            ([Some(mark(4, 30)), Some(mark(5, 20))], 5, 20),
+            ([Some(mark(5, 30)), Some(mark(6, 31))], 5, 31),
+            ([Some(other), Some(mark(5, 2))], 5, 2),
+            ([Some(other), None], 0, 0),
+        ];
+        for (marks, generation, lsn) in rows {
+            assert_eq!(marked(&marks, &newest(generation)), lsn, "{marks:?} beside generation {generation}");
+            let turned = [marks[1], marks[0]];
+            assert_eq!(marked(&turned, &newest(generation)), lsn, "{turned:?} beside generation {generation}");
+        }
+    }
+
+    #[test]
+    fn of_two_marks_a_torn_one_is_replaced_first_and_the_newer_one_never() {
+        let marks = [None, Some(mark(1, 5)), Some(mark(1, 6)), Some(mark(2, 1))];
+        for (older, newer) in (0..4).flat_map(|newer| (0..newer).map(move |older| (older, newer))) {
+            assert_eq!(next_place(&[marks[older], marks[newer]]), 0, "{older} {newer}");
+            assert_eq!(next_place(&[marks[newer], marks[older]]), 1, "{newer} {older}");
+        }
+    }
 }

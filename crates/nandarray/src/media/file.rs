@@ -18,7 +18,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,6 +70,8 @@ pub struct FileMedia {
     extents: OnceLock<Option<Extents>>,
     cache: PageCache,
     writes: bool,
+    /// Whether the file did not exist before this medium was opened.
+    created: bool,
     home: Home,
 }
 
@@ -87,20 +89,7 @@ impl FileMedia {
     /// [`Error::NotAStore`] if the path is not an ordinary file; [`Error::Media`] with the system's error.
     pub fn open(path: &Path, access: FileAccess, map: bool) -> Result<Self> {
         let named = || path.display().to_string();
-        let mut options = OpenOptions::new();
-        // Without O_NONBLOCK, opening a FIFO would wait for a process at its other end.
-        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-        options.read(true).write(access != FileAccess::Read).custom_flags(flags);
-        match access {
-            FileAccess::Read | FileAccess::Write => {}
-            FileAccess::CreateNew => {
-                options.create_new(true);
-            }
-            FileAccess::Create => {
-                options.create(true).truncate(false);
-            }
-        }
-        let file = options.open(path).map_err(|source| match (access, source.kind()) {
+        let (file, created) = open_or_create(path, access).map_err(|source| match (access, source.kind()) {
             (FileAccess::CreateNew, io::ErrorKind::AlreadyExists) => Error::FileExists { path: named() },
             (_, io::ErrorKind::NotFound) => Error::FileMissing { path: named() },
             (_, io::ErrorKind::IsADirectory) => no_file(path, "directory"),
@@ -135,6 +124,7 @@ impl FileMedia {
             extents: OnceLock::new(),
             cache: PageCache::default(),
             writes: access != FileAccess::Read,
+            created,
             home: Home::here(),
         };
         // Done after locking: from now on no writer truncates the file under a reader.
@@ -149,6 +139,17 @@ impl FileMedia {
     /// Returns the path by which the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Removes the file if this medium created it. A file that was there before stays, and so does one that has taken
+    /// the path since. While the medium exists no other writer can have stored anything in the file.
+    pub fn remove_created(&self) {
+        let same = |meta: std::fs::Metadata| {
+            self.file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (meta.dev(), meta.ino()))
+        };
+        if self.created && std::fs::symlink_metadata(&self.path).is_ok_and(same) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 
     fn window(&self, index: usize) -> Option<&Mmap> {
@@ -215,6 +216,28 @@ impl FileMedia {
     }
 }
 
+/// Opens a file; returns it, and whether this call created it.
+fn open_or_create(path: &Path, access: FileAccess) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    // Without O_NONBLOCK, opening a FIFO would wait for a process at its other end.
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    options.read(true).write(access != FileAccess::Read).custom_flags(flags);
+    let existing = |options: &OpenOptions| Ok((options.open(path)?, false));
+    let new = |options: &OpenOptions| Ok((options.clone().create_new(true).open(path)?, true));
+    match access {
+        FileAccess::Read | FileAccess::Write => existing(&options),
+        FileAccess::CreateNew => new(&options),
+        FileAccess::Create => match existing(&options) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match new(&options) {
+                // Another process was faster, or the path is a link to a file that does not exist.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => existing(options.create(true).truncate(false)),
+                made => made,
+            },
+            opened => opened,
+        },
+    }
+}
+
 fn no_file(path: &Path, what: &str) -> Error {
     Error::NotAStore { path: path.display().to_string(), what: format!("it is a {what}, not a file") }
 }
@@ -241,24 +264,34 @@ fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     request.l_start = byte;
     request.l_len = 1;
     let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
-    // SAFETY: the descriptor is open for as long as `file` lives, and `request` is a valid flock for these commands.
-    let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const request) };
-    if done == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-        _ => Err(error),
+    loop {
+        // SAFETY: the descriptor is open for as long as `file` lives, and `request` is a valid flock for these
+        // commands.
+        let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const request) };
+        if done == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => return Ok(false),
+            // A signal that the process handles ends the wait for a lock.
+            Some(libc::EINTR) => {}
+            _ => return Err(error),
+        }
     }
 }
 
 /// Allocates or deallocates (by the flags in `mode`) the disk blocks of a range; `false` if the disk is full. Does
 /// nothing on file systems without such requests.
 fn fallocate(file: &File, mode: i32, offset: u64, len: u64) -> bool {
-    // SAFETY: plain integers and an open descriptor.
-    let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as i64, len as i64) };
-    done == 0 || !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+    loop {
+        // SAFETY: plain integers and an open descriptor.
+        let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as i64, len as i64) };
+        let error = io::Error::last_os_error().raw_os_error();
+        if done == 0 || error != Some(libc::EINTR) {
+            return done == 0 || !matches!(error, Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
+        }
+    }
 }
 
 impl Drop for FileMedia {
@@ -484,7 +517,6 @@ mod tests {
 
     #[test]
     fn discarded_bytes_have_no_room_and_allocated_ones_have() {
-        use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
         let m = FileMedia::open(&dir.path().join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(4 << 20).unwrap();
@@ -517,5 +549,78 @@ mod tests {
         assert!(writer.if_no_readers(&mut || Ok(())).unwrap());
         drop(writer);
         FileMedia::open(&path, FileAccess::Write, true).unwrap();
+    }
+
+    #[test]
+    fn only_the_medium_that_created_a_file_removes_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("a"), dir.path().join("b"));
+        for access in [FileAccess::Create, FileAccess::CreateNew] {
+            let medium = FileMedia::open(&path, access, true).unwrap();
+            FileMedia::open(&path, FileAccess::Read, true).unwrap().remove_created();
+            assert!(path.exists(), "a reader has created nothing");
+            medium.remove_created();
+            assert!(!path.exists(), "{access:?}");
+            medium.remove_created();
+        }
+        std::fs::write(&path, b"there").unwrap();
+        for access in [FileAccess::Create, FileAccess::Write] {
+            FileMedia::open(&path, access, true).unwrap().remove_created();
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"there");
+        std::fs::remove_file(&path).unwrap();
+        // Another file, or a link to this one, has taken the path since.
+        let medium = FileMedia::open(&path, FileAccess::Create, true).unwrap();
+        std::fs::rename(&path, &other).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        medium.remove_created();
+        assert!(path.exists() && other.exists());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"theirs").unwrap();
+        medium.remove_created();
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+    }
+
+    extern "C" fn heard(_signal: libc::c_int) {}
+
+    #[test]
+    fn signals_do_not_end_the_wait_for_a_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let writer = FileMedia::open(&path, FileAccess::Create, true).unwrap();
+        // SAFETY: a zeroed `sigaction` is one without flags, so that the signal interrupts system calls; the handler
+        // does nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = heard as extern "C" fn(libc::c_int) as usize;
+            assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
+        }
+        std::thread::scope(|s| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let mut waits = None;
+            writer
+                .if_no_readers(&mut || {
+                    let (tell, path) = (tell.clone(), path.clone());
+                    let reader = s.spawn(move || {
+                        // SAFETY: the call has no conditions.
+                        tell.send(unsafe { libc::pthread_self() }).unwrap();
+                        FileMedia::open(&path, FileAccess::Read, true).map(drop)
+                    });
+                    let thread = told.recv().unwrap();
+                    for _ in 0..20_000 {
+                        // SAFETY: the thread was not joined yet.
+                        assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR2) }, 0);
+                        if reader.is_finished() {
+                            break;
+                        }
+                        std::thread::yield_now();
+                    }
+                    assert!(!reader.is_finished(), "the lock is held");
+                    waits = Some(reader);
+                    Ok(())
+                })
+                .unwrap();
+            waits.expect("nobody read before").join().unwrap().expect("the lock is free now");
+        });
     }
 }

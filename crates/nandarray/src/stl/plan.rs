@@ -117,11 +117,13 @@ impl Selection {
         Ok(())
     }
 
-    /// Checks that the selection touches at most [`BLOCKS_MAX`] building blocks along each dimension.
+    /// Checks that the selection touches at most [`BLOCKS_MAX`] building blocks along each dimension, and at most
+    /// [`BLOCKS_TOTAL_MAX`] together.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the number of blocks.
     pub fn check_blocks(&self, block: &[u64]) -> Result<()> {
+        let mut total = 1u128;
         for (axis, (wanted, side)) in self.axes.iter().zip(block).enumerate() {
             let blocks = match wanted {
                 Axis::Range { step, count, .. } => {
@@ -135,6 +137,12 @@ impl Selection {
                      {BLOCKS_MAX} at most"
                 )));
             }
+            total = total.saturating_mul(blocks.into());
+        }
+        if total > BLOCKS_TOTAL_MAX {
+            return Err(Error::invalid(format!(
+                "the selection touches {total} building blocks; one command takes {BLOCKS_TOTAL_MAX} at most"
+            )));
         }
         Ok(())
     }
@@ -143,6 +151,9 @@ impl Selection {
 /// Largest number of building blocks that a selection may touch along one dimension; with the default size these are 16
 /// TiB.
 const BLOCKS_MAX: u64 = 1 << 26;
+
+/// Largest number of building blocks that a selection may touch, so that numbers of tasks and pages fit into 64 bits.
+const BLOCKS_TOTAL_MAX: u128 = 1 << 44;
 
 /// Side of a building block along one dimension, in elements. Coordinates are divided by a side that is a power of two
 /// with a shift, since a division takes as long as an access to a cache.

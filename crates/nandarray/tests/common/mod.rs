@@ -66,7 +66,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    fn change(&self) -> Change<'_> {
+    pub(crate) fn change(&self) -> Change<'_> {
         match self {
             Self::Delete(name) => Change::Delete { name },
             Self::Rename(from, to) => Change::Rename { from, to },

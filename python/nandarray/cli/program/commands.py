@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from nandarray.cli.common import Json, KeyFile, console, key_of, parse_size, print_json
+from nandarray.cli.common import Json, KeyFile, console, facts_of, key_of, parse_size, print_json, table_of
 from nandarray.cli.program import profile as cli_program_profile
 from nandarray.cli.program import run as cli_program_run
 from nandarray.cli.program import source as cli_program_source
@@ -114,11 +113,11 @@ def list_command(*, as_json: Json = False) -> None:
                      "sizes": {key: size.default for key, size in one.parameters.items()}}
                     for name, one in found.items()])  # fmt: skip
         return
-    table = Table("program", "what it does", "dtypes", "sizes", box=None, pad_edge=False)
+    rows = []
     for name, one in found.items():
         dtypes = ", ".join(one.dtypes[:2]) + (", ..." if len(one.dtypes) > 2 else "") or "bytes"
-        table.add_row(name, one.summary, dtypes, ", ".join(one.parameters))
-    console().print(table)
+        rows.append((name, one.summary, dtypes, ", ".join(one.parameters)))
+    console().print(table_of(("program", "what it does", "dtypes", "sizes"), rows))
 
 
 @app.command("cores")
@@ -181,18 +180,11 @@ def info(
         print_json({**made.metadata, **facts, **extra})
         return
     out = console()
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for what, much in _rows(made):
-        table.add_row(what, much)
-    out.print(table)
+    out.print(facts_of(_rows(made), style="bold"))
     if symbols:
-        listing = Table("address", "bytes", "kind", "name", box=None, pad_edge=False)
-        for one in made.symbols:
-            listing.add_row(f"{one.address:#x}", str(one.size), one.kind, one.name)
+        rows = [(f"{one.address:#x}", str(one.size), one.kind, one.name) for one in made.symbols]
         out.print()
-        out.print(listing)
+        out.print(table_of(("address", "bytes", "kind", "name"), rows))
 
 
 @app.command()
@@ -368,15 +360,13 @@ def run(
         return
     if signature is not None or isa is not None or vlen is not None:
         raise typer.BadParameter("--signature, --isa and --vlen go with --bare")
-    given = _given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
+    given = _Given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
     chosen = cli_program_timing.chosen(core, sets, timeline)
     options = cli_program_timing.on_one_core(chosen, single=given.single, form=form, threads=threads)
     options |= {"task_bytes": parse_size(task_bytes), "hold_bytes": parse_size(hold_bytes)}
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), given.stores(out or []))
-        names, wanted = given.steps(
-            opened, dtype=dtype, stream=stream, target=target, flags=flags, trust=trust, core=chosen
-        )
+        names, wanted = given.steps(opened, trust=trust, core=chosen)
         what: Any = next(iter(names.values())) if given.single else wanted
         known = [one.name for one in what] if given.single else list(wanted)
         cli_program_run.run_over(
@@ -454,41 +444,37 @@ def _dtype_of(given: Any) -> Any:
     return ports.dtype_of(given)
 
 
-def _given(
-    source: str | None,
-    inputs: list[str] | None,
-    scalar: list[str] | None,
-    pipeline: Path | None,
-    then: list[str] | None,
-    **of_one: Any,
-) -> _Given:
-    """Read what is to be run; refuse what does not go together."""
-    words = [*([source] if source else []), *(inputs or [])]
-    if pipeline is not None and then:
-        raise typer.BadParameter("--pipeline and --then exclude each other: put all programs into the file")
-    if pipeline is None and len(words) < 2:
-        raise typer.BadParameter("a program and its inputs are needed, like: sum data.nand:/name")
-    several = "--pipeline" if pipeline is not None else "--then" if then else ""
-    of_one["target"] = of_one["target"] != "rv64"
-    unused = [f"--{name.removesuffix('s')}" for name, value in of_one.items() if value]
-    if several and unused:
-        raise typer.BadParameter(f"{unused[0]} is of one program; a pipeline's file has a key for it in each step")
-    return _Given(words, pipeline, then or [], scalar or [])
-
-
 class _Given:
     """What ``run`` is to work on: steps, the outputs that are wanted, where they go."""
 
-    def __init__(self, words: Sequence[str], pipeline: Path | None, then: Sequence[str], scalar: Sequence[str]) -> None:
-        numbers = cli_program_run.scalars_of(scalar)
+    def __init__(
+        self,
+        source: str | None,
+        inputs: list[str] | None,
+        scalar: list[str] | None,
+        pipeline: Path | None,
+        then: list[str] | None,
+        **of_one: Any,
+    ) -> None:
+        words = [*([source] if source else []), *(inputs or [])]
+        if pipeline is not None and then:
+            raise typer.BadParameter("--pipeline and --then exclude each other: put all programs into the file")
+        if pipeline is None and len(words) < 2:
+            raise typer.BadParameter("a program and its inputs are needed, like: sum data.nand:/name")
+        said = {**of_one, "target": of_one["target"] != "rv64"}
+        unused = [f"--{name.removesuffix('s')}" for name, value in said.items() if value]
+        if unused and (pipeline is not None or then):
+            raise typer.BadParameter(f"{unused[0]} is of one program; a pipeline's file has a key for it in each step")
+        numbers = cli_program_run.scalars_of(scalar or [])
         if pipeline is not None:
             self.spec = read_spec(pipeline).given(words)
         else:
-            self.spec = chain([words[0], *then], words[1:], step_name)
+            self.spec = chain([words[0], *(then or [])], words[1:], step_name)
             first = next(iter(self.spec.steps))  # a number without a step is the first program's
             numbers = {key if "." in key else f"{first}.{key}": value for key, value in numbers.items()}
         self.spec = self.spec.numbered(numbers)
         self.single = pipeline is None and not then
+        self._of_one = of_one
 
     def outs(self, known: Sequence[str], words: Sequence[str]) -> dict[str, str]:
         """Return the destinations of outputs: the file's, or those of the command line."""
@@ -504,7 +490,7 @@ class _Given:
         core: CoreChoice | None = common.pop("core", None)
 
         def make(one: StepSpec, first: Any) -> tuple[Program, dict[str, Any]]:
-            options = {**common, **one.options}
+            options = {**self._of_one, **common, **one.options}
             if not self.single and not one.program.endswith(".c"):
                 options["trust"] = bool(one.options.get("trust"))  # what is said of all is of C files
             made, scalars = cli_program_source.make(one.program, one.scalars, first=_dtype_of(first), **options)

@@ -36,18 +36,10 @@ _OUTPUT = ("from", "to")
 class StepSpec:
     """A program of a pipeline, in words.
 
-    Attributes
-    ----------
-    program : str
-        A SOURCE of the command line.
-    inputs : tuple of str
-        Names of steps (``step`` or ``step.output``) or of inputs of the pipeline, or arrays and files.
-    scalars : mapping
-        Numbers, and sizes of a ready-made program.
-    options : mapping
-        Keys of a step: ``dtype``, ``stream``, ``target``, ``flags``, ``trust``.
-    settings : mapping
-        ``form``, ``task_bytes``, ``instructions`` of this step alone.
+    ``program`` is a SOURCE of the command line. ``inputs`` are names of steps (``step`` or ``step.output``) or of
+    inputs of the pipeline, or arrays and files. ``scalars`` are numbers, and sizes of a ready-made program. ``options``
+    has the keys ``dtype``, ``stream``, ``target``, ``flags``, ``trust``; ``settings`` has ``form``, ``task_bytes``,
+    ``instructions`` of this step alone.
     """
 
     program: str
@@ -59,20 +51,11 @@ class StepSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """A pipeline, in words.
+    """A pipeline, in words; ``where`` is its origin, for errors.
 
-    Attributes
-    ----------
-    where : str
-        What it was read from, for errors.
-    inputs : mapping of str
-        Arrays and files by name.
-    steps : mapping of StepSpec
-        Programs by name.
-    outputs : mapping of str
-        For each wanted output the step, or ``step.output``, that gives it; if empty, all that no step takes.
-    targets : mapping of str
-        Where outputs go; those left out are printed.
+    ``inputs`` are arrays and files, ``steps`` programs, both by name. ``outputs`` has for each wanted output the step,
+    or ``step.output``, that gives it; if it is empty, all that no step takes is wanted. ``targets`` are the places of
+    outputs; those left out are printed.
     """
 
     where: str
@@ -82,23 +65,7 @@ class Spec:
     targets: Mapping[str, str] = field(default_factory=dict)
 
     def given(self, words: Sequence[str]) -> Spec:
-        """Put ``NAME=WHERE`` in the place of its inputs.
-
-        Parameters
-        ----------
-        words : sequence of str
-            Of the command line.
-
-        Returns
-        -------
-        Spec
-            The pipeline.
-
-        Raises
-        ------
-        InvalidError
-            It has no such input.
-        """
+        """Put ``NAME=WHERE`` of the command line in the place of its inputs; another name is an InvalidError."""
         found = {}
         for word in words:
             name, equals, where = word.partition("=")
@@ -128,24 +95,10 @@ class Spec:
 
 
 def read_spec(path: Path) -> Spec:
-    """Read a pipeline from a file.
+    """Read a pipeline from a file: JSON if its name ends in ``.json``, TOML else.
 
-    Parameters
-    ----------
-    path : Path
-        JSON if it ends in ``.json``, TOML else.
-
-    Returns
-    -------
-    Spec
-        The pipeline, with paths relative to the file; whether programs and arrays are there is not looked into.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    InvalidError
-        Something in it is wrong; says where.
+    Paths are relative to the file; whether programs and arrays are there is not looked into. An InvalidError says where
+    something is wrong.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -283,21 +236,10 @@ def _hint(name: str, names: Iterable[str]) -> str:
 
 
 def chain(sources: Sequence[str], inputs: Sequence[str], name: Callable[[str], str]) -> Spec:
-    """Make a pipeline of programs that each take what the one before gives.
+    """Make a pipeline of programs that each take the output of the one before, the first of them ``inputs``.
 
-    Parameters
-    ----------
-    sources : sequence of str
-        Programs, the first of them over ``inputs``.
-    inputs : sequence of str
-        Arrays and files.
-    name : callable
-        Gives a program a name; those behind the first of a name get a number, too.
-
-    Returns
-    -------
-    Spec
-        What the last one gives is wanted.
+    The output of the last is wanted. ``name`` gives a program a name; those behind the first of a name get a number,
+    too.
     """
     steps: dict[str, StepSpec] = {}
     outside = {str(number): word for number, word in enumerate(inputs, 1)}
@@ -321,24 +263,9 @@ def steps_of(
 ) -> tuple[dict[str, Step], dict[str, Output]]:
     """Compile the programs of a pipeline and give them their inputs.
 
-    Parameters
-    ----------
-    spec : Spec
-        The pipeline.
-    outside : callable
-        Gives an array or what a file holds, for a word.
-    make : callable
-        Gives a program and its scalars, for its words and its first input.
-
-    Returns
-    -------
-    (dict of Step, dict of Output)
-        All steps by name, those first that others need, and the outputs that are wanted.
-
-    Raises
-    ------
-    InvalidError
-        A word names nothing, steps wait for each other, or inputs do not fit a program.
+    ``outside`` gives, for a word, an array or the contents of a file; ``make`` a program and its scalars, for its words
+    and its first input. All steps come back by name, those first that others need, with the outputs that are wanted. A
+    word that names nothing, steps that wait for each other and inputs that do not fit are an InvalidError.
     """
     from nandarray.programs.step import Step, source
 

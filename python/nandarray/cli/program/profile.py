@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Group
-from rich.table import Table
 
-from nandarray.cli.common import console, print_json
+from nandarray.cli.common import console, print_json, table_of
 from nandarray.cli.program.run import numpy_dtype
 from nandarray.units import count
 
@@ -30,19 +29,9 @@ _SAMPLE_SEED = 1
 
 
 def sample(program: Program, records: int) -> list[np.ndarray[Any, Any]]:
-    """Make inputs up: the same random ones every time.
+    """Make up some records of input, the same random ones every time.
 
-    Parameters
-    ----------
-    program : Program
-        What they are for.
-    records : int
-        How many of them.
-
-    Returns
-    -------
-    list of array
-        Small whole numbers where the dtype has them, normal ones else; printable lines for records that are lines.
+    They are small whole numbers where the dtype has them, normal ones else; printable lines for records that are lines.
     """
     chance = np.random.default_rng(_SAMPLE_SEED)
     found = []
@@ -76,17 +65,7 @@ def sampled(program: Program, records: int) -> Iterator[list[Any]]:
 
 
 def show_profile(found: Profile, *, top: int, as_json: bool) -> None:
-    """Print where instructions went.
-
-    Parameters
-    ----------
-    found : Profile
-        What was counted.
-    top : int
-        Rows of a table.
-    as_json : bool
-        Everything, as JSON.
-    """
+    """Print where instructions went: tables of ``top`` rows, or everything as JSON."""
     account = found.offloaded.account
     if as_json:
         print_json(
@@ -108,30 +87,23 @@ def show_profile(found: Profile, *, top: int, as_json: bool) -> None:
 
     per_byte = f", {found.total / account.bytes_in:.2f} a byte" if account.bytes_in else ""
     heads = [f"{found.program.name}: {found.total:,} instructions in {count(account.tasks, 'task')}{per_byte}"]
-    functions = Table("%", "instructions", "function", box=None, pad_edge=False)
-    for one in found.functions[:top]:
-        functions.add_row(share(one.instructions), f"{one.instructions:,}", one.name)
-    lines = Table("%", "instructions", "line", "", box=None, pad_edge=False)
-    for at in found.lines[:top]:
-        text = (at.text or "").strip()
-        lines.add_row(share(at.instructions), f"{at.instructions:,}", f"{at.file}:{at.line}", text)
-    classes = Table("%", "instructions", "class", box=None, pad_edge=False)
-    for name, times in found.classes.items():
-        classes.add_row(share(times), f"{times:,}", name)
-    blocks = Table("%", "times", "length", "address", "function", box=None, pad_edge=False)
-    for block in found.blocks[:top]:
-        blocks.add_row(
-            share(block.instructions),
-            f"{block.times:,}",
-            str(block.length),
-            f"{block.address:#x}",
-            block.function,
-        )
-    for table in (functions, lines, classes, blocks):
-        for column in table.columns[:2]:
-            column.justify = "right"
+    functions = [(share(one.instructions), f"{one.instructions:,}", one.name) for one in found.functions[:top]]
+    lines = [
+        (share(at.instructions), f"{at.instructions:,}", f"{at.file}:{at.line}", (at.text or "").strip())
+        for at in found.lines[:top]
+    ]
+    classes = [(share(times), f"{times:,}", name) for name, times in found.classes.items()]
+    blocks = [
+        (share(one.instructions), f"{one.times:,}", str(one.length), f"{one.address:#x}", one.function)
+        for one in found.blocks[:top]
+    ]
     parts: list[Any] = [*heads]
-    for table in (functions, lines, classes, blocks):
-        if table.row_count:
-            parts += ["", table]
+    for headings, rows in (
+        (("%", "instructions", "function"), functions),
+        (("%", "instructions", "line", ""), lines),
+        (("%", "instructions", "class"), classes),
+        (("%", "times", "length", "address", "function"), blocks),
+    ):
+        if rows:
+            parts += ["", table_of(headings, rows, right=headings[:2])]
     console().print(Group(*parts))

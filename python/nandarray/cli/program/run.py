@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
-from rich.table import Table
 
 from nandarray.cli.common import (
     console,
@@ -28,6 +27,7 @@ from nandarray.cli.common import (
     parse_shape,
     print_json,
     refuse_existing,
+    table_of,
 )
 from nandarray.cli.program.timing import of_run, summary
 from nandarray.errors import InvalidError, NandarrayError, ProgramFailedError
@@ -72,22 +72,9 @@ class Operand:
 
 
 def operand(text: str) -> Operand:
-    """Take ``STORE:/NAME@SHAPE[SLICE]`` apart.
+    """Take ``STORE:/NAME@SHAPE[SLICE]`` apart into store, name, shape of the view and index expression.
 
-    Parameters
-    ----------
-    text : str
-        A word of the command line.
-
-    Returns
-    -------
-    Operand
-        Its store, the name in it, the view's shape, the index expression.
-
-    Raises
-    ------
-    typer.BadParameter
-        It is none.
+    Any other word is a typer.BadParameter.
     """
     if text.count("[") != text.count("]"):
         raise typer.BadParameter(f"{text!r}: brackets do not match; a part is written 'data.nand:/name[0:10, ::2]'")
@@ -109,22 +96,9 @@ def operand(text: str) -> Operand:
 
 
 def scalars_of(pairs: Sequence[str]) -> dict[str, Any]:
-    """Read ``NAME=VALUE``: numbers as JSON or Python write them, hexadecimal ones too.
+    """Read words ``NAME=VALUE``: numbers as JSON or Python write them, hexadecimal ones too.
 
-    Parameters
-    ----------
-    pairs : sequence of str
-        Words of the command line.
-
-    Returns
-    -------
-    dict
-        Numbers by name.
-
-    Raises
-    ------
-    typer.BadParameter
-        One is none of this kind.
+    Any other word is a typer.BadParameter.
     """
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -243,28 +217,12 @@ def run_over(
     core: CoreChoice | None = None,
     timeline: Path | None = None,
 ) -> None:
-    """Run a program or several, and put what they give where it is wanted.
+    """Run a program or several, and put the outputs where they are wanted.
 
-    Parameters
-    ----------
-    wanted : Step or mapping of Output
-        As for :func:`nandarray.offload`.
-    outs : mapping of str
-        Where outputs go, by name: ``STORE:/NAME[SLICE]`` or a ``.npy`` file; the others are printed.
-    opened : Opened
-        Stores.
-    names : mapping of Step
-        What the steps are called, all of them.
-    options : mapping
-        Further arguments of :func:`nandarray.offload`.
-    overwrite : bool
-        Whether ``.npy`` files that are there are replaced.
-    quiet, as_json : bool
-        No progress and no account; all of it as JSON.
-    core : CoreChoice, optional
-        The described core that one program is timed on.
-    timeline : Path, optional
-        File for a timeline of that core.
+    ``wanted`` and ``options`` are as for :func:`nandarray.offload`. ``outs`` has the places of outputs by name,
+    ``STORE:/NAME[SLICE]`` or a ``.npy`` file, which is replaced with ``overwrite`` only; the other outputs are printed.
+    ``names`` has all steps by name. ``quiet`` leaves out progress and account. With ``core``, one program is timed on a
+    described core, whose timeline goes to the file ``timeline``.
     """
     import nandarray
     from nandarray.programs.step import Step, in_order
@@ -369,13 +327,12 @@ def _target(output: Output, asked: Operand, opened: Opened, home: Any) -> Any:
 
 
 def _steps(names: Sequence[str], account: Account) -> None:
-    table = Table("step", "form", "tasks", "bytes in", "bytes out", "instructions", box=None, pad_edge=False)
-    for column in table.columns[2:]:
-        column.justify = "right"
+    numbers, rows = ("tasks", "bytes in", "bytes out", "instructions"), []
     for name, one in zip(names, account.steps, strict=True):
         executed = f"{one.instructions:,}" if one.instructions else ""
-        table.add_row(name, one.form, f"{one.tasks:,}", format_size(one.bytes_in), format_size(one.bytes_out), executed)
-    console(stderr=True).print(table)
+        moved = format_size(one.bytes_in), format_size(one.bytes_out)
+        rows.append((name, one.form, f"{one.tasks:,}", *moved, executed))
+    console(stderr=True).print(table_of(("step", "form", *numbers), rows, right=numbers))
 
 
 def _printed(value: Any) -> str:
@@ -406,24 +363,10 @@ def run_bare(
     granularity: int,
     as_json: bool,
 ) -> None:
-    """Run a bare-metal test; leave with its exit status.
+    """Run a bare-metal test, an ELF file; leave with its exit status.
 
-    Parameters
-    ----------
-    path : Path
-        The ELF file.
-    signature : Path, optional
-        Where its signature goes.
-    isa : str, optional
-        What the hart has.
-    vlen : int, optional
-        Bits of a vector register.
-    instructions : int, optional
-        The most of them.
-    granularity : {4, 8}
-        Bytes of a line of the signature.
-    as_json : bool
-        Say what it came to as JSON.
+    Its signature goes to the file ``signature``, in lines of ``granularity`` bytes, 4 or 8. The hart has ``isa`` and
+    vector registers of ``vlen`` bits, and executes ``instructions`` at most.
     """
     from nandarray import _nandarray
     from nandarray.programs.run import watched
@@ -468,26 +411,9 @@ def _line(elf: bytes, pc: int) -> str:
 
 
 def out_names(known: Sequence[str], words: Sequence[str], what: str = "the program") -> dict[str, str]:
-    """Read ``[OUTPUT=]WHERE``: the only output needs no name.
+    """Read words ``[OUTPUT=]WHERE`` for the ``known`` outputs of ``what``: the only output needs no name.
 
-    Parameters
-    ----------
-    known : sequence of str
-        Outputs there are.
-    words : sequence of str
-        Of the command line.
-    what : str
-        What has them, for errors.
-
-    Returns
-    -------
-    dict of str
-        Where outputs go, by name.
-
-    Raises
-    ------
-    typer.BadParameter
-        There is no such output, or two go to one place, or one to two.
+    An output that is not there, two that go to one place, and one that goes to two are a typer.BadParameter.
     """
     found: dict[str, str] = {}
     for word in words:

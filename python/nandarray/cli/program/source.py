@@ -79,28 +79,11 @@ def step_name(source: str) -> str:
 
 
 def load(source: str, *, target: str = "rv64", flags: Sequence[str] | None = None, trusted: bool = False) -> Program:
-    """Get a program from a C file, a Python file or an ELF.
+    """Get a compiled program from a C file, a Python file (behind it ``:NAME`` of a program in it) or an ELF.
 
-    Parameters
-    ----------
-    source : str
-        A path; behind that of a Python file ``:name`` of a program in it.
-    target : {"rv64", "rv32"}
-        Of a C file: the processor.
-    flags : sequence of str, optional
-        Of a C file: further options of Clang.
-    trusted : bool
-        Of a C file: it may be executed as a part of this process.
-
-    Returns
-    -------
-    Program
-        Compiled.
-
-    Raises
-    ------
-    InvalidError
-        The Python file has no such program, or several and none was named; or an option is of C, and this is none.
+    The options are of C alone: processor, further options of Clang, whether it may be executed as a part of this
+    process. An InvalidError says that the Python file has no such program, or several and none was named, or that an
+    option is of C.
     """
     from nandarray import Program
 
@@ -150,34 +133,11 @@ def make(
     flags: Sequence[str] | None = None,
     trust: bool = False,
 ) -> tuple[Program, dict[str, Any]]:
-    """Get a program that is to be run, and its scalars.
+    """Get a program that is to be run, and its scalars: ``numbers`` without the sizes of a ready-made program.
 
-    Parameters
-    ----------
-    source : str
-        What was typed.
-    numbers : mapping
-        Scalars, and sizes of a ready-made program.
-    dtype : dtype, optional
-        Of a ready-made program.
-    first : dtype, optional
-        That of its first input, which a ready-made one is made for if none is given.
-    stream : bool
-        Of a ready-made program: the form with stream instructions.
-    target, flags, trust
-        As for :func:`load`.
-
-    Returns
-    -------
-    (Program, dict)
-        The program, and what of ``numbers`` is no size.
-
-    Raises
-    ------
-    NotFoundError
-        There is neither a file nor a ready-made program of this name.
-    InvalidError
-        It cannot be made so.
+    ``dtype`` and ``stream`` (the form with stream instructions) are of a ready-made program, made for the dtype
+    ``first`` of its first input if none is given; the other options are as for :func:`load`. A NotFoundError says that
+    there is neither a file nor a ready-made program of this name, an InvalidError that it cannot be made so.
     """
     from nandarray import programs
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Group
 from rich.table import Table
 
-from nandarray.cli.common import console, print_json
+from nandarray.cli.common import console, parse_pairs, print_json, table_of
 
 if TYPE_CHECKING:
     from nandarray import Program
@@ -24,22 +24,7 @@ __all__ = ["chosen", "list_cores", "of_run", "on_one_core", "show_timed", "summa
 
 
 def chosen(core: str | None, sets: Sequence[str] | None, timeline: Path | None = None) -> CoreChoice | None:
-    """Read ``--core``, ``--set`` and ``--timeline``.
-
-    Parameters
-    ----------
-    core : str or None
-        A name, or a file.
-    sets : sequence of str, optional
-        ``KEY=VALUE``.
-    timeline : Path, optional
-        File that a timeline goes to.
-
-    Returns
-    -------
-    CoreChoice or None
-        None without ``--core``.
-    """
+    """Read ``--core`` (a name, or a file), ``--set`` and ``--timeline``; None without ``--core``."""
     if core is None:
         if sets:
             raise typer.BadParameter("--set goes with --core")
@@ -50,31 +35,14 @@ def chosen(core: str | None, sets: Sequence[str] | None, timeline: Path | None =
         raise typer.BadParameter(f"--timeline {timeline}: there is no folder {timeline.parent}")
     from nandarray.programs.timing import choose_core
 
-    changes = {}
-    for word in sets or []:
-        key, equals, value = word.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"{word!r}: a key and a value are needed, like l1d.size=16KiB")
-        changes[key.strip()] = value.strip()
-    return choose_core(core, changes)
+    changes = parse_pairs(sets, "KEY=VALUE, like l1d.size=16KiB")
+    return choose_core(core, {key: value.strip() for key, value in changes.items()})
 
 
 def on_one_core(core: CoreChoice | None, *, single: bool, form: str | None, threads: int | None) -> dict[str, Any]:
-    """Return ``form`` and ``threads`` of a run; those of a described core, if there is one.
+    """Return ``form`` and ``threads`` of a run, arguments of :func:`nandarray.offload`; those of a described core.
 
-    Parameters
-    ----------
-    core : CoreChoice or None
-        The core.
-    single : bool
-        Whether one program is run.
-    form, threads
-        Values of the command line.
-
-    Returns
-    -------
-    dict
-        Arguments of :func:`nandarray.offload`.
+    Without a core they are the command line's. A core takes a ``single`` program.
     """
     if core is None:
         return {"form": form, "threads": threads}
@@ -84,67 +52,33 @@ def on_one_core(core: CoreChoice | None, *, single: bool, form: str | None, thre
 
 
 def list_cores(*, as_json: bool) -> None:
-    """Print the cores that come with the product.
-
-    Parameters
-    ----------
-    as_json : bool
-        As JSON.
-    """
+    """Print the cores that come with the product."""
     from nandarray.programs.timing import choose_core, core_names
 
     cores = [choose_core(name) for name in core_names()]
     if as_json:
         print_json([dict(one.facts) for one in cores])
         return
-    table = Table("core", "instruction set", "issue", "clock", "caches", "source", box=None, pad_edge=False)
+    rows = []
     for one in cores:
         facts = one.facts
         caches = [f"{name} {facts[name][0] >> 10}K" for name in ("l1i", "l1d", "l2") if facts[name]]
         caches += [f"scratchpad {facts['scratchpad_bytes'] >> 10}K"] if facts["scratchpad_bytes"] else []
         caches += [f"{facts['streams']} streams"] if facts["streams"] else []
         clock = f"{facts['clock_hz'] / 1e9:g} GHz"
-        table.add_row(one.name, facts["isa"], facts["issue"], clock, ", ".join(caches) or "none", facts["source"])
-    console().print(table)
+        rows.append((one.name, facts["isa"], facts["issue"], clock, ", ".join(caches) or "none", facts["source"]))
+    console().print(table_of(("core", "instruction set", "issue", "clock", "caches", "source"), rows))
 
 
 def of_run(core: CoreChoice | None, program: Program, watch: Any, done: Offloaded) -> Timed | None:
-    """Return the figures of a run that is over, if it was on a described core.
-
-    Parameters
-    ----------
-    core : CoreChoice or None
-        The core.
-    program : Program
-        As it was run.
-    watch : Watch
-        The core's.
-    done : Offloaded
-        The run's outcome.
-
-    Returns
-    -------
-    Timed or None
-        None without a core.
-    """
+    """Return the figures of a run that is over, if it was on a described core, whose watch this is."""
     from nandarray.programs.timing import figures
 
     return None if core is None else figures(core, program, watch, done)
 
 
 def summary(found: Timed) -> str:
-    """Say in a few lines what a program took.
-
-    Parameters
-    ----------
-    found : Timed
-        The figures.
-
-    Returns
-    -------
-    str
-        Lines of text.
-    """
+    """Say in a few lines what a program took."""
     heads = [
         f"{found.core} ({found.isa}, {found.clock_hz / 1e9:g} GHz): {found.cycles:,.0f} cycles, "
         f"{found.seconds:.4g} s, {found.instructions:,} instructions, CPI {found.cpi:.3f}"
@@ -165,43 +99,30 @@ def summary(found: Timed) -> str:
 
 
 def show_timed(found: Timed, *, top: int, as_json: bool) -> None:
-    """Print what a program took.
-
-    Parameters
-    ----------
-    found : Timed
-        The figures.
-    top : int
-        Rows of a table.
-    as_json : bool
-        Everything, as JSON.
-    """
+    """Print what a program took: tables of ``top`` rows, or everything as JSON."""
     if as_json:
         print_json(found.to_dict())
         return
     parts: list[Any] = [f"{found.program.name} on {summary(found)}", ""]
-    stack = Table("%", "cycles", "reason", box=None, pad_edge=False)
-    for name, cycles in found.reasons.items():
-        if cycles:
-            stack.add_row(f"{100 * cycles / found.cycles:.1f}", f"{cycles:,.0f}", name)
-    energy = Table("mm2", "J", "part", box=None, pad_edge=False)
-    for name, (area, joules) in found.parts.items():
-        energy.add_row(f"{area:.4g}", f"{joules:.4g}", name)
-    tables = [stack, _places("function", found.functions[:top], found), _places("line", found.lines[:top], found)]
-    for table in (*tables, energy):
-        for column in table.columns[:2]:
-            column.justify = "right"
+    stack = [(f"{100 * cycles / found.cycles:.1f}", f"{cycles:,.0f}", name)
+             for name, cycles in found.reasons.items() if cycles]  # fmt: skip
+    energy = [(f"{area:.4g}", f"{joules:.4g}", name) for name, (area, joules) in found.parts.items()]
+    for table in (
+        table_of(("%", "cycles", "reason"), stack, right=("%", "cycles")),
+        _places("function", found.functions[:top], found),
+        _places("line", found.lines[:top], found),
+        table_of(("mm2", "J", "part"), energy, right=("mm2", "J")),
+    ):
         if table.row_count:
             parts += [table, ""]
     console().print(Group(*parts[:-1]))
 
 
 def _places(what: str, places: Sequence[Place], found: Timed) -> Table:
-    table = Table("%", "cycles", "stalls", "instructions", "CPI", what, "", box=None, pad_edge=False)
-    for column in table.columns[2:5]:
-        column.justify = "right"
+    rows = []
     for one in places:
         share = f"{100 * one.cycles / found.cycles:.1f}"
         numbers = (f"{one.cycles:,.0f}", f"{one.stalls:,.0f}", f"{one.instructions:,}", f"{one.cpi:.2f}")
-        table.add_row(share, *numbers, one.name, (one.text or "").strip())
-    return table
+        rows.append((share, *numbers, one.name, (one.text or "").strip()))
+    right = ("%", "cycles", "stalls", "instructions", "CPI")
+    return table_of((*right, what, ""), rows, right=right)

@@ -29,19 +29,9 @@ _NATIVE = {np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)}
 
 
 def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dict[str, Any]:
-    """Turn attributes of any NumPy type into JSON values.
+    """Turn attributes of any NumPy type into JSON values, and :data:`TYPES` where one needs it.
 
-    Parameters
-    ----------
-    attrs : mapping
-        The attributes.
-    skipped : list of str, optional
-        Where given, the names of attributes that cannot be kept go there instead of raising.
-
-    Returns
-    -------
-    dict
-        JSON values, and :data:`TYPES` where one needs it.
+    Where ``skipped`` is given, the names of attributes that cannot be kept go there instead of raising.
     """
     plain: dict[str, Any] = {}
     types: dict[str, str] = dict(attrs.get(TYPES, {}))

@@ -41,21 +41,8 @@ _REFUSED = "is followed only if the source is trusted (trusted=True, --trusted)"
 def leads_out(h5py: Any, group: Any, path: str, links: int = 0) -> str | None:
     """Return why a path may not be opened: a link on the way leads to another file, or in a circle.
 
-    Parameters
-    ----------
-    h5py : module
-        The library.
-    group : h5py.Group
-        Where the path starts.
-    path : str
-        Names, or one name.
-    links : int
-        How many links were followed on the way here.
-
-    Returns
-    -------
-    str or None
-        The reason; None where the path stays in the file, or leads nowhere.
+    The path, of names or one name, starts at a group; ``links`` were followed on the way here. It may be opened (None)
+    where it stays in the file, or leads nowhere.
     """
     if links > _LINKS_MOST:
         return f"{path} is a link that leads through more than {_LINKS_MOST} others"
@@ -96,13 +83,7 @@ def reads_elsewhere(item: Any) -> str | None:
 
 
 def refuse_links(h5py: Any, file: Any) -> None:
-    """Refuse a file in which anything leads to another one.
-
-    Raises
-    ------
-    InvalidError
-        It does.
-    """
+    """Refuse a file in which anything leads to another one, by an InvalidError."""
     seen = set()
     todo = [file["/"]]
     while todo:
@@ -134,19 +115,8 @@ def too_large(item: Any, limit: int) -> str | None:
 def stored_boxes(item: Any, limit: int, *, trusted: bool) -> Iterator[Box] | None:
     """Return the boxes of a dataset that something is stored for; None if that may be all of it.
 
-    Parameters
-    ----------
-    item : h5py.Dataset
-        The dataset.
-    limit : int
-        The most bytes that may be needed to decode a chunk.
-    trusted : bool
-        Whether filters that nothing bounds are used.
-
-    Raises
-    ------
-    InvalidError
-        A chunk needs more, or the index is too large to be walked.
+    A chunk that needs more than ``limit`` bytes to be decoded, and an index too large to be walked, are an
+    InvalidError. If ``trusted``, filters that nothing bounds are used.
     """
     if item.is_virtual or not item.shape:
         return None
@@ -191,13 +161,9 @@ def _chunks(item: Any, most: int, *, trusted: bool) -> Iterator[Box]:
 def _filter_check(item: Any, most: int) -> tuple[int, float, Callable[[bytes], bool]] | None:
     """Return a check of whether a chunk unpacks to too much; None if there is none.
 
-    The library unpacks however much there is, and compares that with the chunk's size afterwards.
-
-    Returns
-    -------
-    (int, float, callable) or None
-        The number of the filter that unpacks, the most that it makes of a byte, and what says of stored bytes whether
-        they fit.
+    The library unpacks however much there is, and compares that with the chunk's size afterwards. The check is the
+    number of the filter that unpacks, the most that it makes of a byte, and a function that says of stored bytes
+    whether they fit.
     """
     properties = item.id.get_create_plist()
     filters = [properties.get_filter(number) for number in range(properties.get_nfilters())]
@@ -258,11 +224,8 @@ _PACKING: dict[int, tuple[float, Callable[[bytes, int], int]]] = {
 def _index_kind(item: Any) -> str:
     """Return the kind of index of a dataset's chunks, which the library does not report.
 
-    Returns
-    -------
-    str
-        "tree" where only chunks that exist are walked, "places" where all places are (or it is not known), "nothing"
-        where there is no index yet.
+    It is "tree" where only chunks that exist are walked, "places" where all places are (or it is not known), "nothing"
+    where there is no index yet.
     """
     import h5py
 

@@ -70,16 +70,9 @@ def chunk_limit(budget: int) -> int:
 
 
 def head_bound(names: Sequence[str], head: bytes, stored: int) -> int | None:
-    """Return the most bytes that a chunk unpacks to, if its first bytes and its size are enough to know.
+    """Return the most bytes that a chunk of ``stored`` bytes unpacks to, if its first bytes are enough to know.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Its codecs in the order in which they decode.
-    head : bytes
-        Its first :data:`HEAD_BYTES` bytes.
-    stored : int
-        How many bytes it has.
+    These are the first :data:`HEAD_BYTES`; ``names`` has the codecs in the order in which they decode.
     """
     packed = [name for name in names if name in PACKED]
     if TEXT.intersection(names) or len(packed) > 1:
@@ -98,23 +91,9 @@ def head_bound(names: Sequence[str], head: bytes, stored: int) -> int | None:
 
 
 def check_chunk(what: str, raw: bytes, stages: Sequence[Stage], limit: int) -> None:
-    """Refuse a chunk that unpacks to more than a number of bytes.
+    """Refuse a chunk, ``what``, that unpacks to more than ``limit`` bytes, or not at all, by an InvalidError.
 
-    Parameters
-    ----------
-    what : str
-        The chunk, for the message.
-    raw : bytes
-        All that is stored of it.
-    stages : sequence of (str, mapping, callable)
-        The codecs in the order in which they decode: name, configuration, and what decodes.
-    limit : int
-        Bytes.
-
-    Raises
-    ------
-    InvalidError
-        It unpacks to more, or cannot be unpacked.
+    The stages are its codecs in the order in which they decode: name, configuration, and a function that decodes.
     """
     data: Any = raw
     for number, (name, config, decode) in enumerate(stages):

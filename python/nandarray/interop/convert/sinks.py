@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -25,11 +24,13 @@ from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
 from nandarray.interop.convert.attributes import decode, dimension_names, fill_to_zarr
-from nandarray.interop.convert.sources import require
+from nandarray.optional import require
 
 __all__ = ["Sink", "Spec", "Write", "open_sink"]
 
 Write = Callable[[Box, np.ndarray[Any, Any]], None]
+#: Methods of compression in HDF5 and NetCDF, with their default levels.
+_HDF5_METHODS = {"auto": None, "none": None, "gzip": 4, "lzf": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +79,7 @@ class _Base:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -88,20 +87,11 @@ class _Base:
 
 
 def open_sink(path: Path, format: str, *, compression: str, order: str, alone: bool) -> Any:  # noqa: A002
-    """Open a new ``path`` as ``format`` for writing; a context manager.
+    """Open a new ``path``, which must not exist, for writing; a context manager.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Must not exist.
-    format : str
-        One of "npy", "npz", "raw", "zarr", "hdf5", "netcdf".
-    compression : str
-        "auto", "none", or a name with an optional level ("gzip:4", "zstd:3").
-    order : {"C", "F"}
-        "C" or "F", for npy and raw.
-    alone : bool
-        One array is exported, not a group.
+    Formats are "npy", "npz", "raw", "zarr", "hdf5" and "netcdf". ``compression`` is "auto", "none", or a name with an
+    optional level ("gzip:4", "zstd:3"); ``order``, "C" or "F", is for npy and raw. ``alone``: one array is exported,
+    not a group.
     """
     if order != "C" and format not in {"npy", "raw"}:
         raise InvalidError(f"order 'F' goes with npy and raw, not with {format}")
@@ -247,15 +237,23 @@ class _Zarr(_Base):
                 array = self._root.create_array(spec.name, **options)
         except (TypeError, ValueError) as error:
             raise InvalidError(f"Zarr cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
+        return _writer(array, f"Zarr cannot hold {spec.name!r}")
 
-        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
-            array[(*box, ...)] = data
 
-        return write
+def _writer(item: Any, refusal: str, encode: Callable[[Any], Any] | None = None) -> Write:
+    """Return the function that fills an array of a library's file, its elements encoded as the file has them."""
+
+    def write(box: Box, data: np.ndarray[Any, Any]) -> None:
+        try:
+            item[(*box, ...)] = encode(data) if encode else data
+        except ValueError as error:  # text that the format has no form for
+            raise InvalidError(f"{refusal}: {error}") from error
+
+    return write
 
 
 def _hdf5_filters(compression: str, spec: Spec) -> dict[str, Any]:
-    name, level = _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
+    name, level = _codec(compression, _HDF5_METHODS)
     if name == "auto":
         name, level = ("gzip", 4) if spec.compressed else ("none", None)
     if name == "none" or not spec.shape or 0 in spec.shape:
@@ -296,9 +294,10 @@ class _OfHdf5(_Base):
     So a file that failed is closed with its descriptor leading to ``/dev/null``, which takes everything.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, compression: str) -> None:
         super().__init__()
-        self._path = path
+        _codec(compression, _HDF5_METHODS)
+        self._path, self._compression = path, compression
         self._last: Any = None
         #: The file as h5py has it, which is false once it is closed; set by the form of file.
         self._library: Any = None
@@ -306,9 +305,7 @@ class _OfHdf5(_Base):
     def _forget(self) -> None:
         """Keep what is built on h5py from writing once more."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, (OSError, RuntimeError)):
             self._abandon()  # perhaps a disk that is full
         else:
@@ -351,10 +348,8 @@ class _Hdf5(_OfHdf5):
     """A file that h5py writes; chunks are building blocks, dimension names are labels."""
 
     def __init__(self, path: Path, compression: str) -> None:
-        super().__init__(path)
+        super().__init__(path, compression)
         self._h5py = require("h5py", "hdf5")
-        _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
-        self._compression = compression
         self._file = self._library = self._open.enter_context(self._h5py.File(path, "w"))
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
@@ -384,11 +379,7 @@ class _Hdf5(_OfHdf5):
         item.attrs.update(_typed(spec.attrs, netcdf=False))
         for axis, dim in enumerate(spec.dims or ()):
             item.dims[axis].label = dim
-
-        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
-            item[(*box, ...)] = encode(data) if encode else data
-
-        return write
+        return _writer(item, f"HDF5 cannot hold the text in {spec.name!r}", encode)
 
 
 def _utf8(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
@@ -403,10 +394,8 @@ class _NetCDF(_OfHdf5):
     """A NetCDF-4 file that h5netcdf writes: named dimensions, CF attributes for what NetCDF has no type for."""
 
     def __init__(self, path: Path, compression: str) -> None:
-        super().__init__(path)
+        super().__init__(path, compression)
         h5netcdf = require("h5netcdf", "netcdf")
-        _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
-        self._compression = compression
         self._file = self._open.enter_context(h5netcdf.File(path, "w"))
         self._library = self._file._h5file
 
@@ -456,11 +445,7 @@ class _NetCDF(_OfHdf5):
         self._written(item._h5ds)
         for key, value in {**attrs, **extra}.items():
             item.attrs[key] = value
-
-        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
-            item[(*box, ...)] = encode(data) if encode else data
-
-        return write
+        return _writer(item, f"NetCDF cannot hold the text in {spec.name!r}", encode)
 
 
 _TIME_UNITS = {

@@ -35,25 +35,10 @@ def slab_shape(
     chunks: Sequence[int] | None = None,
     order: str = "C",
 ) -> tuple[int, ...]:
-    """Choose the shape of the boxes that a copy goes by.
+    """Choose the shape of the boxes that a copy goes by: at most ``shape`` in every dimension, at least 1.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        The array's shape.
-    limit : int
-        The most elements a box may hold; one is always allowed.
-    block : sequence of int, optional
-        The destination's block.
-    chunks : sequence of int, optional
-        The source's chunk.
-    order : {"C", "F"}
-        "C" where the last axis is the one to grow first, "F" for the first axis.
-
-    Returns
-    -------
-    tuple of int
-        At most ``shape`` in every dimension, at least 1.
+    A box holds at most ``limit`` elements, but one is always allowed. ``block`` is the destination's block, ``chunks``
+    is the source's. The last axis is the one to grow first, with ``order`` "F" the first axis.
     """
     axes = range(len(shape)) if order == "F" else range(len(shape) - 1, -1, -1)
     extent = [max(1, n) for n in shape]
@@ -85,18 +70,11 @@ def stored_slabs(
     grain: Sequence[int] | None = None,
     order: str = "C",
 ) -> Iterator[Box]:
-    """Cut ``shape`` into slabs, and give those that something is stored in.
+    """Cut ``shape`` into slabs as :func:`slab_shape` does, and give those that something is stored in.
 
-    Reading a slab visits every place of a chunk in it. If few of the places have one, slabs are small.
-
-    Parameters
-    ----------
-    stored : iterator of Box
-        Where something is stored, in any order; all of it is taken before a slab is given.
-    shape, limit, block, chunks, order
-        As for :func:`slab_shape`.
-    grain : sequence of int, optional
-        What is decoded at once, where that is not ``chunks``.
+    Reading a slab visits every place of a chunk in it. If few of the places have one, slabs are small. ``stored`` has
+    the boxes that something is stored in, in any order; all of it is taken before a slab is given. ``grain`` is the
+    shape that is decoded at once, where that is not ``chunks``.
     """
     ends, volume = array("Q"), 0
     for part in stored:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ast
 import gzip
-import importlib
 import io
 import zipfile
 from collections import Counter
@@ -26,7 +25,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -38,8 +36,9 @@ from nandarray.interop.convert import hdf5_source, zarr_source
 from nandarray.interop.convert.attributes import encode, fill_from_zarr
 from nandarray.interop.convert.limits import CHUNK_MIN_BYTES
 from nandarray.interop.convert.slabs import slab_shape, stored_slabs
+from nandarray.optional import require
 
-__all__ = ["Member", "Source", "SourceOptions", "foreign_errors", "open_source", "require"]
+__all__ = ["Member", "Source", "SourceOptions", "foreign_errors", "open_source"]
 
 #: HDF5 and NetCDF keep their own book-keeping in attributes; it means nothing outside the file.
 _HDF5_INTERNAL = {
@@ -57,16 +56,6 @@ _HEADER_MOST = 1 << 16
 #: Groups that lead to one another could be walked in more ways than there are atoms.
 _VISITS_MOST = 100
 _PIECE = 1 << 20
-
-
-def require(module: str, extra: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"this needs {module.split('.')[0]}, which is not installed: pip install 'nandarray[{extra}]'"
-        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +91,10 @@ class Source:
         plain = encode(attrs, skipped=skipped)
         self.skipped_attrs += [f"{owner or '/'}:{key}" for key in skipped]
         return plain
+
+    def add(self, name: str, attrs: Mapping[Any, Any], **facts: Any) -> None:
+        """Add an array with its attributes, as far as they can be kept, and the other facts of a :class:`Member`."""
+        self.members.append(Member(name=name, attrs=self.attrs(name, attrs), **facts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,19 +370,8 @@ def _zarr_array(source: Source, name: str, array: Any, path: Path, options: Sour
         if found is None:
             return
         dtype, read, fill = found
-    source.members.append(
-        Member(
-            name=name,
-            shape=tuple(array.shape),
-            dtype=dtype,
-            read=read,
-            chunks=chunks,
-            attrs=source.attrs(name, attrs),
-            fill=fill,
-            stored=stored,
-            grain=grain,
-        )
-    )
+    how: dict[str, Any] = {"read": read, "chunks": chunks, "stored": stored, "grain": grain}
+    source.add(name, attrs, shape=tuple(array.shape), dtype=dtype, fill=fill, **how)
 
 
 # --- HDF5 -----------------------------------------------------------------------------------------------------------
@@ -494,18 +476,7 @@ def _hdf5_array(h5py: Any, source: Source, name: str, item: Any, options: Source
         return
     elif dtype.kind != "V":
         dtype = np.dtype(dtype.str)  # without h5py's metadata (enum names, string encodings)
-    source.members.append(
-        Member(
-            name=name,
-            shape=item.shape,
-            dtype=dtype,
-            read=read,
-            chunks=item.chunks,
-            attrs=source.attrs(name, attrs),
-            fill=fill,
-            stored=stored,
-        )
-    )
+    source.add(name, attrs, shape=item.shape, dtype=dtype, fill=fill, read=read, chunks=item.chunks, stored=stored)
 
 
 def _hdf5_dimensions(item: Any) -> tuple[str, ...] | None:
@@ -577,15 +548,11 @@ def _keep_below(source: Source, member: str, path: Path) -> None:
     if not exact and member not in source.groups:
         names = ", ".join(sorted(item.name for item in source.members))
         raise NotFoundError(f"{path} has no member {member!r}; it has {names or 'none'}")
-    source.members = [_renamed(item, item.name[len(inside) :]) for item in exact + below]
+    source.members = [replace(item, name=item.name[len(inside) :]) for item in exact + below]
     source.groups = {
         key[len(inside) :]: attrs for key, attrs in source.groups.items() if key == member or key.startswith(inside)
     }
     source.refused = [(name, why) for name, why in source.refused if f"{name}/".startswith(inside)]
-
-
-def _renamed(member: Member, name: str) -> Member:
-    return Member(**{**vars(member), "name": name})
 
 
 def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: SourceOptions) -> None:
@@ -608,18 +575,10 @@ def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: 
         if found is None:
             return
         dtype, read, fill = found
-    source.members.append(
-        Member(
-            name=name,
-            shape=tuple(variable.shape),
-            dtype=np.dtype(dtype.str) if dtype.kind != "V" else dtype,
-            read=read,
-            chunks=tuple(chunks) if chunks else None,
-            attrs=source.attrs(name, attrs),
-            fill=None if isinstance(fill, np.ndarray) else fill,
-            stored=stored,
-        )
-    )
+    fill = None if isinstance(fill, np.ndarray) else fill
+    dtype = np.dtype(dtype.str) if dtype.kind != "V" else dtype
+    how: dict[str, Any] = {"read": read, "chunks": tuple(chunks) if chunks else None, "stored": stored}
+    source.add(name, attrs, shape=tuple(variable.shape), dtype=dtype, fill=fill, **how)
 
 
 # --- shared ---------------------------------------------------------------------------------------------------------

@@ -39,12 +39,9 @@ _CHECKSUM = 4
 
 
 def check_directory(path: Path) -> None:
-    """Refuse what leads out of a Zarr directory, and what cannot be read as a file.
+    """Refuse what leads out of a Zarr directory, and what cannot be read as a file, by an InvalidError.
 
-    Raises
-    ------
-    InvalidError
-        There is a symbolic link, a pipe, a socket or a device.
+    These are symbolic links, pipes, sockets and devices.
     """
     for folder, folders, files in os.walk(path):
         for name in itertools.chain(folders, files):
@@ -69,23 +66,9 @@ def codecs_unbounded(array: Any) -> list[str]:
 
 
 def stored_boxes(array: Any, folder: Path, name: str, limit: int) -> Iterator[Box]:
-    """Return the boxes of an array that something is stored for, each compared with the memory it would take.
+    """Return the boxes of an array, which messages call ``name``, that something is stored for in its directory.
 
-    Parameters
-    ----------
-    array : zarr.Array
-        The array.
-    folder : pathlib.Path
-        Its directory.
-    name : str
-        What to call it in messages.
-    limit : int
-        The most bytes that a chunk may take.
-
-    Raises
-    ------
-    InvalidError
-        A chunk takes more, or is damaged.
+    A chunk that would take more than ``limit`` bytes of memory, or is damaged, is an InvalidError.
     """
     shard = _shard(array)
     stages = _stages(array, shard)

@@ -20,19 +20,9 @@ __all__ = ["TableDataset"]
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]
-    """A dataset whose scanners scan a table beside the data.
+    """A dataset whose scanners scan a table beside the data, by options of :meth:`Table.scan`.
 
-    Parameters
-    ----------
-    table : Table
-        The table.
-    options : mapping, optional
-        Of :meth:`Table.scan`.
-
-    Attributes
-    ----------
-    pushed : list
-        For each scanner that was made its columns, its test, and whether that was all of the filter.
+    ``pushed`` has for each scanner that was made its columns, its test, and whether that was all of the filter.
     """
 
     def __init__(self, table: Table, options: dict[str, Any] | None = None) -> None:
@@ -46,21 +36,9 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         return self._table.schema
 
     def scanner(self, columns: Any = None, filter: Any = None, **_options: Any) -> Any:  # noqa: A002
-        """Return a scanner of the columns and rows that an engine requests.
+        """Return a scanner, which reads as it is asked, of the columns and rows that an engine requests, or of all.
 
-        Parameters
-        ----------
-        columns : list of str, optional
-            Names of the columns to give; every column if left out.
-        filter : pyarrow.compute.Expression, optional
-            The test of the rows to give; every row if left out.
-        **_options
-            Of Arrow's scanners; they change no result.
-
-        Returns
-        -------
-        pyarrow.dataset.Scanner
-            Reads as it is asked.
+        Further options of Arrow's scanners change no result.
         """
         every = [one.name for one in self._table.columns]
         wanted = every if columns is None else list(columns)

@@ -37,15 +37,7 @@ _FLIPPED = {"<": math.ceil, ">=": math.ceil, "<=": math.floor, ">": math.floor}
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a text table.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    type : str
-        ``"int32"``, ``"int64"``, ``"date"``, ``"decimal(P,S)"`` or ``"text(N)"``.
-    """
+    """A column of a text table, of ``"int32"``, ``"int64"``, ``"date"``, ``"decimal(P,S)"`` or ``"text(N)"``."""
 
     name: str
     type: str
@@ -96,10 +88,7 @@ class Column:
     def array(self, values: np.ndarray[Any, Any]) -> Any:
         """Return values of rows as an Arrow array.
 
-        Raises
-        ------
-        pyarrow.ArrowInvalid
-            Characters of a text are none: see :func:`unreadable`.
+        Characters of a text that are none are a ``pyarrow.ArrowInvalid``: see :func:`unreadable`.
         """
         import pyarrow as pa
 
@@ -120,10 +109,7 @@ class Column:
     def test(self, op: str, value: Any) -> tuple[str, Any] | bool:
         """Return a comparison with a value in the numbers of rows; a truth value where it is the same for all rows.
 
-        Raises
-        ------
-        InvalidError
-            The value is none of this column's type.
+        A value that is none of this column's type is an InvalidError.
         """
         if self._room:
             if isinstance(value, str):
@@ -166,13 +152,7 @@ class Column:
 
 
 def columns_of(schema: Mapping[str, str]) -> list[Column]:
-    """Return the columns of a mapping from names to types.
-
-    Raises
-    ------
-    InvalidError
-        There is no such type, or no column.
-    """
+    """Return the columns of a mapping from names to types; no column, and an unknown type, are an InvalidError."""
     if not schema:
         raise InvalidError("a table has at least one column")
     return [Column(name, kind) for name, kind in schema.items()]
@@ -189,21 +169,8 @@ def unreadable(
 ) -> tuple[int, int, str] | None:
     """Find the first text field of some lines that is no text: not UTF-8, or with the byte that fills a row's room.
 
-    Parameters
-    ----------
-    text : bytes
-        Whole lines.
-    delimiter : str
-        The character between fields.
-    columns : sequence of Column
-        Of a line.
-    numbers : sequence of int
-        Numbers of the columns to look at.
-
-    Returns
-    -------
-    (int, int, str) or None
-        Offset of its line, number of its column, and what is wrong.
+    The text has whole lines, ``numbers`` are those of the columns to look at. The offset of the line, the number of the
+    column, and what is wrong are returned.
     """
     numbers = [number for number in sorted(set(numbers)) if columns[number].type.startswith("text")]
     if not numbers or not _wrong(text):

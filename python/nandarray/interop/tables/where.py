@@ -128,12 +128,8 @@ def names(tree: Tree) -> set[str]:
 def checked(where: Test | None, columns: Sequence[Column]) -> Tree | bool:
     """Return a scan's test as ``psf`` takes it; a truth value where it is the same for all rows.
 
-    Raises
-    ------
-    TypeError
-        It is no test.
-    NotFoundError, InvalidError
-        As :func:`lowered` does; or it has too many comparisons for a program.
+    A TypeError says that it is no test; else errors are those of :func:`lowered`, or an InvalidError that it has too
+    many comparisons for a program.
     """
     if where is None:
         return True
@@ -158,12 +154,7 @@ def comparisons(tree: Tree) -> int:
 def lowered(tree: Tree, columns: Sequence[Column]) -> Tree | bool:
     """Return a test as ``psf`` takes it; a truth value where it is the same for all rows.
 
-    Raises
-    ------
-    NotFoundError
-        There is no such column.
-    InvalidError
-        A value is none of its column's type.
+    A NotFoundError says that there is no such column, an InvalidError that a value is none of its column's type.
     """
     op: str = tree[0]
     rest = tree[1:]
@@ -234,19 +225,9 @@ class _Reader:
 
 
 def of_arrow(text: str, columns: Sequence[Column]) -> tuple[Test | None, bool]:
-    """Read the filter of an Arrow dataset.
+    """Read the filter of an Arrow dataset, as it writes itself.
 
-    Parameters
-    ----------
-    text : str
-        The filter, as it writes itself.
-    columns : sequence of Column
-        Of the table.
-
-    Returns
-    -------
-    (Test or None, bool)
-        The part that a program can decide, and whether it is the whole filter.
+    The part that a program can decide is returned, and whether it is the whole filter.
     """
     try:
         reader = _Reader(text)

@@ -17,14 +17,14 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-try:
+from nandarray.optional import needs
+
+with needs("xarray", "xarray"):
     from xarray import Dataset, DataTree, Variable
     from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, CachingFileManager
     from xarray.backends.file_manager import FileManager
     from xarray.backends.store import StoreBackendEntrypoint
     from xarray.core import indexing
-except ImportError as error:
-    raise ImportError("this needs xarray, which is not installed: pip install 'nandarray[xarray]'") from error
 
 from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS

@@ -65,20 +65,7 @@ _PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 
 
 def split(name: str, wishes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Sort one variable's encoding into what xarray's coders obey and what ``store.create`` obeys.
-
-    Parameters
-    ----------
-    name : str
-        The variable, for messages.
-    wishes : mapping
-        Its encoding.
-
-    Returns
-    -------
-    tuple of dict
-        The coders' part, and options of ``store.create``.
-    """
+    """Sort the encoding of a variable into what xarray's coders obey and what ``store.create`` obeys."""
     if unknown := [key for key in wishes if key not in (*_CODING, *_CREATE, *_TRANSLATED)]:
         known = ", ".join((*_CODING, *_CREATE, *_TRANSLATED))
         raise InvalidError(f"encoding of {name!r} has {', '.join(map(repr, unknown))}; what is obeyed is {known}")
@@ -186,20 +173,11 @@ def fixed_size(variable: Variable, name: str) -> Variable:
 def check_values(variable: Variable, name: str, *, exact: bool = False) -> Variable:
     """Have values refused, when they are computed, that the dtype of the variable's encoding cannot hold.
 
-    Parameters
-    ----------
-    variable : xarray.Variable
-        What will be encoded.
-    name : str
-        Its name, for messages.
-    exact : bool
-        Refuse also fractions where nothing is scaled: what is there is integers.
-
-    Returns
-    -------
-    xarray.Variable
-        The same, or one that looks at its values as they pass.
+    With ``exact``, fractions are refused even where nothing is scaled: what is there is integers. The variable is
+    returned, or one that looks at its values as they pass.
     """
+    if variable.dtype.kind == "M":
+        return _as_fine_as_units(variable, name)
     encoding = variable.encoding
     wanted = encoding.get("dtype")
     if wanted is None or wanted is str or variable.dtype.kind not in "iuf" or "_Unsigned" in encoding:
@@ -222,6 +200,18 @@ def check_values(variable: Variable, name: str, *, exact: bool = False) -> Varia
         return variable
     data = lazy_elemwise_func(variable._data, check, variable.dtype)
     return Variable(variable.dims, data, variable.attrs, encoding, fastpath=True)
+
+
+def _as_fine_as_units(variable: Variable, name: str) -> Variable:
+    """Give times the resolution of their units: xarray makes every time NaT whose units are finer than its dtype."""
+    word = str(variable.encoding.get("units", "")).partition(" ")[0].lower().removesuffix("s")
+    target = {"millisecond": "ms", "microsecond": "us", "nanosecond": "ns"}.get(word)
+    own = np.datetime_data(variable.dtype)[0]
+    order = ("s", "ms", "us", "ns")
+    if target is None or own not in order or order.index(own) >= order.index(target):
+        return variable
+    times = _converted(variable, name, np.dtype(f"M8[{target}]"))
+    return Variable(variable.dims, times, variable.attrs, variable.encoding, fastpath=True)
 
 
 def _within(
@@ -261,17 +251,8 @@ def _within(
 def encode_as_stored(variables: Mapping[str, Variable], stored: Mapping[str, Variable]) -> dict[str, Variable]:
     """Encode variables as the arrays of the same names are encoded, or refuse them.
 
-    Parameters
-    ----------
-    variables : mapping
-        What is to be written, decoded.
-    stored : mapping
-        Of each, what is stored: dimensions, dtype, and attributes as they are.
-
-    Returns
-    -------
-    dict
-        Encoded variables with the stored dtypes; those of Dask arrays are still lazy.
+    ``stored`` has of each its dimensions, dtype, and attributes as they are. The encoded variables have the stored
+    dtypes; those of Dask arrays are still lazy.
     """
     raw = {name: any(key in variable.attrs for key in _PACKING) for name, variable in variables.items()}
     decoded, _, _ = conventions.decode_cf_variables(
@@ -334,10 +315,14 @@ def _check_kind(name: str, variable: Variable, decoded: Variable) -> None:
 
 
 def _exact_times(name: str, variable: Variable, target: np.dtype[Any]) -> Variable:
+    return Variable(variable.dims, _converted(variable, name, target), variable.attrs)
+
+
+def _converted(variable: Variable, name: str, target: np.dtype[Any]) -> Any:
+    """Return the data of times in another resolution, lazily where it is lazy."""
     convert = partial(_same_times, name=name, target=target)
     data = variable._data
-    data = convert(data) if isinstance(data, np.ndarray) else lazy_elemwise_func(data, convert, target)
-    return Variable(variable.dims, data, variable.attrs)
+    return convert(data) if isinstance(data, np.ndarray) else lazy_elemwise_func(data, convert, target)
 
 
 def _same_times(values: Any, *, name: str, target: np.dtype[Any]) -> Any:

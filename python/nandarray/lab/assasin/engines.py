@@ -19,18 +19,9 @@ TARGET = "rv32im"
 
 @dataclass(frozen=True)
 class Engine:
-    """A compute engine.
+    """A compute engine, by the dissertation's name: a preset, and values that replace its own.
 
-    Parameters
-    ----------
-    name : str
-        As the dissertation has it.
-    device : str
-        The preset.
-    kind : {"block", "stream"}
-        The form of programs: over memory, or with stream instructions.
-    changes : tuple of (str, any)
-        Values that replace the preset's.
+    ``kind`` is the form of programs: ``"block"``, over memory, or ``"stream"``, with stream instructions.
     """
 
     name: str
@@ -39,18 +30,7 @@ class Engine:
     changes: tuple[tuple[str, Any], ...] = ()
 
     def description(self, **more: Any) -> Description:
-        """Return the device, with further values.
-
-        Parameters
-        ----------
-        **more
-            Keys of descriptions, ``__`` for ``.``.
-
-        Returns
-        -------
-        Description
-            Checked.
-        """
+        """Return the device, checked, with further values: keys of descriptions, ``__`` for ``.``."""
         device = nandarray.devices()[self.device]
         changes = dict(self.changes) | {key.replace("__", "."): value for key, value in more.items()}
         return device.with_(changes) if changes else device
@@ -93,17 +73,6 @@ def engine(name: str) -> Engine:
 
 
 def adjusted(name: str) -> Engine:
-    """Return an engine with its timing adjusted as section 7.3.6 says.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`ENGINES`.
-
-    Returns
-    -------
-    Engine
-        The same, if nothing is adjusted.
-    """
+    """Return one of :data:`ENGINES` with its timing adjusted as section 7.3.6 says, if it is."""
     one = ENGINES[name]
     return Engine(one.name, one.device, one.kind, one.changes + ADJUSTED.get(name, ()))

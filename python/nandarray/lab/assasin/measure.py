@@ -19,30 +19,13 @@ ARRAY_GBPS = 8.0
 def measure(
     device: Description, work: Work, kind: str, *, seed: int, task_bytes: int | None = None, target: str = TARGET
 ) -> dict[str, Any]:
-    """Run a function on a modelled device, whose data lie in flash.
+    """Run a function in a form on a modelled device with timed cores, whose data lie in flash.
 
-    Parameters
-    ----------
-    device : Description
-        With timed cores.
-    work : Work
-        The function.
-    kind : {"block", "stream"}
-        Its form.
-    seed : int
-        Of the device's chance.
-    task_bytes : int, optional
-        Bytes of all inputs that a task has; the work's.
-    target : str
-        The cores' instruction set.
-
-    Returns
-    -------
-    dict
-        ``seconds``, ``GBps`` (of input), ``instructions``, ``cycles``, ``dram_bytes``, ``cores_busy``,
-        ``reasons`` (share of all core time by reason), ``flash_bytes`` (read from flash), ``channel_seconds`` (in which
-        each channel was busy), ``channels_busy`` (share of the time that the bytes take on channels of
-        :data:`ARRAY_GBPS` together), ``area_mm2`` and ``power_mW`` of the compute engines' parts, and the ``report``.
+    ``task_bytes`` of all inputs are a task's; the work's if left out. The result has ``seconds``, ``GBps`` (of input),
+    ``instructions``, ``cycles``, ``dram_bytes``, ``cores_busy``, ``reasons`` (share of all core time by reason),
+    ``flash_bytes`` (read from flash), ``channel_seconds`` (in which each channel was busy), ``channels_busy`` (share of
+    the time that the bytes take on channels of :data:`ARRAY_GBPS` together), ``area_mm2`` and ``power_mW`` of the
+    compute engines' parts, and the ``report``.
     """
     program = work.make(kind, target)
     with nandarray.open(device=device, mode="w", seed=seed) as store:
@@ -102,24 +85,7 @@ def _dram_bytes(report: Mapping[str, Any]) -> int:
 
 
 def row(engine: Engine, work: Work, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Return a run as a row of a table.
-
-    Parameters
-    ----------
-    engine : Engine
-        The engine that ran it.
-    work : Work
-        The function.
-    found : mapping
-        The result of :func:`measure`.
-    **more
-        Further columns.
-
-    Returns
-    -------
-    dict
-        Plain figures.
-    """
+    """Return a result of :func:`measure` as a row of a table, with further columns."""
     reasons = found["reasons"]
     memory = sum(reasons.get(name, 0.0) for name in ("l1", "l2", "memory", "fetch", "fetch_memory"))
     return {

@@ -91,15 +91,7 @@ int64_t nd_stream(nd_args *args) {
 
 @dataclass(frozen=True)
 class Mapping:
-    """A mapping of steps to cores.
-
-    Parameters
-    ----------
-    name : str
-        In tables.
-    cores : tuple of tuple of int
-        For each step its cores; empty if every core runs every step.
-    """
+    """A mapping of steps to cores: for each step its cores; none if every core runs every step."""
 
     name: str
     cores: tuple[tuple[int, ...], ...] = ()
@@ -122,23 +114,10 @@ def coded(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def write_path(source: Any, mapping: Mapping, task_bytes: int, target: str = TARGET) -> Step:
-    """Return Figure 7.8: a source coded, then encrypted.
+    """Return the last step of Figure 7.8: a source coded, then encrypted, by a mapping of two steps.
 
-    Parameters
-    ----------
-    source : array or numpy.ndarray
-        Whole pairs of pages, of a store or of the host.
-    mapping : Mapping
-        Of two steps.
-    task_bytes : int
-        Bytes of a task; what it gives fits in a core's output buffers.
-    target : str
-        The cores' instruction set.
-
-    Returns
-    -------
-    Step
-        The encryption.
+    The source has whole pairs of pages, of a store or of the host. The output of a task of ``task_bytes`` fits in a
+    core's output buffers.
     """
     code = mapping.used(hamming(target).on(source).using(task_bytes=task_bytes), 0)
     cipher = programs.get("aes128_encrypt", kind="stream", target=target)
@@ -180,25 +159,10 @@ def fused(layers: Sequence[np.ndarray[Any, Any]], number: int = 0, target: str =
 def inference(
     source: Any, layers: Sequence[np.ndarray[Any, Any]], mapping: Mapping, records: int, target: str = TARGET
 ) -> Step:
-    """Return Figure 7.9: a program for each layer, each of which reads the one before.
+    """Return the last step of Figure 7.9: a program for each layer, each of which reads the one before.
 
-    Parameters
-    ----------
-    source : array
-        Records of the first layer's inputs, int8.
-    layers : sequence of numpy.ndarray
-        Weights, as of :func:`network`.
-    mapping : Mapping
-        Of as many steps as there are layers.
-    records : int
-        Records of a task.
-    target : str
-        The cores' instruction set.
-
-    Returns
-    -------
-    Step
-        The last layer.
+    The source has records of the first layer's inputs, int8, a number of ``records`` for a task; the layers are
+    weights, as of :func:`network`. The mapping has as many steps.
     """
     last: Any = source
     for place, weights in enumerate(layers):

@@ -93,25 +93,11 @@ def _parts(work: Work, skew: float) -> list[list[np.ndarray[Any, Any]]]:
 def measure(
     work: Work, skew: float, *, pooled: bool, seed: int, changes: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Run a work on Sb, its data laid out with a skew.
+    """Run a work, of inputs of one length, on Sb, its data laid out with a skew of 0 (even) to 1 (all on one channel).
 
-    Parameters
-    ----------
-    work : Work
-        The work, of inputs of one length.
-    skew : float
-        0 (even) to 1 (all on one channel).
-    pooled : bool
-        Whether cores get pages of all channels by the crossbar; otherwise each has its channel's data.
-    seed : int
-        Of the device's chance.
-    changes : mapping, optional
-        Values of Sb's description that are replaced, ``__`` for ``.``.
-
-    Returns
-    -------
-    dict
-        ``GBps``, the measured ``skew`` of the pages read, and ``wait`` (share of the cores' time).
+    If ``pooled``, cores get pages of all channels by the crossbar; otherwise each has its channel's data. ``changes``
+    are values of Sb's description, ``__`` for ``.``. The result has ``GBps``, the measured ``skew`` of the pages read,
+    and ``wait`` (share of the cores' time).
     """
     program = work.make("stream", TARGET)
     parts = [list(work.inputs)] if pooled else _parts(work, skew)

@@ -32,20 +32,8 @@ _MakeProgram = Callable[[str, str], Any]
 class Work:
     """A program with its inputs.
 
-    Parameters
-    ----------
-    name : str
-        Its name in the figure.
-    make : callable
-        Takes the form (block or stream) and the target, gives the program.
-    inputs : sequence of numpy.ndarray
-        Its inputs.
-    scalars : mapping
-        Its numbers.
-    task_bytes : int
-        Bytes of all inputs that a task has: a half of a ping-pong scratchpad, whole pages of each input.
-    is_text : bool
-        Whether its input is lines of text.
+    ``make`` takes the form (block or stream) and the target, and gives the program. ``task_bytes`` are those of all
+    inputs that a task has: a half of a ping-pong scratchpad, whole pages of each input.
     """
 
     name: str
@@ -66,22 +54,7 @@ def _named(name: str, **parameters: Any) -> _MakeProgram:
 
 
 def function(name: str, size: int, seed: int) -> Work:
-    """Return a function of Figure 7.12.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`FUNCTIONS`.
-    size : int
-        Bytes of all inputs.
-    seed : int
-        Of the data.
-
-    Returns
-    -------
-    Work
-        The program with its inputs.
-    """
+    """Return one of :data:`FUNCTIONS`, of Figure 7.12, with inputs of ``size`` bytes in all."""
     data = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
     disks = np.split(data[: size // (64 * _DISKS) * (64 * _DISKS)], _DISKS)
     return {
@@ -101,20 +74,7 @@ _KEY = ("key_low", "key_high")
 
 
 def touch(size: int, seed: int) -> Work:
-    """Return the dummy workload of section 7.3.4: each byte of input is loaded, at one byte a cycle.
-
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    seed : int
-        Of the data.
-
-    Returns
-    -------
-    Work
-        The program with its input.
-    """
+    """Return the dummy workload of section 7.3.4: each byte of input is loaded, at one byte a cycle."""
     data = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
     return Work("scan", lambda _kind, target: _touch(target), [data])
 
@@ -142,25 +102,10 @@ def scan_names() -> list[str]:
 
 
 def scan(name: str, size: int, scale: float, folder: str | None = None, *, listing: bool = False) -> Work:
-    """Return a scan of Figure 7.13.
+    """Return one of :func:`scan_names`, of Figure 7.13, with at most ``size`` bytes of its table's text.
 
-    Parameters
-    ----------
-    name : str
-        One of :func:`scan_names`.
-    size : int
-        Bytes of text, at most; the table's, if it has fewer.
-    scale : float
-        TPC-H's scale factor.
-    folder : str, optional
-        Of the files.
-    listing : bool
-        Whether the stream form is that of Listing 7.1.
-
-    Returns
-    -------
-    Work
-        The program with the text.
+    ``scale`` is TPC-H's scale factor, ``folder`` that of the files; with ``listing`` the stream form is that of Listing
+    7.1.
     """
     one: Scan = next(one for one in SCANS if one.name == name)
     path = files(scale, None if folder is None else Path(folder), [one.table])[one.table]

@@ -23,21 +23,10 @@ def _rows(source: Array, target: Array, vertices: int) -> Array:
 
 
 def rmat(scale: int, degree: int, seed: int) -> Array:
-    """Make a Kronecker graph, as GAP-kron is: few vertices have most edges.
+    """Make a Kronecker graph of 2^scale vertices, as GAP-kron is: few vertices have most edges.
 
-    Parameters
-    ----------
-    scale : int
-        Logarithm of the number of vertices, to base 2.
-    degree : int
-        Edges a vertex before they lead both ways.
-    seed : int
-        Of chance.
-
-    Returns
-    -------
-    numpy.ndarray
-        uint64 words: vertices, edges, [vertices + 1] first neighbours, [edges] neighbours.
+    ``degree`` is of edges a vertex before they lead both ways. The uint64 words are: vertices, edges, [vertices + 1]
+    first neighbours, [edges] neighbours.
     """
     random = np.random.default_rng(seed)
     edges = degree << scale
@@ -60,17 +49,8 @@ def uniform(scale: int, degree: int, seed: int) -> Array:
 def taxi(rows: int, seed: int) -> Array:
     """Make six columns of taxi rides: distance in miles, total, surcharge, hail, tolls, taxes in dollars.
 
-    Parameters
-    ----------
-    rows : int
-        Rides.
-    seed : int
-        Of chance.
-
-    Returns
-    -------
-    numpy.ndarray
-        [6, rows] float64. Distances are lognormal; about one in a thousand is 30 miles or more, as in New York's.
+    The result is [6, rows] float64. Distances are lognormal; about one in a thousand is 30 miles or more, as in New
+    York's.
     """
     random = np.random.default_rng(seed)
     distance = random.lognormal(0.75, 0.86, rows)

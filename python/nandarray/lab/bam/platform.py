@@ -21,19 +21,10 @@ def _values() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def platform(path: str = "gpu", **changes: Any) -> dict[str, Any]:
-    """Return the values of a path to the drives.
+    """Return the values, with some replaced, of a path to the drives.
 
-    Parameters
-    ----------
-    path : {"gpu", "gds", "cpu"}
-        Warps that submit, GPUDirect Storage, a process on the shared-memory door.
-    **changes
-        Other values of some.
-
-    Returns
-    -------
-    dict
-        Every value by name.
+    The path is ``"gpu"``, warps that submit, ``"gds"``, GPUDirect Storage, or ``"cpu"``, a process on the shared-memory
+    door.
     """
     values = _values()
     if path not in values:
@@ -53,19 +44,10 @@ _UNPROVEN = ("assumed", "calibrated", "input")
 
 
 def drive(name: str, **changes: Any) -> Description:
-    """Return a drive: one of ``devices/``, or a preset with a small part of its capacity.
+    """Return a drive: a name of ``devices/``; or a preset or a file, with a small part of its capacity.
 
-    Parameters
-    ----------
-    name : str
-        A file's name without its ending, a preset, or a file.
-    **changes
-        Overrides, as of :meth:`nandarray.device.Description.with_`.
-
-    Returns
-    -------
-    Description
-        Its queues are deep, and its host takes no time: who submits is the platform's.
+    Its queues are deep, and its host takes no time: who submits is the platform's. ``changes`` are as of
+    :meth:`nandarray.device.Description.with_`.
     """
     file = _HERE / "devices" / f"{name}.toml"
     if file.is_file():

@@ -31,18 +31,7 @@ _FLAGS = ("-std=c++17", "-O2", "-w", "-U_FORTIFY_SOURCE", "-fno-sanitize=undefin
 
 
 def compiler() -> list[str]:
-    """Return the command of a C++ compiler: ``$CXX``, one of the system, or Zig's.
-
-    Returns
-    -------
-    list of str
-        The command.
-
-    Raises
-    ------
-    NotFoundError
-        There is none.
-    """
+    """Return the command of a C++ compiler: ``$CXX``, one of the system, or Zig's; a NotFoundError without any."""
     for name in (os.environ.get("CXX", ""), "g++", "clang++", "c++"):
         if name and (found := shutil.which(name)):
             return [found]
@@ -71,25 +60,10 @@ def _recorder() -> Path:
 
 
 def record(what: str, how: str, *words: int | np.ndarray[Any, Any], warps: int = 64, lines: int = 1024) -> Accesses:
-    """Record a kernel's accesses.
+    """Record a kernel's accesses, the same for the same arguments; the head of ``record.cpp`` says what kernels do.
 
-    Parameters
-    ----------
-    what : {"bfs", "cc", "vectoradd", "table", "random", "tiles"}
-        The kernel; the head of ``record.cpp`` says what it does.
-    how : str
-        Its variant.
-    *words : int or numpy.ndarray
-        Its other arguments; an array is passed as a file.
-    warps : int
-        Warps of 32 lanes that run in turn.
-    lines : int
-        Lines of the cache.
-
-    Returns
-    -------
-    Accesses
-        The recording, the same for the same arguments.
+    ``how`` is its variant, ``words`` are its other arguments, of which an array is passed as a file. There are
+    ``warps`` of 32 lanes that run in turn, and a cache of ``lines``.
     """
     program = _recorder()
     with tempfile.TemporaryDirectory() as folder:
@@ -110,22 +84,7 @@ def record(what: str, how: str, *words: int | np.ndarray[Any, Any], warps: int =
 
 
 def bulk(requests: int, size: int, *, write: bool = False) -> Accesses:
-    """Return requests of one size one after the other, as fio makes them: a task each, without a cache.
-
-    Parameters
-    ----------
-    requests : int
-        Number of them.
-    size : int
-        Bytes of each.
-    write : bool
-        Whether they write.
-
-    Returns
-    -------
-    Accesses
-        The requests.
-    """
+    """Return requests of one size one after the other, as fio makes them: a task each, without a cache."""
     number = np.arange(requests, dtype=np.uint32)
     zero = np.zeros_like(number)
     kind = np.full_like(number, 2 if write else 0)

@@ -46,23 +46,9 @@ def _device(name: str, variant: str) -> Description:
 
 
 def run_device(program: str, name: str, variant: str, seed: int) -> dict[str, Any]:
-    """Run a program's sample on a device.
+    """Run a ready-made program's sample on a preset in one of :data:`VARIANTS`.
 
-    Parameters
-    ----------
-    program : str
-        A ready-made program.
-    name : str
-        A preset.
-    variant : str
-        One of :data:`VARIANTS`.
-    seed : int
-        Of the sample.
-
-    Returns
-    -------
-    dict
-        A row: ``GBps`` of input and what bounds it; None where the device cannot run the program, with the reason.
+    The row has ``GBps`` of input and what bounds it; None where the device cannot run the program, with the reason.
     """
     device = _device(name, variant)
     inputs, scalars, parameters = sample(program, seed)
@@ -96,26 +82,7 @@ def _work(name: str, cores: int, scale: float, seed: int) -> Work:
 
 
 def run_saturation(name: str, cores: int, variant: str, scale: float, seed: int) -> dict[str, Any]:
-    """Run a function on a number of Sb's cores.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`FUNCTIONS`.
-    cores : int
-        How many.
-    variant : str
-        One of :data:`VARIANTS`.
-    scale : float
-        TPC-H's scale factor.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row.
-    """
+    """Run one of :data:`FUNCTIONS` on a number of Sb's cores in one of :data:`VARIANTS`; ``scale`` is TPC-H's."""
     device = ENGINES["Sb"].description(compute__cores=cores).with_(VARIANTS[variant])
     work = _work(name, cores, scale, seed)
     # Channels are faster than eight GB/s here: their share is taken from the report.
@@ -179,21 +146,10 @@ _PARTS = ("pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output
 
 
 def run_design(point: tuple[int, int, int, float], scale: float, seed: int) -> dict[str, Any]:
-    """Run Stat and a scan on one design of Sb.
+    """Run Stat and a scan on one design of Sb; ``scale`` is TPC-H's scale factor.
 
-    Parameters
-    ----------
-    point : tuple
-        S and P (streams of a core, and pages of each), number of cores, their clock in GHz.
-    scale : float
-        TPC-H's scale factor.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row: throughputs, area, power; where the buffers hold too little for a program, a reason and no throughputs.
+    The point is S and P (streams of a core, and pages of each), number of cores, their clock in GHz. The row has
+    throughputs, area, power; where the buffers hold too little for a program, a reason and no throughputs.
     """
     streams, pages, cores, ghz = point
     ahead = streams * pages

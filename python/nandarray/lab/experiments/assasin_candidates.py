@@ -20,17 +20,9 @@ PROPERTIES = ("size", "direction", "vectorises")
 
 
 def run_one(program: str) -> dict[str, Any]:
-    """Place a program.
+    """Place a ready-made program that is one of the dissertation's functions, here and there.
 
-    Parameters
-    ----------
-    program : str
-        A ready-made program that is one of the dissertation's functions.
-
-    Returns
-    -------
-    dict
-        Its place here and there, and whether it is a first candidate.
+    The row says, too, whether it is a first candidate.
     """
     found = nandarray.advise(program, times=False)
     place = PAPER[FUNCTIONS[program]]

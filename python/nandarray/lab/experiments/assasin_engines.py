@@ -32,25 +32,10 @@ _Costs = Mapping[str, tuple[float, float]]
 
 
 def run_one(name: str, what: str, timing: str, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Run one function or scan on one engine.
+    """Run one function or scan on the engine ``what``; return a row, and the report of the device.
 
-    Parameters
-    ----------
-    name : str
-        The function or the scan.
-    what : str
-        The engine.
-    timing : {"stated", "adjusted"}
-        Its timing: Table 7.3's, or as section 7.3.6 adjusts it.
-    given : mapping
-        ``bytes``, ``aes_bytes``, ``scan_bytes``, ``scale``, ``folder``, and ``changes`` of the description, if any.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row, and the report of the device.
+    The timing is ``"stated"``, Table 7.3's, or ``"adjusted"``, as section 7.3.6 has it. ``given`` has ``bytes``,
+    ``aes_bytes``, ``scan_bytes``, ``scale``, ``folder``, and ``changes`` of the description, if any.
     """
     one = adjusted(what) if timing == "adjusted" else ENGINES[what]
     if name in FUNCTIONS:

@@ -45,25 +45,11 @@ def _cores(mapping: str) -> int:
 
 
 def run_one(pipeline: str, mapping: str, where: tuple[str, str], size: int, seed: int) -> dict[str, Any]:
-    """Run a pipeline in one mapping.
+    """Run a pipeline in one mapping: a row, and the sum of the output's bytes for comparison.
 
-    Parameters
-    ----------
-    pipeline : {"write path", "network"}
-        Figure 7.8 or 7.9.
-    mapping : str
-        One of the mappings, or ``"one after the other"``; ``"one program"`` of the network.
-    where : tuple of str
-        ``"flash"`` or ``"host"``, where inputs are (outputs go into the flash); an engine of Table 7.3.
-    size : int
-        Bytes of input.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row, and the sum of the output's bytes for comparison.
+    The pipeline is Figure 7.8's ``"write path"`` or 7.9's ``"network"``, with ``size`` bytes of input. The mapping is
+    one of the mappings, or ``"one after the other"``; ``"one program"`` of the network. ``where`` has ``"flash"`` or
+    ``"host"`` for the inputs (outputs go into the flash), and an engine of Table 7.3.
     """
     source, engine = where
     device = ENGINES[engine].description(compute__cores=_cores(mapping))

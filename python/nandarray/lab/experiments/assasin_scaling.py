@@ -29,25 +29,9 @@ WITHOUT: dict[str, dict[str, str]] = {
 
 
 def run_one(cores: int, read_ahead: int, tasks: int, seed: int, device: str = "as described") -> dict[str, Any]:
-    """Scan with a number of cores.
+    """Scan with a number of cores, each with a number of tasks of 512 KiB, on one of :data:`WITHOUT`.
 
-    Parameters
-    ----------
-    cores : int
-        Of the device.
-    read_ahead : int
-        Pages of an input that a core holds ahead.
-    tasks : int
-        Tasks of 512 KiB for each core.
-    seed : int
-        Of all chance.
-    device : str
-        One of :data:`WITHOUT`.
-
-    Returns
-    -------
-    dict
-        A row of the table.
+    A core holds ``read_ahead`` pages of an input ahead.
     """
     changes = {"compute__cores": cores, "compute__read_ahead": read_ahead, "compute__stream_ticks": 0}
     described = ENGINES["Sb"].description(**changes, **WITHOUT[device])

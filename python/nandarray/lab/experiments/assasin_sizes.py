@@ -23,25 +23,10 @@ _SAME = 0.05
 
 
 def run_one(kind: str, name: str, factor: float, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Measure a function or a kernel on a size.
+    """Measure a function, scan or kernel on inputs of ``factor`` times the bytes of the other experiments.
 
-    Parameters
-    ----------
-    kind : str
-        An engine of ASSASIN, or ``"C66x"``.
-    name : str
-        A function or a scan, or a kernel.
-    factor : float
-        Bytes over those of the other experiments.
-    given : mapping
-        ``scale``, ``folder`` and ``shrink``, a divisor of all sizes.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        Bytes and megabytes a second.
+    ``kind`` is an engine of ASSASIN, or ``"C66x"``. ``given`` has ``scale``, ``folder`` and ``shrink``, a divisor of
+    all sizes. Bytes and megabytes a second are returned.
     """
     if kind == "C66x":
         size = int(_KERNEL_BYTES * factor) // given["shrink"]

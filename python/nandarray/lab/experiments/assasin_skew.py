@@ -37,25 +37,10 @@ def _work(name: str, size: int, seed: int, scale: float) -> Work:
 
 
 def run_one(name: str, skew: float, cores: str, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Run one function on one layout.
+    """Run Stat, RAID6, TPC-H or AES on a layout of a skew of 0 to 1.
 
-    Parameters
-    ----------
-    name : str
-        One of Stat, RAID6, TPC-H, AES.
-    skew : float
-        0 to 1.
-    cores : {"crossbar", "channel"}
-        Whether cores get pages of all channels or of their own.
-    given : mapping
-        ``bytes`` of input (of AES an eighth of them), TPC-H's ``scale``, and the ``change``, one of :data:`CHANGES`.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row of the table.
+    Cores get pages of all channels, ``"crossbar"``, or of their own, ``"channel"``. ``given`` has ``bytes`` of input
+    (of AES an eighth of them), TPC-H's ``scale``, and the ``change``, one of :data:`CHANGES`.
     """
     work = _work(name, given["bytes"], seed, given["scale"])
     found = measure(work, skew, pooled=cores == "crossbar", seed=seed, changes=CHANGES[given["change"]])

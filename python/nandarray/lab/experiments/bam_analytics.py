@@ -23,23 +23,7 @@ _CHUNK = 1 << 17
 def query(columns: int, rows: int, drive: str, drives: int, seed: int) -> dict[str, Any]:
     """Sum columns of the rows that a filter lets through: on demand, and by whole columns.
 
-    Parameters
-    ----------
-    columns : int
-        Columns of the query, the filter's among them.
-    rows : int
-        Of the table.
-    drive : str
-        A drive of the lab or a preset.
-    drives : int
-        Number of drives.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row of the table.
+    The filter's column is among ``columns``; the drive is of the lab or a preset.
     """
     accesses = bam.record("table", "optimised", columns, rows, bam.taxi(rows, seed), lines=4096)
     found = fetches([bam.drive(drive)] * drives, bam.platform(), accesses, seed)
@@ -63,17 +47,7 @@ def query(columns: int, rows: int, drive: str, drives: int, seed: int) -> dict[s
 def tiles_of(elements: int, tiles: int) -> Accesses:
     """Return proactive tiling: a tile is loaded while the one before is computed and the one before that is written.
 
-    Parameters
-    ----------
-    elements : int
-        Of 8 bytes, in each of three vectors.
-    tiles : int
-        Tiles.
-
-    Returns
-    -------
-    Accesses
-        Requests of 128 KiB in phases.
+    There are three vectors of ``elements`` of 8 bytes, and requests of 128 KiB in phases.
     """
     chunks = -(-elements * 8 // _CHUNK // tiles)
     rows: list[tuple[int, ...]] = []
@@ -94,26 +68,10 @@ def tiles_of(elements: int, tiles: int) -> Accesses:
 def vectoradd(  # noqa: PLR0917 (a case, as Context.map calls it)
     how: str, elements: int, tiles: int, drive: str, drives: int, seed: int
 ) -> dict[str, Any]:
-    """Add two vectors into a third.
+    """Add two vectors, of ``elements`` of 8 bytes, into a third, by one of four ways.
 
-    Parameters
-    ----------
-    how : {"waited", "overlapped", "replaced", "tiling"}
-        Write-backs that are waited for, or not; lines that are not fetched before they are written whole; or proactive
-        tiling by a CPU.
-    elements, tiles : int
-        Of each vector, 8 bytes each; tiles of the CPU.
-    drive : str
-        A drive of the lab or a preset.
-    drives : int
-        Number of drives.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row of the table.
+    Write-backs are ``"waited"`` for, or ``"overlapped"``; lines that are written whole are not fetched before
+    (``"replaced"``); or a CPU does proactive ``"tiling"``. The drive is of the lab or a preset.
     """
     drives_of = [bam.drive(drive)] * drives
     if how == "tiling":

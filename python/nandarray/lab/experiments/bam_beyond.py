@@ -52,21 +52,9 @@ def _recorded(what: str, how: str, drives: int, sizes: dict[str, int], seed: int
 
 
 def run_one(name: str, sizes: dict[str, int], seed: int) -> list[dict[str, Any]]:
-    """Run a step on both paths.
+    """Run one of ``STEPS`` on both paths.
 
-    Parameters
-    ----------
-    name : str
-        One of ``STEPS``.
-    sizes : dict
-        Requests a drive, elements of a vector, side of a matrix.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    list of dict
-        Rows of the table.
+    The sizes are requests a drive, elements of a vector, and the side of a matrix.
     """
     what, how, drives, kind, changes = STEPS[name]
     accesses = _recorded(what, how, drives, sizes, seed)

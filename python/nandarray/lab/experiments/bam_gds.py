@@ -19,23 +19,9 @@ __all__ = ["EXPERIMENT", "run_one"]
 def run_one(  # noqa: PLR0917 (a case, as Context.map calls it)
     path: str, drive: str, drives: int, size: int, total: int, seed: int
 ) -> dict[str, Any]:
-    """Transfer bytes by requests of one size.
+    """Transfer ``total`` bytes by requests of one size; a drive is of the lab or a preset.
 
-    Parameters
-    ----------
-    path : {"gpu", "gds"}
-        The path of a request: warps submit it, or a CPU for GPUDirect Storage.
-    drive : str
-        A drive of the lab or a preset.
-    drives, size, total : int
-        Number of drives, bytes of a request, bytes of all.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row of the table.
+    The path of a request is ``"gpu"``, where warps submit it, or ``"gds"``, a CPU for GPUDirect Storage.
     """
     platform = bam.platform(path, stripe_bytes=size)
     found = fetches([bam.drive(drive)] * drives, platform, bam.bulk(max(total // size, 64), size), seed)

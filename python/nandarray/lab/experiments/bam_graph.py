@@ -32,29 +32,10 @@ FIVE = {
 def run_one(  # noqa: PLR0917 (a case, as Context.map calls it)
     kind: str, algorithm: str, scale: int, degree: int, share: float, drive: str, drives: list[int], seed: int
 ) -> list[dict[str, Any]]:
-    """Record an algorithm in three ways, and let it fetch from each number of drives.
+    """Record an algorithm in three ways, and let it fetch from each number of drives, of the lab or of a preset.
 
-    Parameters
-    ----------
-    kind : {"rmat", "uniform"}
-        Of graph.
-    algorithm : {"bfs", "cc"}
-        The kernel.
-    scale, degree : int
-        Logarithm of the vertices; edges a vertex.
-    share : float
-        Size of the cache over that of the edges.
-    drive : str
-        A drive of the lab or a preset.
-    drives : list of int
-        Numbers of drives.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    list of dict
-        Rows of the table.
+    The graph is ``"rmat"`` or ``"uniform"``, of 2^scale vertices with ``degree`` edges each, the algorithm ``"bfs"`` or
+    ``"cc"``. The cache is a share of the edges' size.
     """
     graph = MAKERS[kind](scale, degree, seed)
     size = int(graph[1]) * 8

@@ -18,26 +18,7 @@ PEAK = 25.4e9
 
 
 def run_one(direction: str, drive: str, drives: int, requests: int, seed: int) -> dict[str, Any]:
-    """Send requests to a number of drives.
-
-    Parameters
-    ----------
-    direction : {"read", "write"}
-        What they do.
-    drive : str
-        A drive of the lab or a preset.
-    drives : int
-        Number of drives.
-    requests : int
-        Requests a drive.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        A row of the table.
-    """
+    """Send requests, ``"read"`` or ``"write"`` ones, as many to each drive; they are of the lab or of a preset."""
     accesses = bam.record("random", direction, requests * drives // 32 * 32, seed, lines=0)
     # Consecutive blocks are on consecutive drives.
     found = fetches([bam.drive(drive)] * drives, bam.platform(stripe_bytes=512), accesses, seed)

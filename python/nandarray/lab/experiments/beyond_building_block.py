@@ -31,24 +31,13 @@ Shape = tuple[int, ...]
 
 
 def by_equations(described: Mapping[str, Any], ndim: int, item_bytes: int) -> Shape:
-    """Return the shape of the paper's equations 1 to 4.
+    """Return the shape of the paper's equations 1 to 4, elements along each dimension.
 
     Equation 4 is damaged in print: its exponent has the minimum of equation 1, its text that of equation 3. The text is
     followed: with the minimum of equation 1 a 3-D block would not reach the banks that equation 3 counts.
 
-    Parameters
-    ----------
-    described : mapping
-        ``page_bytes``, ``channels`` and ``banks`` (dies of a channel) of the device.
-    ndim : int
-        Dimensions of the array. Beyond three, the outermost get a length of 1 (section 4.1).
-    item_bytes : int
-        Bytes of an element.
-
-    Returns
-    -------
-    tuple of int
-        Elements along each dimension.
+    ``described`` has ``page_bytes``, ``channels`` and ``banks`` (dies of a channel) of the device. Beyond three
+    dimensions, the outermost get a length of 1 (section 4.1).
     """
     minimum = described["page_bytes"] * described["channels"]
     cut = min(ndim, 3)
@@ -59,23 +48,9 @@ def by_equations(described: Mapping[str, Any], ndim: int, item_bytes: int) -> Sh
 
 
 def shapes(ndim: int, smallest: int, largest: int, longest: int, spread: int) -> Iterator[Shape]:
-    """Return all shapes of powers of two within bounds.
+    """Return all shapes of powers of two, of ``smallest`` to ``largest`` elements, at most ``longest`` a dimension.
 
-    Parameters
-    ----------
-    ndim : int
-        Dimensions.
-    smallest, largest : int
-        Elements of a block.
-    longest : int
-        Elements along a dimension, at most.
-    spread : int
-        The longest side over the shortest, at most.
-
-    Yields
-    ------
-    tuple of int
-        A shape.
+    The longest side is at most ``spread`` times the shortest.
     """
     sides = [2**i for i in range(longest.bit_length())]
     for shape in itertools.product(sides, repeat=ndim):
@@ -94,27 +69,11 @@ def _fetches(side: int, ndim: int, thick: Sequence[int], cube: int) -> Iterator[
 def measure(  # noqa: PLR0917
     device: str, side: int, block: Shape | None, thick: Sequence[int], cube: int, ndim: int
 ) -> list[Row]:
-    """Read every kind of fetch from an array with building blocks of one shape.
+    """Read every kind of fetch from an array with building blocks of one shape; a row a kind.
 
-    Parameters
-    ----------
-    device : str
-        Preset, or file of a description.
-    side : int
-        Length of the array along every dimension; elements are doubles.
-    block : tuple of int or None
-        Shape of the building blocks; None lets the engine choose.
-    thick : sequence of int
-        Thicknesses of the bands.
-    cube : int
-        Side of the sub-block.
-    ndim : int
-        Dimensions.
-
-    Returns
-    -------
-    list of dict
-        A row a kind of fetch.
+    ``device`` is a preset or the file of a description. The array has ``ndim`` dimensions of length ``side``, of
+    doubles; its ``block`` is chosen by the engine if None. Bands have the thicknesses ``thick``, the sub-block has the
+    side ``cube``.
     """
     rows: list[Row] = []
     with nandarray.open(device=device, mode="w", bytes_in="nowhere") as store:

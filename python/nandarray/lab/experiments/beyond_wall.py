@@ -118,30 +118,11 @@ def measure(
     cold: int = 1,
     drop_caches: bool = False,
 ) -> list[Row]:
-    """Run one workload from each place.
+    """Run one workload from each place: a row a place of the experiment's table ``fetches``.
 
-    Parameters
-    ----------
-    workload : Workload
-        At the size to measure.
-    kinds : sequence of str
-        Names of places.
-    folder : pathlib.Path
-        Where their files are or will be.
-    repeats, cold : int
-        How often a pass of fetches is repeated, warm and cold; at least once.
-    drop_caches : bool
-        Empty the whole page cache for cold passes, not only of the files read; root only.
-
-    Returns
-    -------
-    list of dict
-        A row a place; the table ``fetches`` of the experiment.
-
-    Raises
-    ------
-    Mismatch
-        If results differ.
+    ``folder`` has the places' files, or will. A pass of fetches is repeated, warm and ``cold``, so often, at least
+    once. With ``drop_caches``, which only root can, the whole page cache is emptied for cold passes, not only of the
+    files read. Results that differ are a Mismatch.
     """
     _write(workload, kinds, folder)
     small = workload.at([min(n, 8) for n in workload.shape])
@@ -208,16 +189,7 @@ def _reader_of(workload: Workload) -> Callable[[Fetch], np.ndarray[Any, Any]]:
 def ratios(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Divide each peer's time by the store's; the last row of each peer is the geometric mean.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Of :func:`measure`.
-
-    Returns
-    -------
-    list of dict
-        ``workload``, ``peer``, ``warm`` and ``cold``: how many times the store's time the peer takes. Below 1 the store
-        loses.
+    In the columns ``warm`` and ``cold`` the store loses where a number is below 1.
     """
     ours = {row["workload"]: row for row in rows if row["place"] == "nandarray"}
     out: list[Row] = []

@@ -57,25 +57,10 @@ CHANGES: dict[str, tuple[dict[str, str], int]] = {
 
 
 def run_one(kernel: str, dtype: str, size: int, seed: int, changed: str = "as described (judged)") -> dict[str, Any]:
-    """Time a kernel on one core.
+    """Time a kernel of Table 1 on one core, with inputs of ``size`` bytes each, of float32 or float64.
 
-    Parameters
-    ----------
-    kernel : str
-        One of Table 1.
-    dtype : str
-        ``"float32"`` or ``"float64"``.
-    size : int
-        Bytes of each input.
-    seed : int
-        Of the data.
-    changed : str
-        Change of the core: a key of :data:`CHANGES`.
-
-    Returns
-    -------
-    dict
-        Seconds on one core, bytes of all streams, bytes through DRAM, cycles an element by reason.
+    ``changed`` is a change of the core, a key of :data:`CHANGES`. The result has seconds on one core, bytes of all
+    streams, bytes through DRAM, cycles an element by reason.
     """
     rng = np.random.default_rng(seed)
     count = size // np.dtype(dtype).itemsize
@@ -106,23 +91,9 @@ def run_one(kernel: str, dtype: str, size: int, seed: int, changed: str = "as de
 
 
 def on_cores(one: Mapping[str, Any], cores: int, size: int, fixed_s: float) -> float:
-    """Return the time of a request.
+    """Return the seconds of a request on a number of cores, from the result of :func:`run_one`.
 
-    Parameters
-    ----------
-    one : mapping
-        The result of :func:`run_one`.
-    cores : int
-        Compute cores.
-    size : int
-        Bytes of each input.
-    fixed_s : float
-        Time of the request beside the kernel.
-
-    Returns
-    -------
-    float
-        Seconds.
+    Beside the kernel the request takes ``fixed_s``.
     """
     scale = size / one["input_bytes"]
     # Misses of several cores wait for one another at the port of DRAM: an M/D/1 queue, whose load is what they offer.

@@ -23,20 +23,7 @@ _SHARE_MIN = 0.001
 
 
 def row(kernel: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """Return a kernel's row: the paper's cells and ours.
-
-    Parameters
-    ----------
-    kernel : str
-        Its name.
-    sizes : sequence of int
-        Sizes that are counted; the last checks the others.
-
-    Returns
-    -------
-    dict
-        By column.
-    """
+    """Return a kernel's row: the paper's cells and ours, counted at some sizes, of which the last checks the others."""
     paper = next(one for one in WORKLOADS if one.kernel == kernel)
     optimised, plain = growth(kernel, sizes), growth(kernel, sizes, optimised=False)
     size = size_of(kernel, paper.input_MB * _MB)
@@ -76,22 +63,7 @@ def _same(grown: Growth, paper: Workload) -> int:
 
 
 def classes(kernel: str, size: int, seed: int) -> list[dict[str, Any]]:
-    """Return a kernel's instructions by class.
-
-    Parameters
-    ----------
-    kernel : str
-        Its name.
-    size : int
-        Of its sample.
-    seed : int
-        Of its sample.
-
-    Returns
-    -------
-    list of dict
-        A row a class, by its share.
-    """
+    """Return a kernel's instructions by class: a row a class, by its share, on a sample of a size."""
     counted = count(kernel, size, seed)
     shares = {kind: times / counted.total for kind, times in counted.classes.items()}
     return [

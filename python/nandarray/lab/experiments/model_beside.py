@@ -48,20 +48,10 @@ def _filled(device: Description, bytes_scanned: int, seed: int) -> nandarray.Sto
 
 @dataclass(frozen=True)
 class Case:
-    """One run.
+    """One run on a device with cores.
 
-    Parameters
-    ----------
-    device : Description
-        With cores.
-    program : str
-        Name of a ready-made program over unsigned numbers of 4 bytes; empty for reads alone.
-    bytes_scanned : int
-        Bytes of the program's input.
-    rate : float
-        Reads a second; 0 for none.
-    seconds : float
-        For which reads arrive.
+    ``program`` is the name of a ready-made one over unsigned numbers of 4 bytes, which scans ``bytes_scanned``; empty
+    for reads alone. For some ``seconds``, reads arrive at a rate a second; 0 for none.
     """
 
     device: Description
@@ -74,18 +64,8 @@ class Case:
 def measure(case: Case, seed: int) -> dict[str, Any]:
     """Read at a rate, beside a program or alone.
 
-    Parameters
-    ----------
-    case : Case
-        What runs.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        ``seconds`` of the program, and ``reads``, ``p50_us``, ``p99_us``, ``mean_us`` of those that ended while it
-        ran; without a program of all of them.
+    The result has ``seconds`` of the program, and ``reads``, ``p50_us``, ``p99_us``, ``mean_us`` of those that ended
+    while it ran; without a program of all of them.
     """
     with _filled(case.device, case.bytes_scanned, seed) as store:
         futures = _arrivals(store, case.rate, case.seconds, seed) if case.rate else []

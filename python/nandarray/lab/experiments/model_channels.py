@@ -20,24 +20,7 @@ PATTERNS = {"large": (1 << 20, "sequential", 16), "small": (4096, "random", 256)
 
 
 def measure(parameters: Mapping[str, Any], channels: int, pattern: str, seed: int) -> dict[str, Any]:
-    """Replay reads on a device with a given number of channels.
-
-    Parameters
-    ----------
-    parameters : mapping
-        The experiment's.
-    channels : int
-        Of the device.
-    pattern : {"large", "small"}
-        Which reads.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        The report.
-    """
+    """Replay reads, ``"large"`` or ``"small"`` ones, on a device with a number of channels, and return the report."""
     size, order, depth = PATTERNS[pattern]
     described = load(parameters["device"]).with_({**parameters["changes"], "geometry.channels": channels})
     words: Any = order

@@ -22,24 +22,7 @@ SPANS = 200_000
 def measure(
     parameters: Mapping[str, Any], depth: int, seed: int, timeline: str | os.PathLike[str] | None = None
 ) -> dict[str, Any]:
-    """Replay random requests at one depth.
-
-    Parameters
-    ----------
-    parameters : mapping
-        The experiment's.
-    depth : int
-        Requests on their way at all times.
-    seed : int
-        Of all chance.
-    timeline : path, optional
-        Where to write one.
-
-    Returns
-    -------
-    dict
-        The report.
-    """
+    """Replay random requests, ``depth`` on their way at all times; return the report, and write a timeline if asked."""
     of = {name: parameters[name] for name in ("requests", "size", "read_share")}
     workload = nandarray.Synthetic(depth=depth, seed=seed + 1, **of)
     described = load(parameters["device"]).with_(parameters["changes"])

@@ -25,25 +25,9 @@ ITEM = 8
 
 
 def workload(device: str, name: str, divide: int, system: str, seed: int) -> tuple[float, str]:
-    """Run a workload on a preset.
+    """Run a workload on a preset, each dimension of the data divided by ``divide``; ``system`` is one of ``SYSTEMS``.
 
-    Parameters
-    ----------
-    device : str
-        Name of the preset.
-    name : str
-        Of the workload.
-    divide : int
-        By what each dimension of the data is divided.
-    system : str
-        One of ``SYSTEMS``.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    float, str
-        Seconds; or infinity, and why it cannot be.
+    Seconds are returned; or infinity, and why it cannot be.
     """
     one = sized(name, divide)
     try:
@@ -116,18 +100,7 @@ class Case(NamedTuple):
 
 
 def access(case: Case) -> float:
-    """Read sub-blocks of a square matrix of doubles.
-
-    Parameters
-    ----------
-    case : Case
-        Which, where.
-
-    Returns
-    -------
-    float
-        GB/s.
-    """
+    """Read sub-blocks of a square matrix of doubles; return GB/s."""
     described, n = calibration.device(case.device, case.changes), case.n
     boxes = boxes_of(case.kind, n, case.size, 1 if case.kind != "square" else 4)
     if case.system == "baseline":
@@ -215,23 +188,9 @@ def _pcie(generation: int) -> dict[str, Any]:
 
 
 def plane(shape: tuple[int, ...], kind: str, system: str, seed: int) -> float:
-    """Read a part of a space of doubles: a plane across an axis, or a cube.
+    """Read a part of a space of doubles by one of ``SYSTEMS``; return GB/s.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the space.
-    kind : str
-        ``"across 0"``, ``"across 1"``, ..., or ``"cube"``.
-    system : str
-        One of ``SYSTEMS``.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    float
-        GB/s.
+    The part is a plane across an axis, ``"across 0"``, ``"across 1"``, ..., or a ``"cube"``.
     """
     if kind == "cube":
         box: Box = tuple(slice(0, max(1, n // 4)) for n in shape)

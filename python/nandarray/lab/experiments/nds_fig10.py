@@ -22,20 +22,7 @@ __all__ = ["EXPERIMENT", "Variant", "geometric", "measure", "run", "sized"]
 
 
 def sized(name: str, divide: int) -> Workload:
-    """Return a workload of Table 1, smaller by a factor along each dimension.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    divide : int
-        1 is the paper's size.
-
-    Returns
-    -------
-    Workload
-        The workload, with as many sub-blocks.
-    """
+    """Return a workload of Table 1, smaller by a factor along each dimension, with as many sub-blocks."""
     workload = TABLE_1[name]
     return workload if divide == 1 else workload.at([n // divide for n in workload.shape])
 
@@ -72,18 +59,7 @@ class Variant(NamedTuple):
 
 
 def measure(case: Case) -> tuple[Ran, list[dict[str, Any]]]:
-    """Run a workload in one configuration.
-
-    Parameters
-    ----------
-    case : Case
-        Which.
-
-    Returns
-    -------
-    Ran, list of dict
-        The whole, and a row for each shape of fetch.
-    """
+    """Run a workload in one configuration: the whole, and a row for each shape of fetch."""
     name, divide, system, rule, samples, seed, changes, unit_bytes = case
     workload, device = sized(name, divide), calibration.device(changes=dict(changes))
     times = fetched(workload, system, device, samples, seed, sieving=rule == "sieving", unit_bytes=unit_bytes)

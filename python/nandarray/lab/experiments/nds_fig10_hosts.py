@@ -51,29 +51,10 @@ _SAYS = {
 def band(  # noqa: PLR0917 (a case, as Context.map calls it)
     columns: int, n: int, rows: int, depth: int, t_read_us: float, unit_bytes: int, seed: int
 ) -> tuple[float, int]:
-    """Read a band of columns of a row-major square of doubles.
+    """Read ``rows`` of a band of columns of a row-major square of doubles of side ``n``.
 
-    Parameters
-    ----------
-    columns : int
-        As wide.
-    n : int
-        Side of the square.
-    rows : int
-        Of it, that are read.
-    depth : int
-        Requests on their way.
-    t_read_us : float
-        For sensing a page, all kinds; 0 for the preset's.
-    unit_bytes : int
-        As a host cache has it; 0 without.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    (float, int)
-        GB/s of what is wanted, and dies that were busy.
+    Requests on their way are ``depth``. Sensing a page takes ``t_read_us``, 0 for the preset's. The host has a cache of
+    units, 0 bytes for none. GB/s of what is wanted are returned, and the number of dies that were busy.
     """
     device = calibration.device(changes={"nand.t_read": f"{t_read_us:g} us"} if t_read_us else {})
     box = (slice(0, rows), slice(0, columns))

@@ -23,21 +23,10 @@ ITEM = 4
 
 
 def in_memory(device: Description, n: int, side: int, new_blocks: int) -> dict[str, Any]:
-    """Run the multiplication with all data in memory.
+    """Run the multiplication with all data in memory: seconds of both formats, and of the stages of a step.
 
-    Parameters
-    ----------
-    device : Description
-        Whose host.
-    n, side : int
-        Sides of the matrices and of the sub-blocks.
-    new_blocks : int
-        Sub-blocks of each step that are not on the GPU yet: 2, or 1 where the other operand's stays.
-
-    Returns
-    -------
-    dict
-        Seconds of both formats, and of the stages of a step.
+    ``n`` and ``side`` are the sides of the matrices and of the sub-blocks. Of each step, ``new_blocks`` are not on the
+    GPU yet: 2, or 1 where the other operand's stays.
     """
     steps, nbytes = (n // side) ** 3, side * side * ITEM
     cost = Cost(
@@ -62,23 +51,10 @@ def in_memory(device: Description, n: int, side: int, new_blocks: int) -> dict[s
 
 
 def fetch(n: int, side: int, system: str, depth: int, seed: int) -> Moved:
-    """Fetch sub-blocks of one operand.
+    """Fetch the first two sub-blocks of one operand, ``depth`` requests on their way.
 
-    Parameters
-    ----------
-    n, side : int
-        Sides of the matrix and of the sub-block.
-    system : {"row store", "sub-block"}
-        The format.
-    depth : int
-        Requests on their way.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    Moved
-        The first two sub-blocks.
+    ``n`` and ``side`` are the sides of matrix and sub-block; ``system`` is the format, ``"row store"`` or
+    ``"sub-block"``.
     """
     device = calibration.device()
     if system == "sub-block":

@@ -19,25 +19,9 @@ SECTOR = 4096
 
 
 def measure(name: str, side: int, depth: int, total: int, seed: int) -> Moved:
-    """Read in order with requests of a matrix each.
+    """Read ``total`` bytes in order, with requests of a matrix of floats of a side each, ``depth`` on their way.
 
-    Parameters
-    ----------
-    name : str
-        Which device, of ``devices``.
-    side : int
-        Of the matrix of floats that a request takes.
-    depth : int
-        Requests on their way.
-    total : int
-        Bytes read.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    Moved
-        All of them.
+    ``name`` is the device's, of ``devices``.
     """
     described = calibration.device(
         "samsung-970-pro" if name == "consumer" else "nds-prototype",

@@ -21,23 +21,9 @@ ITEM = 8
 
 
 def boxes_of(access: str, n: int, size: int, count: int) -> list[Box]:
-    """Return the sub-blocks that an access takes.
+    """Return the sub-blocks that an access to a matrix of side ``n`` takes, one after the other, at most ``count``.
 
-    Parameters
-    ----------
-    access : {"rows", "columns", "square"}
-        Whole rows, whole columns, or squares.
-    n : int
-        Side of the matrix.
-    size : int
-        Rows, columns, or side of the square.
-    count : int
-        Most boxes, one after the other.
-
-    Returns
-    -------
-    list of tuple of slice
-        The sub-blocks.
+    The access is ``"rows"``, ``"columns"``, ``size`` whole ones of them, or ``"square"``, of that side.
     """
     starts = range(0, n - size + 1, size)
     if access == "square":
@@ -62,18 +48,7 @@ class Case(NamedTuple):
 
 
 def measure(case: Case) -> Moved:
-    """Read sub-blocks in one configuration.
-
-    Parameters
-    ----------
-    case : Case
-        Which.
-
-    Returns
-    -------
-    Moved
-        What it took.
-    """
+    """Read sub-blocks in one configuration."""
     device, n = calibration.device(), case.n
     boxes = boxes_of(case.access, n, case.size, case.many)
     if case.system.startswith("baseline"):
@@ -86,24 +61,7 @@ def measure(case: Case) -> Moved:
 
 
 def write(system: str, n: int, building_block: Sequence[int], seed: int) -> Moved:
-    """Write the whole matrix in one configuration, in synchronous requests.
-
-    Parameters
-    ----------
-    system : str
-        One of ``SYSTEMS``.
-    n : int
-        Side of the matrix.
-    building_block : sequence of int
-        Of NDS.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    Moved
-        What it took.
-    """
+    """Write the whole matrix of side ``n`` by one of ``SYSTEMS``, in synchronous requests."""
     device = calibration.device()
     if system.startswith("baseline"):
         order = "F" if "column" in system else "C"

@@ -24,21 +24,9 @@ SLOT_BYTES, LIST_BYTES, RUN_BYTES = 16, 24, 16
 
 
 def latency(system: str, pages: int, seed: int) -> float:
-    """Read single pages, one at a time, that need no assembling.
+    """Read single pages, one at a time, that need no assembling; return the mean of one, in microseconds.
 
-    Parameters
-    ----------
-    system : {"baseline", "software NDS", "hardware NDS"}
-        The configuration.
-    pages : int
-        How many.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    float
-        Microseconds of one, on average.
+    ``system`` is ``"baseline"``, ``"software NDS"`` or ``"hardware NDS"``.
     """
     # Kinds of pages of TLC take different times: all take the mean, so that which are met does not matter.
     times = [float(str(t).removesuffix(" us")) for t in calibration.device()["nand.t_read"]]
@@ -56,19 +44,9 @@ def latency(system: str, pages: int, seed: int) -> float:
 
 
 def table_bytes(n: int, seed: int) -> dict[str, Any]:
-    """Fill a matrix and count its translation tables.
+    """Fill a matrix of doubles of side ``n`` and count the bytes of its translation tables.
 
-    Parameters
-    ----------
-    n : int
-        Side of the matrix of doubles.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    dict
-        Bytes of data and of tables: the engine's, and a list of page addresses as in the paper.
+    The result has the bytes of data and of tables: the engine's, and a list of page addresses as in the paper.
     """
     device = calibration.device()
     with nandarray.open(device=device, mode="w", bytes_in="nowhere", placement="nds", seed=seed) as store:

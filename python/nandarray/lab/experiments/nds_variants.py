@@ -29,20 +29,7 @@ VARIANTS: dict[str, tuple[str | None, bool]] = {
 
 
 def field(n: int, seed: int) -> np.ndarray[Any, Any]:
-    """Make a smooth field of doubles with a few significant digits, as measured data have.
-
-    Parameters
-    ----------
-    n : int
-        Its side.
-    seed : int
-        Of its waves.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of shape (n, n).
-    """
+    """Make a smooth field of n x n doubles, waves by a seed, with a few significant digits, as measured data have."""
     a, b, c = np.random.default_rng(seed).random(3) * 20
     x = np.linspace(0, 1, n)
     waves: np.ndarray[Any, Any] = np.round(
@@ -52,25 +39,10 @@ def field(n: int, seed: int) -> np.ndarray[Any, Any]:
 
 
 def measure(variant: str, system: str, n: int, size: int, seed: int) -> list[dict[str, Any]]:
-    """Write and read a field in one variant.
+    """Write and read a field of side ``n`` in one of ``VARIANTS``; a row for each access.
 
-    Parameters
-    ----------
-    variant : str
-        One of ``VARIANTS``.
-    system : {"software NDS", "hardware NDS"}
-        Who translates.
-    n : int
-        Side of the field.
-    size : int
-        Rows, columns, or side of what is read.
-    seed : int
-        Of all chance.
-
-    Returns
-    -------
-    list of dict
-        A row for each access.
+    ``system``, ``"software NDS"`` or ``"hardware NDS"``, says who translates; ``size`` is rows, columns, or the side of
+    what is read.
     """
     compression, encrypted = VARIANTS[variant]
     device = calibration.device(changes={"controller.spaces_in_device": system == "hardware NDS"})

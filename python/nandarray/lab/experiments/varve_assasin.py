@@ -64,25 +64,10 @@ def _work(name: str, form: str, rows: int, times: int, scale: float) -> Work:
 
 
 def run_one(name: str, engine: str, flash: str, size: tuple[int, int, float], seed: int) -> dict[str, Any]:
-    """Run a kernel on an engine.
+    """Run a filter, or ``"raid5"``, on one of ``ENGINES``: throughput, and power and area of the compute engines.
 
-    Parameters
-    ----------
-    name : str
-        A filter, or ``"raid5"``.
-    engine : str
-        One of ``ENGINES``.
-    flash : {"8 GB/s", "free"}
-        Whether flash, crossbar and firmware bound anything.
-    size : tuple of (int, int, float)
-        Rows of the columns, how often they are repeated, the scale factor of TPC-H.
-    seed : int
-        Of the device's chance.
-
-    Returns
-    -------
-    dict
-        Throughput, and power and area of the compute engines.
+    ``flash`` is ``"8 GB/s"``, or ``"free"``: flash, crossbar and firmware bound nothing. ``size`` is the rows of the
+    columns, how often they are repeated, the scale factor of TPC-H.
     """
     device, form, target = ENGINES[engine]
     described = nandarray.devices()[device]

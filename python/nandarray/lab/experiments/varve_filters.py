@@ -43,25 +43,10 @@ _CACHED = "DRAM behind caches"
 
 
 def run_one(name: str, form: str, register_bits: int, size: tuple[int, float], change: str = "") -> dict[str, Any]:
-    """Run a filter in a form.
+    """Run a filter in one of the four forms, or ``"packed"``: full over VarWidth streams.
 
-    Parameters
-    ----------
-    name : str
-        The filter.
-    form : str
-        One of the four, or ``"packed"``: full over VarWidth streams.
-    register_bits : int
-        Bits of vector registers and datapath.
-    size : tuple of int and float
-        Rows, and the scale factor.
-    change : str
-        One of :data:`CHANGES`, or none.
-
-    Returns
-    -------
-    dict
-        Cycles, instructions and bytes of memory a row.
+    ``register_bits`` are of vector registers and datapath, ``size`` is rows and the scale factor, ``change`` one of
+    :data:`CHANGES`, or none. The result has cycles, instructions and bytes of memory a row.
     """
     rows, scale = size
     replaced, beside, _ = CHANGES[change] if change else ({}, True, ())

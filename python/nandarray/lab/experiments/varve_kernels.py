@@ -41,25 +41,9 @@ ASSUMPTIONS = (
 
 
 def run_one(kernel: str, form: str, rows: int, scale: float, change: str = "as described") -> dict[str, Any]:
-    """Run a kernel in a form.
+    """Run one of ``KERNELS`` in one of the four forms, on a column of some rows, with one of :data:`CHANGES`.
 
-    Parameters
-    ----------
-    kernel : str
-        One of ``KERNELS``.
-    form : str
-        One of the four.
-    rows : int
-        Rows of its column.
-    scale : float
-        The scale factor.
-    change : str
-        One of :data:`CHANGES`.
-
-    Returns
-    -------
-    dict
-        Cycles and instructions a value of input, by reason; datapath efficiency.
+    The result has cycles and instructions a value of input, by reason; datapath efficiency.
     """
     packs = KERNELS[kernel]
     if packs is None:

@@ -38,19 +38,7 @@ def widths_of(values: dict[int, float]) -> dict[int, float]:
 def raid5(align_bits: int, strips: int, datapath_bits: int) -> Row:
     """Return elements a cycle of the exclusive or of a strip into the parity of those before it, the mean over strips.
 
-    Parameters
-    ----------
-    align_bits : int
-        Alignment of elements.
-    strips : int
-        Data strips of a parity strip.
-    datapath_bits : int
-        Width of the datapath.
-
-    Returns
-    -------
-    dict
-        A row: elements a cycle, and over vectors of 32-bit elements.
+    The row has elements a cycle, and over vectors of 32-bit elements. ``strips`` are the data strips of a parity strip.
     """
     column = line_numbers()
     parity, cycles = column, 0.0

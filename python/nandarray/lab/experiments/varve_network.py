@@ -39,27 +39,11 @@ _DATAPATH_BITS = 256
 def run_one(  # noqa: PLR0917 - as a case of the experiment
     name: str, network: Quantised, form: str, images: np.ndarray[Any, Any], align_bits: int, place: str = _NEAR
 ) -> Row:
-    """Run inference in a form, and compare all values with NumPy's.
+    """Run inference over pictures in a form, and compare all values with NumPy's.
 
-    Parameters
-    ----------
-    name : str
-        Of the network.
-    network : Quantised
-        Its integers.
-    form : str
-        One of the four, ``"v-fused"`` or ``"full-masked"``.
-    images : numpy.ndarray
-        Pictures.
-    align_bits : int
-        Alignment of full's elements.
-    place : str
-        Of the data: one of ``_PLACES``.
-
-    Returns
-    -------
-    dict
-        Cycles and instructions a picture, the share of waits, datapath efficiency.
+    The form is one of the four, ``"v-fused"`` or ``"full-masked"``; ``align_bits`` is the alignment of full's elements,
+    ``place`` one of ``_PLACES`` for the data. The row has cycles and instructions a picture, the share of waits,
+    datapath efficiency.
     """
     changes = {"vector.align_bits": align_bits, **_PLACES[place]}
     made = compiled(source(form, network.shift), form.partition("-")[0])
@@ -88,23 +72,9 @@ def _widths(values: np.ndarray[Any, Any], bits: int) -> dict[int, float]:
 
 
 def model_rows(name: str, network: Quantised, images: np.ndarray[Any, Any], alignments: list[int]) -> list[Row]:
-    """Return the analytical model's rows for the products of a network's dense layer.
+    """Return the analytical model's rows for the products of a network's dense layer with the pictures' features.
 
-    Parameters
-    ----------
-    name : str
-        Of the network.
-    network : Quantised
-        Its integers.
-    images : numpy.ndarray
-        Pictures, whose features are the other factors.
-    alignments : list of int
-        Alignments in bits.
-
-    Returns
-    -------
-    list of dict
-        Full over vectors of the smallest type that holds every product.
+    Full is over vectors of the smallest type that holds every product; alignments are in bits.
     """
     features = network.features(images)
     rows: list[Row] = []

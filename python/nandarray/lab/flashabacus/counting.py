@@ -36,22 +36,10 @@ _CALLER = ("nd_block",)
 
 @dataclass(frozen=True)
 class Count:
-    """The instructions of one run of a kernel.
+    """The instructions of one run of a kernel on a sample of a size.
 
-    Attributes
-    ----------
-    kernel : str
-        Its name.
-    size : int
-        Of its sample.
-    classes : dict of str to int
-        Instructions by class: integer, multiply, bits, load, store, branch, jump, float and so on.
-    microblocks : dict of str to int
-        Instructions by microblock; those of functions that microblocks call are under ``""``.
-    input_bytes : int
-        Bytes of its inputs.
-    results : dict of str to numpy.ndarray
-        Its results by name.
+    ``classes`` has them by class (integer, multiply, bits, load, store, branch, jump, float and so on), ``microblocks``
+    by microblock; those of functions that microblocks call are under ``""``. ``results`` are by name.
     """
 
     kernel: str
@@ -150,28 +138,10 @@ int64_t nd_block(nd_args *args) {{
 
 
 def count(name: str, size: int, seed: int = 0, *, optimised: bool = True) -> Count:
-    """Count the instructions of one run of a kernel.
+    """Count the instructions of one run of a kernel; the counts are the same on every machine.
 
-    Parameters
-    ----------
-    name : str
-        Of a kernel.
-    size : int
-        Of its sample: all sides of its matrices.
-    seed : int
-        Of the sample.
-    optimised : bool
-        Whether the compiler optimises (``-O3``), as it does for every kernel that runs, or not at all (``-O0``).
-
-    Returns
-    -------
-    Count
-        The same on every machine.
-
-    Raises
-    ------
-    InvalidError
-        There is no such kernel, or its results have more than 4 MiB.
+    ``size`` is that of all sides of its sample's matrices. The compiler optimises (``-O3``), as it does for every
+    kernel that runs, or not at all (``-O0``). An unknown kernel, and results of more than 4 MiB, are an InvalidError.
     """
     given, kernel = sample(name, size, seed, square=True), kernels.get(name)
     outputs = kernel.table["outputs"]
@@ -215,17 +185,9 @@ def _results(
 class Growth:
     """Growth of a kernel's instructions with the size of its matrices.
 
-    Attributes
-    ----------
-    kernel : str
-        Its name.
-    sizes : tuple of int
-        Sizes that were counted; the last only to check.
-    polynomials : dict of str to tuple of Fraction
-        Coefficients from the constant one upwards: of all instructions under ``"total"``, of loads and stores under
-        ``"load_store"``, of each microblock under its name.
-    error : float
-        Relative difference between the polynomial and the count at the last size.
+    Of the sizes that were counted the last is only to check: ``error`` is the relative difference there.
+    ``polynomials`` have coefficients from the constant one upwards: of all instructions under ``"total"``, of loads and
+    stores under ``"load_store"``, of each microblock under its name.
     """
 
     kernel: str
@@ -247,26 +209,10 @@ class Growth:
 
 
 def growth(name: str, sizes: Sequence[int] = (32, 48, 64, 80, 112), *, optimised: bool = True) -> Growth:
-    """Draw polynomials through a kernel's counts.
+    """Draw polynomials through the counts of a kernel of Table 2; a count of others depends on more than a size.
 
-    Parameters
-    ----------
-    name : str
-        One of the fourteen of Table 2; a count of the others depends on more than a size.
-    sizes : sequence of int
-        Multiples of 16, ascending. The polynomial has the degree that all but the last allow.
-    optimised : bool
-        As for :func:`count`.
-
-    Returns
-    -------
-    Growth
-        Polynomials, and their error at the last size.
-
-    Raises
-    ------
-    InvalidError
-        A size is no multiple of 16, or there are fewer than three.
+    Sizes are at least three multiples of 16, ascending, or an InvalidError. Polynomials have the degree that all but
+    the last allow, and their error is that at the last; ``optimised`` is as for :func:`count`.
     """
     if len(sizes) < 3 or any(size % STEP for size in sizes) or list(sizes) != sorted(set(sizes)):  # noqa: PLR2004
         raise InvalidError(f"sizes are {list(sizes)}; they are three at least, ascending multiples of {STEP}")

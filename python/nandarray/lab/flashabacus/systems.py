@@ -36,16 +36,10 @@ def calibrated() -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The core on which kernels are measured, and the sizes.
+    """The core, a preset, on which kernels are measured, and the sizes.
 
-    Attributes
-    ----------
-    core : str
-        A preset of timed cores.
-    square, cubic : (int, int)
-        Reduced sides of kernels with quadratic, and with cubic trip counts.
-    shrink : int
-        Divides full sides.
+    ``square`` and ``cubic`` are reduced sides of kernels with quadratic, and with cubic trip counts; ``shrink`` divides
+    full sides.
     """
 
     core: str
@@ -76,17 +70,7 @@ PARAMETERS = {
 def submitted(name: str, sizes: Sizes) -> list[Phantom]:
     """Return the kernels of a workload in the order of their submission.
 
-    Parameters
-    ----------
-    name : str
-        A kernel of Table 2, an application of 5.6, or a mix.
-    sizes : Sizes
-        The core and the sizes.
-
-    Returns
-    -------
-    list of Phantom
-        Six instances of a kernel, four of each kernel of a mix.
+    Six instances of a kernel of Table 2 or of an application of 5.6, four of each kernel of a mix.
     """
     made = {app: sizes.phantom(app) for app in MIXES.get(name, (name,))}
     if name in MIXES:
@@ -123,20 +107,7 @@ def row(name: str, system: str, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def workload(name: str, sizes: Sizes) -> list[dict[str, Any]]:
-    """Run one workload on every system.
-
-    Parameters
-    ----------
-    name : str
-        A kernel of Table 2, an application of 5.6, or a mix.
-    sizes : Sizes
-        The core and the sizes.
-
-    Returns
-    -------
-    list of dict
-        A row for each system.
-    """
+    """Run a kernel of Table 2, an application of 5.6 or a mix on every system; a row for each."""
     kernels = submitted(name, sizes)
     return [row(name, system, accelerator.run(kernels, system, calibrated())) for system in SYSTEMS]
 

@@ -21,22 +21,10 @@ MIX_INSTANCES, ALONE_INSTANCES = 4, 6
 class Workload:
     """A row of Table 2.
 
-    Attributes
-    ----------
-    kernel : str
-        Its name in :data:`nandarray.programs.kernels.NAMES`.
-    paper : str
-        Its name in the paper.
-    microblocks, serial : int
-        Microblocks, and those of them without screens.
-    input_MB : int
-        Megabytes of the inputs of an instance.
-    load_store : float
-        Per cent of the instructions that load or store.
-    bytes_per_ki : float
-        Bytes of input for a thousand instructions.
-    mixes : tuple of int
-        Numbers of the mixes that it is in.
+    ``kernel`` is its name in :data:`nandarray.programs.kernels.NAMES`, ``paper`` that in the paper. Of its
+    ``microblocks``, the ``serial`` ones are without screens. ``input_MB`` are megabytes of an instance; ``load_store``
+    is per cent of the instructions; ``bytes_per_ki`` are bytes of input for a thousand instructions. ``mixes`` has the
+    numbers of those that it is in.
     """
 
     kernel: str
@@ -62,22 +50,9 @@ MIXES = {f"MX{mix}": tuple(one.kernel for one in WORKLOADS if mix in one.mixes) 
 
 
 def instances(workload: str) -> list[str]:
-    """Return the kernels of a workload in the order of submission.
+    """Return the kernels of a workload in the order of submission; an unknown one is an InvalidError.
 
-    Parameters
-    ----------
-    workload : str
-        A mix, which has four instances of each of its kernels, in turn; or a kernel, which has six instances.
-
-    Returns
-    -------
-    list of str
-        A kernel's name for each instance.
-
-    Raises
-    ------
-    InvalidError
-        There is no such workload.
+    A mix has four instances of each of its kernels, in turn; a kernel has six instances.
     """
     if workload in MIXES:
         return [*MIXES[workload]] * MIX_INSTANCES

@@ -26,17 +26,7 @@ _Trips = Callable[[int], Sequence[float]]
 
 @dataclass(frozen=True)
 class App:
-    """A row of Table 2, with trip counts.
-
-    Attributes
-    ----------
-    kernel : str
-        The ready-made kernel.
-    megabytes : int
-        Input, in units of 2**20 bytes.
-    trips : callable
-        Trip counts of microblocks for a side.
-    """
+    """A row of Table 2: a ready-made kernel, its input in MiB, trip counts of microblocks for a side."""
 
     kernel: str
     megabytes: int
@@ -103,24 +93,11 @@ def _sample(app: App, n: int) -> tuple[Mapping[str, Any], Mapping[str, float]]:
 
 @cache
 def phantom(name: str, core: str, square: tuple[int, int], cubic: tuple[int, int], shrink: int = 1) -> Phantom:
-    """Return a kernel at the paper's size, measured at two reduced ones.
+    """Return a kernel of Table 2 or an application of 5.6 at the paper's size, measured at two reduced ones.
 
-    Parameters
-    ----------
-    name : str
-        A name of Table 2, or of an application of 5.6.
-    core : str
-        A preset of timed cores.
-    square, cubic : (int, int)
-        Reduced sides of kernels with quadratic and with cubic trip counts; applications have sixteen times as many
-        points as a quadratic kernel's side.
-    shrink : int
-        Divides the full side.
-
-    Returns
-    -------
-    Phantom
-        With the application's number of Table 2.
+    ``core`` is a preset of timed cores. ``square`` and ``cubic`` are reduced sides of kernels with quadratic and with
+    cubic trip counts; applications have sixteen times as many points as a quadratic kernel's side. ``shrink`` divides
+    the full side. The phantom has the application's number of Table 2.
     """
     if name in APPLICATIONS:
         app = APPLICATIONS[name]

@@ -20,16 +20,9 @@ __all__ = ["ASSUMPTIONS", "BUILDING_BLOCK", "CONSTANTS", "PREFERRED", "Constant"
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant that the text leaves open.
+    """A constant that the text leaves open: a key of a description, or a field of :class:`Settings`.
 
-    Parameters
-    ----------
-    name : str
-        A key of a description, or a field of :class:`Settings`.
-    value : any
-        As it is written.
-    source : str
-        What set it.
+    ``value`` is as it is written, ``source`` says what set it.
     """
 
     name: str
@@ -41,14 +34,8 @@ class Constant:
 class Settings:
     """The use of the device by programs: no properties of the device itself.
 
-    Parameters
-    ----------
-    depth : int
-        Requests that a program keeps on their way to a conventional device.
-    request_bytes : int
-        The most bytes of such a request.
-    write_bytes : int
-        Bytes of a synchronous write to NDS, of whole building blocks side by side.
+    A program keeps ``depth`` requests, of at most ``request_bytes``, on their way to a conventional device. Synchronous
+    writes to NDS have ``write_bytes``, of whole building blocks side by side.
     """
 
     depth: int = 2
@@ -106,19 +93,6 @@ ASSUMPTIONS = (
 
 
 def device(preset: str | Description = "nds-prototype", changes: Mapping[str, Any] | None = None) -> Description:
-    """Return a device with the calibrated constants.
-
-    Parameters
-    ----------
-    preset : str or Description
-        The device.
-    changes : mapping, optional
-        Values by dotted keys that go before all others.
-
-    Returns
-    -------
-    Description
-        The description.
-    """
+    """Return a device with the calibrated constants; ``changes``, values by dotted keys, go before all others."""
     calibrated = {constant.name: constant.value for constant in CONSTANTS if "." in constant.name}
     return load(preset).with_({**calibrated, **(changes or {})})

@@ -37,16 +37,9 @@ Kind = tuple[tuple[int, ...], tuple[int, ...]]
 class Fetched:
     """The time of one fetch, by stage.
 
-    Parameters
-    ----------
-    seconds : float
-        Until all that is read is in the host's memory; of NDS: in its place.
-    restructure_seconds : float
-        To copy what is wanted of it to its place, where that is a stage of its own.
-    bytes_read : int
-        Bytes that crossed the link.
-    how : str
-        Of the baseline: which plan.
+    After ``seconds`` all that is read is in the host's memory; of NDS: in its place. ``restructure_seconds`` is the
+    copy to its place, where that is a stage of its own. ``bytes_read`` crossed the link; ``how`` is the plan of the
+    baseline.
     """
 
     seconds: float
@@ -56,20 +49,7 @@ class Fetched:
 
 
 def shapes(workload: Workload, samples: int) -> dict[Kind, list[Fetch]]:
-    """Return the first fetches of each shape.
-
-    Parameters
-    ----------
-    workload : Workload
-        At any size.
-    samples : int
-        Most fetches of each shape.
-
-    Returns
-    -------
-    dict
-        Fetches by (sub-shape, elements along each dimension).
-    """
+    """Return the first fetches, at most ``samples``, of each (sub-shape, elements along each dimension)."""
     found: dict[Kind, list[Fetch]] = {}
     for fetch in workload.fetches():
         some = found.setdefault((fetch.sub_shape, fetch.count(workload.view)), [])
@@ -85,43 +65,16 @@ def shapes(workload: Workload, samples: int) -> dict[Kind, list[Fetch]]:
 
 
 def copy_seconds(device: Description, runs: int, nbytes: int) -> float:
-    """Return the time in which one host thread copies runs of bytes together.
-
-    Parameters
-    ----------
-    device : Description
-        Whose host.
-    runs : int
-        Contiguous pieces.
-    nbytes : int
-        All of them together.
-
-    Returns
-    -------
-    float
-        Seconds.
-    """
+    """Return the time in which one host thread copies ``runs`` contiguous pieces, ``nbytes`` in all, together."""
     host = device.resolved["host"]
     return float(runs * host["t_copy_run"] * 1e-12 + nbytes / host["copy_bytes_per_s"])
 
 
 def plans(box: Box, shape: Sequence[int]) -> list[tuple[str, Box]]:
-    """Return the ranges that a program may read of a row-major array to get a box.
+    """Return the ranges that a program may read of a row-major array to get a box, each once, the least bytes first.
 
     Its own runs, each straight to its place; or, for any dimension, everything between the first and the last element
     behind it, of which the rest is thrown away (data sieving).
-
-    Parameters
-    ----------
-    box : sequence of slice
-        What is wanted.
-    shape : sequence of int
-        Of the array.
-
-    Returns
-    -------
-    list of (str, box)
-        Each once, the least bytes first.
     """
     found: list[tuple[str, Box]] = [("runs", tuple(box))]
     for behind in range(len(shape) - 1, 0, -1):
@@ -132,21 +85,9 @@ def plans(box: Box, shape: Sequence[int]) -> list[tuple[str, Box]]:
 
 
 def units(box: Box, shape: Sequence[int], elements: int) -> Box:
-    """Widen a box until its contiguous runs are whole units of a number of elements.
+    """Widen a box of a row-major array until its contiguous runs are whole units of a number of elements.
 
-    Parameters
-    ----------
-    box : sequence of slice
-        What is wanted.
-    shape : sequence of int
-        Of the array, row by row.
-    elements : int
-        Of a unit; where a whole inner dimension is less, the dimension before it is widened, too.
-
-    Returns
-    -------
-    sequence of slice
-        The box, or one around it.
+    Where a whole inner dimension is less than a unit, the dimension before it is widened, too.
     """
     wide, unit = list(box), elements
     for axis in range(len(shape) - 1, -1, -1):
@@ -206,31 +147,11 @@ def fetched(
     building_block: Sequence[int] | None = BUILDING_BLOCK,
     unit_bytes: int = 0,
 ) -> dict[Kind, Fetched]:
-    """Simulate fetches of each shape.
+    """Simulate ``samples`` fetches of each shape by one of ``SYSTEMS``; return the times of one.
 
-    Parameters
-    ----------
-    workload : Workload
-        At any size.
-    system : str
-        One of ``SYSTEMS``.
-    device : Description
-        The device.
-    samples : int
-        Fetches of each shape that are simulated.
-    seed : int
-        Of all chance.
-    sieving : bool
-        Whether the baseline may read more than it wants.
-    building_block : sequence of int, optional
-        Of spaces of two dimensions; by the equations if None, as others always are.
-    unit_bytes : int
-        What the baseline's host reads at least, to serve neighbours from memory; 0: it has no cache.
-
-    Returns
-    -------
-    dict
-        What one fetch takes, by its shape.
+    ``sieving``: the baseline may read more than it wants. ``building_block`` is of spaces of two dimensions; by the
+    equations if None, as others always are. The baseline's host reads ``unit_bytes`` at least, to serve neighbours from
+    memory; with 0 it has no cache.
     """
     itemsize, shape = np.dtype(workload.dataset.dtype).itemsize, workload.view
     found: dict[Kind, Fetched] = {}
@@ -262,21 +183,7 @@ def fetched(
 def ran(workload: Workload, times: Mapping[Kind, Fetched], gpu: Gpu = RTX_2080, passes: int | None = None) -> Ran:
     """Run a workload's pipeline: fetch, restructure, copy to the GPU, compute.
 
-    Parameters
-    ----------
-    workload : Workload
-        At any size.
-    times : mapping
-        What :func:`fetched` gave.
-    gpu : Gpu
-        Which computes.
-    passes : int, optional
-        Over the data; the workload's own if left out.
-
-    Returns
-    -------
-    Ran
-        The whole of it.
+    ``times`` is from :func:`fetched`; ``passes`` over the data are the workload's own if left out.
     """
     items = []
     for fetch in workload.fetches():

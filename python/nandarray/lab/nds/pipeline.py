@@ -17,16 +17,10 @@ __all__ = ["Ran", "pipelined"]
 
 @dataclass(frozen=True)
 class Ran:
-    """The times of a pipeline.
+    """The times of a pipeline, from the first stage's begin to the last stage's end.
 
-    Parameters
-    ----------
-    seconds : float
-        From the first stage's begin to the last stage's end.
-    busy : tuple of float
-        Seconds that each stage worked.
-    idle : float
-        Seconds that the last stage waited before its sub-blocks, the first included.
+    ``busy`` has the seconds that each stage worked; ``idle`` those that the last stage waited before its sub-blocks,
+    the first included.
     """
 
     seconds: float
@@ -35,22 +29,10 @@ class Ran:
 
 
 def pipelined(items: Sequence[Sequence[float]], buffers: int = 1) -> Ran:
-    """Run items through stages.
+    """Run items, each its seconds in every stage, through stages.
 
-    Parameters
-    ----------
-    items : sequence of sequence of float
-        For each item, the seconds that it takes in each stage.
-    buffers : int
-        Items that may wait between two stages; a stage that finds no room waits with its item.
+    At most ``buffers`` items wait between two stages; a stage that finds no room waits with its item.
 
-    Returns
-    -------
-    Ran
-        The last stage's idle time is what it waited for its items.
-
-    Examples
-    --------
     >>> from nandarray.lab.nds.pipeline import pipelined
     >>> ran = pipelined([(2.0, 1.0)] * 3)
     >>> ran.seconds, ran.busy, ran.idle

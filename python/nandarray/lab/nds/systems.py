@@ -35,14 +35,8 @@ REAL_ELEMENTS = 1 << 20
 class Moved:
     """The time and the bytes of some commands.
 
-    Parameters
-    ----------
-    bytes : int
-        Of the elements asked for.
-    seconds : float
-        Of modelled time, from the first command to the last answer.
-    report : mapping
-        What the device and its host did (``docs/reference/replay-report.md``).
+    ``bytes`` is of the elements asked for, ``seconds`` are modelled, from the first command to the last answer;
+    ``report`` is of the device and its host (``docs/reference/replay-report.md``).
     """
 
     bytes: int
@@ -56,22 +50,10 @@ class Moved:
 
 
 def nowhere(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
-    """Return an array of a shape that takes the memory of its last dimension if it is large: all rows are one.
+    """Return an array of ones that takes the memory of its last dimension if it is large: all rows are one.
 
     Its rows are never contiguous, so that a sub-block of one building block's width has a run for each of them; small
-    arrays are real.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        As large as one likes.
-    dtype : dtype
-        Of the elements.
-
-    Returns
-    -------
-    numpy.ndarray
-        Ones; to be written to by one thread only, and never to be looked at.
+    arrays are real. It is to be written to by one thread only, and never to be looked at.
     """
     if math.prod(shape) <= REAL_ELEMENTS:
         return np.ones(tuple(shape), dtype)
@@ -85,23 +67,7 @@ def volume(boxes: Iterable[Box]) -> int:
 
 
 class Baseline:
-    """A conventional SSD with an array that lies row by row, or column by column.
-
-    Parameters
-    ----------
-    device : Description
-        The device.
-    shape : sequence of int
-        Of the array.
-    itemsize : int
-        Bytes of an element.
-    order : {"C", "F"}
-        Row by row, or column by column.
-    settings : Settings
-        How the program asks.
-    seed : int
-        Of all chance in the device.
-    """
+    """A conventional SSD with an array that lies row by row (order "C"), or column by column ("F")."""
 
     def __init__(
         self,
@@ -136,49 +102,18 @@ class Baseline:
     def read(self, boxes: Sequence[Box], depth: int | None = None) -> Moved:
         """Read sub-blocks, one after the other, each straight to where its rows belong.
 
-        Parameters
-        ----------
-        boxes : sequence of sequence of slice
-            Which.
-        depth : int, optional
-            Requests on their way, instead of the settings'.
-
-        Returns
-        -------
-        Moved
-            All of them together.
+        ``depth``, the requests on their way, is the settings' if left out. All are counted together.
         """
         s = self.settings
         return self._move(boxes, s if depth is None else replace(s, depth=depth), write=False)
 
     def write(self, boxes: Sequence[Box]) -> Moved:
-        """Write sub-blocks, each request waited for until it is programmed.
-
-        Parameters
-        ----------
-        boxes : sequence of sequence of slice
-            Which.
-
-        Returns
-        -------
-        Moved
-            All of them together.
-        """
+        """Write sub-blocks, each request waited for until it is programmed; all are counted together."""
         return self._move(boxes, replace(self.settings, depth=1), write=True)
 
 
 class Oracle:
-    """The same SSD with every sub-block in one piece, one behind the other, in the order in which they are read.
-
-    Parameters
-    ----------
-    device : Description
-        The device.
-    settings : Settings
-        How the program asks.
-    seed : int
-        Of all chance in the device.
-    """
+    """The same SSD with every sub-block in one piece, one behind the other, in the order in which they are read."""
 
     def __init__(self, device: Description, settings: Settings = PREFERRED, seed: int = 0) -> None:
         self.device = device
@@ -186,20 +121,7 @@ class Oracle:
         self.seed = seed
 
     def read(self, sizes: Sequence[int], depth: int | None = None) -> Moved:
-        """Read sub-blocks of given sizes in bytes.
-
-        Parameters
-        ----------
-        sizes : sequence of int
-            Bytes of each.
-        depth : int, optional
-            Requests on their way, instead of the settings'.
-
-        Returns
-        -------
-        Moved
-            All of them together.
-        """
+        """Read sub-blocks of given sizes in bytes, counted together; ``depth`` as for :meth:`Baseline.read`."""
         ends = np.cumsum([0, *sizes]).tolist()
         boxes = [(slice(a, b),) for a, b in zip(ends, ends[1:], strict=False)]
         return Baseline(self.device, (ends[-1],), 1, settings=self.settings, seed=self.seed).read(boxes, depth)
@@ -208,20 +130,7 @@ class Oracle:
 class Nds:
     """A space of building blocks on a described device.
 
-    Parameters
-    ----------
-    device : Description
-        The device.
-    shape : sequence of int
-        Of the space.
-    dtype : dtype
-        Of its elements.
-    in_device : bool
-        Hardware NDS; software NDS if false.
-    building_block : sequence of int, optional
-        By equations 1 to 4 if left out.
-    seed : int
-        Of all chance in the device.
+    Hardware NDS, or, not ``in_device``, software NDS. The building block is by equations 1 to 4 if left out.
     """
 
     def __init__(
@@ -258,13 +167,7 @@ class Nds:
         return self._store.clock.now
 
     def fill(self, boxes: Sequence[Box]) -> None:
-        """Write the building blocks that boxes touch, each once, and let the device come to rest.
-
-        Parameters
-        ----------
-        boxes : sequence of sequence of slice
-            What will be read.
-        """
+        """Write the building blocks that boxes touch, each once, and let the device come to rest."""
         for box in boxes:
             sides = zip(box, self.building_block, self.shape, strict=True)
             around = tuple((s.start // b * b, min(-(-s.stop // b) * b, n)) for s, b, n in sides)
@@ -277,18 +180,7 @@ class Nds:
         self._array[tuple(box)] = nowhere([s.stop - s.start for s in box], self._array.dtype)
 
     def read(self, boxes: Sequence[Box]) -> Moved:
-        """Read sub-blocks, a command each, one after the other.
-
-        Parameters
-        ----------
-        boxes : sequence of sequence of slice
-            Which; they were written before.
-
-        Returns
-        -------
-        Moved
-            All of them together.
-        """
+        """Read sub-blocks that were written before, a command each, one after the other; all are counted together."""
         began = self._now()
         for box in boxes:
             into = nowhere([s.stop - s.start for s in box], self._array.dtype)
@@ -296,18 +188,7 @@ class Nds:
         return self._took(boxes, began)
 
     def write(self, boxes: Sequence[Box]) -> Moved:
-        """Write sub-blocks, a command each, each waited for until it is programmed.
-
-        Parameters
-        ----------
-        boxes : sequence of sequence of slice
-            Which.
-
-        Returns
-        -------
-        Moved
-            All of them together.
-        """
+        """Write sub-blocks, a command each, each waited for until it is programmed; all are counted together."""
         began = self._now()
         for box in boxes:
             self._put(box)

@@ -36,22 +36,9 @@ _STRIP = (0.5, 2.0)  # ratios at the ends of the small drawing
 class Line:
     """A line of the table, as texts.
 
-    Parameters
-    ----------
-    run : int
-        Which of the runs answered.
-    claim, where, what, note : str
-        As the run says.
-    paper, ours, ratio : str
-        Figures; empty where there is none.
-    status : str
-        A key of ``STATUS``.
-    expected : str
-        The range that counts as within.
-    sort : tuple
-        What the columns paper, ours and ratio sort by.
-    strip : tuple or None
-        Where, of 100, the drawing has the range's ends and the ratio.
+    ``run`` is the number of the run that answered. ``paper``, ``ours`` and ``ratio`` are figures, empty where there is
+    none; ``sort`` has what these columns sort by. ``status`` is a key of ``STATUS``, ``expected`` the range that counts
+    as within, ``strip`` where, of 100, the drawing has the range's ends and the ratio.
     """
 
     run: int
@@ -69,18 +56,7 @@ class Line:
 
 
 def lines(runs: Sequence[Source]) -> list[Line]:
-    """Give the lines of all runs.
-
-    Parameters
-    ----------
-    runs : sequence of Source
-        The runs.
-
-    Returns
-    -------
-    list of Line
-        In order of the claims' ids.
-    """
+    """Give the lines of all runs, in order of the claims' ids."""
     found = [_line(n, answer) for n, run in enumerate(runs) for answer in run.facts.get("answers", ())]
     return sorted(found, key=lambda line: (line.claim, line.run))
 
@@ -88,16 +64,8 @@ def lines(runs: Sequence[Source]) -> list[Line]:
 def counts(found: Sequence[Line]) -> dict[str, int]:
     """Count what became of the answers.
 
-    Parameters
-    ----------
-    found : sequence of Line
-        The table.
-
-    Returns
-    -------
-    mapping
-        ``answered``, ``within`` (what holds, too), ``not`` (what is calibrated and does not fit, too), ``calibrated``,
-        ``input``, ``unjudged``, ``open``.
+    The keys are ``answered``, ``within`` (what holds, too), ``not`` (what is calibrated and does not fit, too),
+    ``calibrated``, ``input``, ``unjudged`` and ``open``.
     """
     by = Counter(line.status for line in found)
     return {
@@ -112,18 +80,7 @@ def counts(found: Sequence[Line]) -> dict[str, int]:
 
 
 def unanswered(runs: Sequence[Source]) -> list[str]:
-    """Give the claims that the runs' experiments name and no run answers.
-
-    Parameters
-    ----------
-    runs : sequence of Source
-        The runs.
-
-    Returns
-    -------
-    list of str
-        Ids.
-    """
+    """Give the ids of claims that the runs' experiments name and no run answers."""
     answered = {str(answer["claim"]).partition("#")[0] for run in runs for answer in run.facts.get("answers", ())}
     named = {str(claim).partition("#")[0] for run in runs for claim in run.facts.get("claims", ())}
     return sorted(named - answered)
@@ -159,15 +116,9 @@ def _stated(answer: Any) -> str:
 
 
 def _limits(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return (
-            ""
-            if low is None and high is None
-            else f"at least {number(low)}"
-            if low is not None
-            else (f"at most {number(high)}")
-        )
-    return f"{number(low)} to {number(high)}"
+    if low is None:
+        return "" if high is None else f"at most {number(high)}"
+    return f"at least {number(low)}" if high is None else f"{number(low)} to {number(high)}"
 
 
 def _status(answer: Any) -> str:

@@ -32,51 +32,18 @@ _MEASURES = {
 
 
 def parameter_rows(both: Comparison) -> list[Row]:
-    """Give what was set differently, with its meaning.
-
-    Parameters
-    ----------
-    both : Comparison
-        The runs.
-
-    Returns
-    -------
-    list of mapping
-        ``name``, ``a``, ``b``, ``meaning``.
-    """
+    """Give what was set differently, with its meaning: ``name``, ``a``, ``b``, ``meaning``."""
     meanings = {**both.b.data.get("meanings", {}), **both.a.data.get("meanings", {})}
     return [{**row, "meaning": meanings.get(row["name"], "")} for row in both.parameters]
 
 
 def answer_bars(both: Comparison) -> list[Bar]:
-    """Give the ratios of answers by claim.
-
-    Parameters
-    ----------
-    both : Comparison
-        The runs.
-
-    Returns
-    -------
-    list of (str, float or None)
-        What, and the ratio.
-    """
+    """Give the ratios of answers by claim."""
     return [(row["claim"], row["ratio"]) for row in both.answers]
 
 
 def device_rows(both: Comparison) -> list[Row]:
-    """Give time, energy, bandwidth and latency of the devices that both runs report under one label.
-
-    Parameters
-    ----------
-    both : Comparison
-        The runs.
-
-    Returns
-    -------
-    list of mapping
-        ``report``, ``measure``, ``a``, ``b``, ``ratio``.
-    """
+    """Give time, energy, bandwidth and latency of the devices that both runs report under one label."""
     rows: list[Row] = []
     for label, report in both.a.reports.items():
         for measure, path in _MEASURES.items():
@@ -87,33 +54,14 @@ def device_rows(both: Comparison) -> list[Row]:
 
 
 def device_bars(rows: Iterable[Row]) -> list[Bar]:
-    """Give the ratios of :func:`device_rows`.
-
-    Parameters
-    ----------
-    rows : iterable of mapping
-        The rows.
-
-    Returns
-    -------
-    list of (str, float or None)
-        What, and the ratio.
-    """
+    """Give the ratios of :func:`device_rows`."""
     return [(f"{row['report']} · {row['measure']}", row["ratio"]) for row in rows]
 
 
 def table_bars(rows: Iterable[Row]) -> list[Bar]:
-    """Give the ratios of a table that both runs have.
+    """Give the ratios of a table that both runs have, from rows of :meth:`nandarray.lab.Comparison.rows`.
 
-    Parameters
-    ----------
-    rows : iterable of mapping
-        As :meth:`nandarray.lab.Comparison.rows` gives them.
-
-    Returns
-    -------
-    list of (str, float or None)
-        The columns that tell rows apart and what was measured, and the ratio.
+    A bar's name has the columns that tell rows apart and the name of what was measured.
     """
     bars = []
     for row in rows:
@@ -125,20 +73,7 @@ def table_bars(rows: Iterable[Row]) -> list[Bar]:
 
 
 def ratio_chart(title: str, bars: Sequence[Bar]) -> Row | None:
-    """Give ratios as bars to both sides of 1.
-
-    Parameters
-    ----------
-    title : str
-        Of the chart.
-    bars : sequence of (str, float or None)
-        What, and the ratio.
-
-    Returns
-    -------
-    mapping or None
-        The chart, of those that differ most if there are many; None if there is no ratio.
-    """
+    """Give ratios as bars to both sides of 1: those that differ most if there are many; None if there is no ratio."""
     known = [(name, ratio) for name, ratio in bars if ratio is not None and ratio > 0 and math.isfinite(ratio)]
     if not known:
         return None

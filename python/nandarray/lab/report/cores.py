@@ -37,18 +37,10 @@ _REASONS = {
 
 
 def cpi_rows(reports: Mapping[str, Report]) -> list[Row]:
-    """Give cycles an instruction by reason, for each report with timed cores.
+    """Give cycles an instruction by reason, for each report, by label, with timed cores.
 
-    Parameters
-    ----------
-    reports : mapping
-        By label.
-
-    Returns
-    -------
-    list of mapping
-        ``report``, ``core``, ``reason``, ``cycles an instruction``, ``share``; reasons without cycles left out. The
-        rows of a report add up to its cycles an instruction.
+    The columns are ``report``, ``core``, ``reason``, ``cycles an instruction``, ``share``; reasons without cycles are
+    left out. The rows of a report add up to its cycles an instruction.
     """
     rows = []
     for label, report in reports.items():
@@ -72,20 +64,7 @@ def cpi_rows(reports: Mapping[str, Report]) -> list[Row]:
 
 
 def cpi_chart(title: str, reports: Mapping[str, Report]) -> dict[str, Any] | None:
-    """Give cycles an instruction as stacked bars: a bar a report, a part a reason.
-
-    Parameters
-    ----------
-    title : str
-        Of the chart.
-    reports : mapping
-        By label.
-
-    Returns
-    -------
-    mapping or None
-        The chart; None if no report has timed cores.
-    """
+    """Give cycles an instruction as stacked bars: a bar a report, a part a reason; None if none has timed cores."""
     rows = cpi_rows(reports)
     if not rows:
         return None

@@ -57,20 +57,7 @@ _CAUSES = {"host": "the host", "map": "the map", "gc": "reclaim", "wear": "wear 
 
 
 def dies_chart(label: str, report: Report) -> Chart | None:
-    """Give the busy shares of channels and dies as a heat map: a column a channel, a row a way.
-
-    Parameters
-    ----------
-    label : str
-        What the report is called.
-    report : mapping
-        The report.
-
-    Returns
-    -------
-    mapping or None
-        The chart; None if the report has no channels.
-    """
+    """Give the busy shares of channels and dies as a heat map: a column a channel, a row a way."""
     used = report.get("utilisation", {})
     channels: Sequence[float] = used.get("channels") or []
     dies: Sequence[float] = used.get("dies") or []
@@ -95,18 +82,7 @@ def dies_chart(label: str, report: Report) -> Chart | None:
 
 
 def dies_rows(report: Report) -> list[Row]:
-    """Give the busy shares of channels and dies as a table.
-
-    Parameters
-    ----------
-    report : mapping
-        The report.
-
-    Returns
-    -------
-    list of mapping
-        A row a channel: ``channel``, ``bus``, and a column for each die on it.
-    """
+    """Give the busy shares as a table, a row a channel: ``channel``, ``bus``, and a column for each die on it."""
     used = report.get("utilisation", {})
     channels, dies = used.get("channels") or [], used.get("dies") or []
     ways = len(dies) // len(channels) if channels else 0
@@ -117,20 +93,7 @@ def dies_rows(report: Report) -> list[Row]:
 
 
 def busy_chart(label: str, report: Report) -> Chart | None:
-    """Give the busy shares of link, DRAM and cores as bars.
-
-    Parameters
-    ----------
-    label : str
-        What the report is called.
-    report : mapping
-        The report.
-
-    Returns
-    -------
-    mapping or None
-        The chart; None if the report says nothing of them.
-    """
+    """Give the busy shares of link, DRAM and cores as bars; None if the report says nothing of them."""
     used = report.get("utilisation", {})
     bars = [(name, used[key]) for key, name in _SINGLE.items() if key in used]
     for key, name in (("cores", "core"), ("host_cores", "host core")):
@@ -152,17 +115,9 @@ _SINGLE = {"link_down": "link, to device", "link_up": "link, to host", "dram": "
 
 
 def energy_rows(report: Report) -> list[Row]:
-    """Give the energy of the device by part and operation.
+    """Give the energy of the device: ``part``, ``operation``, ``energy_j``, ``share``.
 
-    Parameters
-    ----------
-    report : mapping
-        The report.
-
-    Returns
-    -------
-    list of mapping
-        ``part``, ``operation``, ``energy_j``, ``share``; zero ones left out, the host's cores last and without a share.
+    Zero ones are left out; the host's cores come last and without a share.
     """
     energy = report.get("energy", {})
     total = energy.get("device_j") or 0.0
@@ -185,19 +140,8 @@ def energy_rows(report: Report) -> list[Row]:
 def energy_chart(label: str, report: Report) -> Chart | None:
     """Give the energy of the device as a Sankey diagram: the device, its parts, their operations, and for whom.
 
-    The energy of an operation of the flash is shared among causes by the number of pages or blocks.
-
-    Parameters
-    ----------
-    label : str
-        What the report is called.
-    report : mapping
-        The report.
-
-    Returns
-    -------
-    mapping or None
-        The chart; None if the device took no energy.
+    The energy of an operation of the flash is shared among causes by the number of pages or blocks. A device that took
+    no energy has no diagram.
     """
     rows = [row for row in energy_rows(report) if row["share"] is not None]
     if not rows:
@@ -247,19 +191,9 @@ def _curves(reports: Mapping[str, Report]) -> list[tuple[str, Mapping[str, Any]]
 
 
 def cdf_chart(title: str, reports: Mapping[str, Report]) -> Chart | None:
-    """Give the latency distributions of several reports over one another, percentiles marked.
+    """Give the latency distributions of several reports, by label, over one another, percentiles marked.
 
-    Parameters
-    ----------
-    title : str
-        Of the chart.
-    reports : mapping
-        By label. A report with several kinds of requests gives a curve for each.
-
-    Returns
-    -------
-    mapping or None
-        The chart; None if there are no latencies.
+    A report with several kinds of requests gives a curve for each; without latencies there is no chart.
     """
     series: list[Chart] = []
     for slot, (name, of) in enumerate(_curves(reports)):
@@ -287,18 +221,7 @@ def cdf_chart(title: str, reports: Mapping[str, Report]) -> Chart | None:
 
 
 def percentile_rows(reports: Mapping[str, Report]) -> list[Row]:
-    """Give the table of percentiles of several reports.
-
-    Parameters
-    ----------
-    reports : mapping
-        By label.
-
-    Returns
-    -------
-    list of mapping
-        A row for each label and kind of request.
-    """
+    """Give the table of percentiles of several reports, a row for each label and kind of request."""
     rows = []
     for label, report in reports.items():
         for op in _OPS:
@@ -314,18 +237,7 @@ def percentile_rows(reports: Mapping[str, Report]) -> list[Row]:
 
 
 def totals_rows(reports: Mapping[str, Report]) -> list[Row]:
-    """Give what a run of each device came to: time, energy, write amplification, mean busy shares.
-
-    Parameters
-    ----------
-    reports : mapping
-        By label.
-
-    Returns
-    -------
-    list of mapping
-        A row a label.
-    """
+    """Give what a run of each device came to: time, energy, write amplification, mean busy shares."""
     rows = []
     for label, report in reports.items():
         used, energy = report.get("utilisation", {}), report.get("energy", {})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from nandarray.lab.report.text import show
 from nandarray.units import format_number as number
+from nandarray.units import is_number
 
 __all__ = ["chart_of", "summary_of"]
 
@@ -25,19 +26,10 @@ _UNITS |= {name: name for name in ("s", "ms", "us", "ns", "J", "mJ", "W", "mW", 
 
 
 def chart_of(figure: Mapping[str, Any], rows: Sequence[Row]) -> Chart:
-    """Shape a figure.
+    """Shape a :class:`nandarray.lab.Figure`, as a mapping, and its table.
 
-    Parameters
-    ----------
-    figure : mapping
-        A :class:`nandarray.lab.Figure` as a mapping.
-    rows : sequence of mapping
-        Its table.
-
-    Returns
-    -------
-    mapping
-        The chart, with ``summary`` for those who do not see it and ``hidden``, how many points its axes cannot show.
+    The chart has ``summary`` for those who do not see it, and ``hidden``, the number of points that its axes cannot
+    show.
     """
     x_axis = _axis(figure, rows, "x", always_category=figure["kind"] in ("bar", "heatmap"))
     shape = {"heatmap": _heat_map, "timeline": _timeline}.get(figure["kind"], _series)
@@ -47,21 +39,17 @@ def chart_of(figure: Mapping[str, Any], rows: Sequence[Row]) -> Chart:
     return chart
 
 
-def _numeric(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _axis(figure: Mapping[str, Any], rows: Sequence[Row], which: str, *, always_category: bool = False) -> Chart:
     column = figure[which]
     label = figure.get(f"{which}_label") or _label(column)
     values = [row.get(column) for row in rows if row.get(column) is not None]
     points = [point[which] for point in figure.get("points", ())]
-    if always_category or not all(map(_numeric, [*values, *points])):
+    if always_category or not all(map(is_number, [*values, *points])):
         known = list({show(value): value for value in [*values, *points]}.values())  # a list is no key
-        if all(map(_numeric, known)):
+        if all(map(is_number, known)):
             known.sort()
         return {"label": label, "type": "category", "categories": list(dict.fromkeys(map(show, known)))}
-    positive = any(_numeric(value) and value > 0 for value in values)
+    positive = any(is_number(value) and value > 0 for value in values)
     if not figure.get(f"{which}_log") or not positive:
         return {"label": label, "type": "value"}
     # Bars that are ratios stand on 1, and hang below it.
@@ -88,7 +76,7 @@ def _place(axis: Chart, value: Any) -> float | None:
     """Return the position of a value on an axis; None where the axis cannot show it."""
     if axis["type"] == "category":
         return None if value is None else float(axis["categories"].index(show(value)))
-    if not _numeric(value) or not math.isfinite(value) or (axis["type"] == "log" and value <= 0):
+    if not is_number(value) or not math.isfinite(value) or (axis["type"] == "log" and value <= 0):
         return None
     return float(value)
 
@@ -120,7 +108,7 @@ def _series(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> Ch
         for points in found.values():
             points.sort(key=lambda point: point[0] or 0.0)
     # A number alone does not say of what it is.
-    numbers = split and found and all(_numeric(row[split]) for row in rows if row.get(split) is not None)
+    numbers = split and found and all(is_number(row[split]) for row in rows if row.get(split) is not None)
     said = {name: _named(split, name) if numbers else name for name in names}
     return {
         "x": x_axis,
@@ -137,7 +125,7 @@ def _heat_map(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> 
     cells, hidden = [], 0
     for row in rows:
         x, y, colour = _place(x_axis, row.get(figure["x"])), _place(y_axis, row.get(figure["y"])), row.get(value)
-        if x is None or y is None or not _numeric(colour) or not math.isfinite(colour):
+        if x is None or y is None or not is_number(colour) or not math.isfinite(colour):
             hidden += 1
         else:
             cells.append([int(x), int(y), colour])
@@ -152,7 +140,7 @@ def _timeline(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> 
     hidden = 0
     for row in rows:
         begin, lane, until = _place(x_axis, row.get(figure["x"])), _place(y_axis, row.get(figure["y"])), row.get(end)
-        if begin is None or lane is None or not _numeric(until) or not math.isfinite(until) or until < begin:
+        if begin is None or lane is None or not is_number(until) or not math.isfinite(until) or until < begin:
             hidden += 1
         else:
             found.setdefault(show(row.get(split)) if split else figure["y"], []).append([begin, lane, float(until)])
@@ -161,18 +149,7 @@ def _timeline(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> 
 
 
 def summary_of(chart: Mapping[str, Any]) -> str:
-    """Say in words what a chart shows, for those who do not see it.
-
-    Parameters
-    ----------
-    chart : mapping
-        As :func:`chart_of` makes it.
-
-    Returns
-    -------
-    str
-        Some sentences.
-    """
+    """Say in some sentences what a chart of :func:`chart_of` shows, for those who do not see it."""
     kinds = {
         "line": "Line chart",
         "bar": "Bar chart",

@@ -15,14 +15,15 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from nandarray.lab import Comparison
-from nandarray.lab._files import needs_lab
 from nandarray.lab.report import answers, compare, cores, devices
 from nandarray.lab.report.figures import chart_of
 from nandarray.lab.report.source import Source
 from nandarray.lab.report.sweeps import SweepData, pareto_chart
 from nandarray.lab.report.text import as_text, columns_of, csv_url, script_json, show, slug
+from nandarray.optional import needs
 from nandarray.present.palette import PALETTES
 from nandarray.units import format_number as number
+from nandarray.units import is_number
 
 if TYPE_CHECKING:
     import jinja2
@@ -65,7 +66,7 @@ class Table:
     def numeric(self, column: str) -> bool:
         """Whether a column is of numbers, and so is aligned to the right."""
         values = [row.get(column) for row in self.rows if row.get(column) is not None]
-        return bool(values) and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
+        return bool(values) and all(map(is_number, values))
 
 
 @dataclass(frozen=True)
@@ -221,24 +222,7 @@ def render(
     both: Comparison | None = None,
     version: str = "",
 ) -> str:
-    """Make the page.
-
-    Parameters
-    ----------
-    runs : sequence of Source
-        What it shows.
-    sweeps : sequence of SweepData
-        Below them.
-    both : Comparison, optional
-        Two runs to compare.
-    version : str
-        Of the package that writes the page.
-
-    Returns
-    -------
-    str
-        HTML.
-    """
+    """Make the page, HTML: runs, sweeps below them, two runs compared; ``version`` is the package's."""
     page = Page(runs)
     found = answers.lines(runs)
     library = _library()
@@ -296,10 +280,8 @@ def _library() -> str | None:
 
 @cache
 def _environment() -> jinja2.Environment:
-    try:
+    with needs("jinja2", "lab"):
         import jinja2
-    except ImportError as error:
-        raise needs_lab(error) from error
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(_HERE),
         autoescape=True,

@@ -22,18 +22,9 @@ Row = Mapping[str, Any]
 class Source:
     """A finished run, as plain data.
 
-    Parameters
-    ----------
-    key : str
-        Name of its folder: the experiment's id and a hash of all that it depends on.
-    facts : mapping
-        ``run.json``.
-    environment : mapping
-        ``environment.json``; empty if there is none.
-    tables : mapping
-        Rows by a table's name.
-    reports : mapping
-        Reports of modelled devices by label.
+    ``key`` is the name of its folder: the experiment's id and a hash of all that it depends on. ``facts`` is
+    ``run.json``, ``environment`` is ``environment.json`` (empty if there is none). ``tables`` has rows by a table's
+    name, ``reports`` those of modelled devices by label.
     """
 
     key: str
@@ -54,26 +45,9 @@ class Source:
 
 
 def read(run: Source | Run | str | os.PathLike[str]) -> Source:
-    """Read a run.
+    """Read a run; a path is its folder.
 
-    Parameters
-    ----------
-    run : Source, Run or path
-        Which; a path is its folder.
-
-    Returns
-    -------
-    Source
-        All of it.
-
-    Raises
-    ------
-    NotFoundError
-        If there is no run.
-    UnsupportedVersionError
-        If a newer program wrote it.
-    CorruptError
-        If it is damaged.
+    A missing run is a NotFoundError, a damaged one a CorruptError, one of a newer program an UnsupportedVersionError.
     """
     if isinstance(run, Source):
         return run
@@ -88,19 +62,6 @@ def read(run: Source | Run | str | os.PathLike[str]) -> Source:
 
 
 def rows_of(folder: Folder, name: str) -> list[Row]:
-    """Give a table of a run or a sweep, its columns in order.
-
-    Parameters
-    ----------
-    folder : Run or Sweep
-        Whose.
-    name : str
-        Which.
-
-    Returns
-    -------
-    list of mapping
-        Its rows.
-    """
+    """Give a table of a run or a sweep, its columns in order."""
     columns = folder.tables[name]
     return [{column: row.get(column) for column in columns} for row in folder.rows(name)]

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nandarray.lab._runs import Folder
+from nandarray.lab._sweeps import Sweep
 from nandarray.lab.report.source import rows_of
 from nandarray.lab.report.text import columns_of, show
+from nandarray.units import is_number
 
 __all__ = ["SweepData", "pareto_chart", "sweep_data"]
 
@@ -22,20 +23,9 @@ __all__ = ["SweepData", "pareto_chart", "sweep_data"]
 class SweepData:
     """A sweep, as plain data.
 
-    Parameters
-    ----------
-    title : str
-        What was swept.
-    rows : sequence of mapping
-        A row a point that ran.
-    objectives : mapping
-        ``"min"`` or ``"max"`` for each column of which it is known what is better.
-    axes : sequence of str
-        Columns that differ from point to point; all that are no objectives if left out.
-    failures : sequence of mapping
-        A row a point that failed.
-    note : str
-        What to know of it.
+    ``rows`` are the points that ran, ``failures`` those that failed. ``objectives`` has ``"min"`` or ``"max"`` for each
+    column of which it is known what is better. ``axes`` are the columns that differ from point to point; all that are
+    no objectives if left out. ``note`` is a remark for the reader.
     """
 
     title: str
@@ -46,27 +36,11 @@ class SweepData:
     note: str = ""
 
 
-def sweep_data(sweep: SweepData | Folder | str | os.PathLike[str]) -> SweepData:
-    """Take a sweep as plain data.
-
-    Parameters
-    ----------
-    sweep : SweepData, Sweep or path
-        Which; a path is its folder.
-
-    Returns
-    -------
-    SweepData
-        All of it.
-
-    Raises
-    ------
-    NotFoundError
-        If there is no sweep.
-    """
+def sweep_data(sweep: SweepData | Sweep | str | os.PathLike[str]) -> SweepData:
+    """Take a sweep as plain data; a path is its folder, and a NotFoundError says that there is none."""
     if isinstance(sweep, SweepData):
         return sweep
-    found = sweep if isinstance(sweep, Folder) else Folder(sweep, "sweep.json")
+    found = sweep if isinstance(sweep, Sweep) else Sweep(sweep)
     head = found.data
     return SweepData(
         title=str(head.get("title") or head["name"]),
@@ -79,23 +53,14 @@ def sweep_data(sweep: SweepData | Folder | str | os.PathLike[str]) -> SweepData:
 
 
 def pareto_chart(sweep: SweepData) -> dict[str, Any] | None:
-    """Give the scatter plot of a sweep.
+    """Give the scatter plot of a sweep; None if fewer than two columns are numbers.
 
-    Parameters
-    ----------
-    sweep : SweepData
-        The sweep.
-
-    Returns
-    -------
-    mapping or None
-        The chart: columns of numbers, what a point is called, which axes are shown at first; None if fewer than two
-        columns are numbers.
+    It has columns of numbers, the names of points, and the axes that are shown at first.
     """
     columns = {}
     for name in columns_of(sweep.rows):
         values = [row.get(name) for row in sweep.rows]
-        if any(map(_is_number, values)) and all(value is None or _is_number(value) for value in values):
+        if any(map(is_number, values)) and all(value is None or is_number(value) for value in values):
             columns[name] = values
     if len(columns) < 2:
         return None
@@ -113,7 +78,3 @@ def pareto_chart(sweep: SweepData) -> dict[str, Any] | None:
         "y": {"label": y, "type": "value"},
         "points": [", ".join(f"{name} = {show(row.get(name))}" for name in inputs) for row in sweep.rows],
     }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

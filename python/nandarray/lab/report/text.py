@@ -23,18 +23,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def show(value: Any) -> str:
-    """Write any JSON value for a table's cell.
-
-    Parameters
-    ----------
-    value : any
-        What to show.
-
-    Returns
-    -------
-    str
-        Plain text, to be escaped.
-    """
+    """Write any JSON value for a table's cell: plain text, to be escaped."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -51,34 +40,12 @@ def show(value: Any) -> str:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Give the columns of a table, in order of appearance.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        The table.
-
-    Returns
-    -------
-    list of str
-        Every key of every row once.
-    """
+    """Give the columns of a table: every key of every row once, in order of appearance."""
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
 def csv_url(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write a table as a link that holds it: CSV (RFC 4180) in a data URL, full precision.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        The table.
-
-    Returns
-    -------
-    str
-        ``data:text/csv;...``
-    """
+    """Write a table as a link that holds it: CSV (RFC 4180) in a data URL, full precision."""
     out = io.StringIO()
     columns = columns_of(rows)
     writer = csv.writer(out)
@@ -93,18 +60,7 @@ def _cell(value: Any) -> Any:
 
 
 def as_data(value: Any) -> Any:
-    """Make a value fit for a chart: numbers to six digits, what is no finite number gone.
-
-    Parameters
-    ----------
-    value : any
-        Nested lists and mappings of JSON values.
-
-    Returns
-    -------
-    any
-        The same, with None for what is not finite.
-    """
+    """Make a JSON value fit for a chart: numbers to six digits, None in the place of numbers that are not finite."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -117,18 +73,8 @@ def as_data(value: Any) -> Any:
 def script_json(data: Any) -> str:
     r"""Write JSON that may stand in a script element, whatever texts are in it.
 
-    Parameters
-    ----------
-    data : any
-        JSON values.
+    The characters ``<``, ``>``, ``&`` and line separators are escaped.
 
-    Returns
-    -------
-    str
-        JSON without ``<``, ``>``, ``&`` and line separators, all of which are escaped.
-
-    Examples
-    --------
     >>> from nandarray.lab.report.text import script_json
     >>> script_json("</script><!--")
     '"\\u003c/script\\u003e\\u003c!--"'
@@ -146,16 +92,5 @@ def as_text(page: str) -> str:
 
 
 def slug(*parts: str) -> str:
-    """Make an element's id from texts.
-
-    Parameters
-    ----------
-    *parts : str
-        What it is called.
-
-    Returns
-    -------
-    str
-        Letters, digits and hyphens.
-    """
+    """Make an element's id of letters, digits and hyphens from texts."""
     return "-".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts if part) or "part"

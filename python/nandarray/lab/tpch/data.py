@@ -33,26 +33,10 @@ def _generator() -> str:
 
 
 def files(scale: float, folder: Path | None = None, tables: Sequence[str] = tuple(TABLES)) -> dict[str, Path]:
-    """Return the files of tables; those that are not there yet are made.
+    """Return the files of tables, a line a row, ``|`` behind each field; those that are not there yet are made.
 
-    Parameters
-    ----------
-    scale : float
-        The scale factor: 1 is a gigabyte of text.
-    folder : path, optional
-        Where; ``tpch`` in ``$NANDARRAY_CACHE``, else in ``~/.cache/nandarray``, if left out.
-    tables : sequence of str
-        Which.
-
-    Returns
-    -------
-    dict
-        Files by table: a line a row, fields between ``|``, which ends a line, too.
-
-    Raises
-    ------
-    NandarrayError
-        The generator is not installed, or fails.
+    Scale 1 is a gigabyte of text. The folder is ``tpch`` in ``$NANDARRAY_CACHE``, else in ``~/.cache/nandarray``, if
+    left out. A NandarrayError says that the generator is not installed, or fails.
     """
     if folder is None:
         cache = os.environ.get("NANDARRAY_CACHE") or Path.home() / ".cache" / "nandarray"
@@ -80,25 +64,9 @@ def store_tables(
     folder: Path | None = None,
     narrow: bool = False,
 ) -> dict[str, Table]:
-    """Store tables as text tables.
+    """Store tables as text tables, and return them by name; ``scale`` and ``folder`` are as for :func:`files`.
 
-    Parameters
-    ----------
-    store : Store
-        Where.
-    scale : float
-        The scale factor.
-    tables : sequence of str
-        Which.
-    folder : path, optional
-        As for :func:`files`.
-    narrow : bool
-        Whether numbers have 32 bits.
-
-    Returns
-    -------
-    dict
-        Tables by name.
+    If ``narrow``, numbers have 32 bits.
     """
     found = files(scale, folder, tables)
     schema = NARROW if narrow else TABLES

@@ -36,16 +36,9 @@ _SQL = {"int32": "integer", "int64": "bigint", "date": "date"}
 
 @dataclass(frozen=True)
 class HostTime:
-    """CPU times of one query.
+    """CPU times of one query: without offload, and with it but without the scans themselves.
 
-    Parameters
-    ----------
-    alone_s : float
-        Without offload.
-    after_s : float
-        With offload, without the scans themselves.
-    passes : mapping
-        By offloaded table, how often the query scans it.
+    ``passes`` says by offloaded table how often the query scans it.
     """
 
     alone_s: float
@@ -118,20 +111,7 @@ def _least(connection: Any, query: int, rounds: int) -> float:
 
 
 def measure(scale: float, rounds: int = 3) -> Iterator[tuple[int, HostTime]]:
-    """Measure queries that have a filtered scan on this machine.
-
-    Parameters
-    ----------
-    scale : float
-        TPC-H's scale factor.
-    rounds : int
-        Runs of each query, of which the shortest counts.
-
-    Yields
-    ------
-    int, HostTime
-        The query, and its times.
-    """
+    """Measure queries that have a filtered scan on this machine; the shortest of some rounds counts."""
     import duckdb
 
     paths = files(scale)

@@ -16,18 +16,10 @@ __all__ = ["SCANS", "Scan"]
 
 @dataclass(frozen=True)
 class Scan:
-    """A filtered scan of a query.
+    """A filtered scan of a query: the columns and the rows of a table that it needs.
 
-    Parameters
-    ----------
-    name : str
-        Number of the query, first letter of the table; of two equal ones of a query the second has ``"b"`` behind it.
-    table : str
-        The table.
-    columns : tuple of str
-        The columns that the query needs.
-    where : Test
-        The rows that it needs.
+    ``name`` is the number of the query, then the first letter of the table; of two equal ones of a query the second has
+    ``"b"`` behind it.
     """
 
     name: str

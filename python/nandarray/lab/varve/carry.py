@@ -24,17 +24,9 @@ _BYTE = 256
 def carry_in(byte_id: int, generate: Sequence[bool], propagate: Sequence[bool]) -> bool:
     """Return the carry into an adder, as the row of its ByteID in Table 8.4 says.
 
-    Parameters
-    ----------
-    byte_id : int
-        The adder's number within its element, 0 for the least significant byte, at most 7.
-    generate, propagate : sequence of bool
-        Signals of the adders below, the nearest first: G(-1), G(-2), ... and P(-1), P(-2), ...
-
-    Returns
-    -------
-    bool
-        The or, over i from 1 to ``byte_id``, of G(-i) and P(-j) for all j below i.
+    ``byte_id`` is its number within its element, 0 for the least significant byte, at most 7; the signals are those of
+    the adders below, the nearest first: G(-1), G(-2), ... and P(-1), P(-2), ... The carry is the or, over i from 1 to
+    ``byte_id``, of G(-i) and P(-j) for all j below i.
     """
     if not 0 <= byte_id < BYTES_MOST:
         raise InvalidError(f"ByteID {byte_id}: it is 0 to {BYTES_MOST - 1}")
@@ -52,17 +44,8 @@ def byte_ids(sizes: Sequence[int]) -> list[int]:
 def add(left: bytes, right: bytes, sizes: Sequence[int]) -> bytes:
     """Add vectors of elements of varying sizes by 8-bit adders and the carries of Table 8.4.
 
-    Parameters
-    ----------
-    left, right : bytes
-        Elements back to back, little-endian.
-    sizes : sequence of int
-        Bytes of each element; they sum to the length of the vectors.
-
-    Returns
-    -------
-    bytes
-        The sums, each modulo the range of its element.
+    Elements are back to back, little-endian; ``sizes``, in bytes, sum to the length of the vectors. Sums are modulo the
+    range of their element.
     """
     ids = byte_ids(sizes)
     if not len(ids) == len(left) == len(right):

@@ -48,20 +48,7 @@ def code_of(name: str, text: str, scale: float) -> int:
 
 @cache
 def column(name: str, scale: float) -> np.ndarray[Any, Any]:
-    """Return a column.
-
-    Parameters
-    ----------
-    name : str
-        As in TPC-H's schema.
-    scale : float
-        The scale factor.
-
-    Returns
-    -------
-    numpy.ndarray
-        ``int32`` or ``uint8``.
-    """
+    """Return a column of TPC-H's schema at a scale factor, as ``int32`` or ``uint8``."""
     texts = _texts(name, scale)
     kind = next(columns[name] for columns in TABLES.values() if name in columns)
     if name in _CODED:

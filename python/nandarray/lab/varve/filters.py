@@ -41,17 +41,7 @@ NUMBERS = frozenset(name for kinds in TABLES.values() for name, kind in kinds.it
 
 @dataclass(frozen=True)
 class RowTest:
-    """A comparison of a column with a number.
-
-    Parameters
-    ----------
-    column : str
-        The column.
-    how : {"le", "gt", "eq"}
-        The comparison.
-    value : int or str
-        The number; a text of the column's dictionary.
-    """
+    """A comparison (``"le"``, ``"gt"`` or ``"eq"``) of a column with a number, or with a text of its dictionary."""
 
     column: str
     how: str
@@ -68,21 +58,12 @@ def _dates(name: str, first: str, end: str) -> tuple[RowTest, RowTest]:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter.
+    """A filter, called by its query and the first letter of its table.
 
-    Parameters
-    ----------
-    name : str
-        Query and first letter of the table.
-    keep : tuple of str
-        The columns kept.
-    tests : tuple of RowTest
-        Tests that a row has to pass, all of them.
-    wide : frozenset of str
-        Columns padded to 64 bits; V then has elements of 64 bits, as the widest column has.
-    shortens : bool
-        Whether ``full`` cuts its mask where a kept column ends the strip early. Figure 8.8 does not: where several
-        columns end at different values it keeps wrong rows, and its outputs have more room here.
+    A row has to pass all ``tests``. Columns of ``wide`` are padded to 64 bits; V then has elements of 64 bits, as the
+    widest column has. ``shortens`` says whether ``full`` cuts its mask where a kept column ends the strip early. Figure
+    8.8 does not: where several columns end at different values it keeps wrong rows, and its outputs have more room
+    here.
     """
 
     name: str
@@ -110,19 +91,9 @@ class Filter:
         return list(inputs.values()), [inputs[name][passes] for name in self.keep]
 
     def source(self, form: str, scale: float) -> str:
-        """Return the program of a form.
+        """Return the program, in C, of one of :data:`nandarray.lab.varve.measure.FORMS`.
 
-        Parameters
-        ----------
-        form : str
-            One of :data:`nandarray.lab.varve.measure.FORMS`.
-        scale : float
-            The scale factor, on which numbers of dictionary entries depend.
-
-        Returns
-        -------
-        str
-            C.
+        Numbers of dictionary entries depend on the scale factor.
         """
         kinds = {name: str(self.values(name, scale).dtype) for name in self.columns()}
         inputs = [Port(name, kind) for name, kind in kinds.items()]
@@ -262,18 +233,10 @@ class Filter:
 
 
 def packed(columns: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """Return columns as VarWidth streams in one array of bytes.
+    """Return columns of equal length as VarWidth streams in one array of bytes.
 
-    Parameters
-    ----------
-    columns : sequence of numpy.ndarray
-        Columns of equal length.
-
-    Returns
-    -------
-    numpy.ndarray
-        The number of rows, the places of each column's bits and of its widths (8 bytes each), and these: values in
-        two's complement with a byte for the width of each, every part at a multiple of 64 bytes.
+    It has the number of rows, the places of each column's bits and of its widths (8 bytes each), and these: values in
+    two's complement with a byte for the width of each, every part at a multiple of 64 bytes.
     """
     parts: list[np.ndarray[Any, Any]] = []
     for values in columns:

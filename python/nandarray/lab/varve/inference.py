@@ -56,19 +56,9 @@ int64_t nd_block(nd_args *args) {{
 
 
 def source(form: str, shift: int) -> str:
-    """Return the program.
+    """Return the program, in C; features lose ``shift`` bits, 0 to 15.
 
-    Parameters
-    ----------
-    form : str
-        One of :data:`nandarray.lab.varve.measure.FORMS`, ``"v-fused"`` or ``"full-masked"``.
-    shift : int
-        Bits that features lose, 0 to 15.
-
-    Returns
-    -------
-    str
-        C.
+    The form is one of :data:`nandarray.lab.varve.measure.FORMS`, ``"v-fused"`` or ``"full-masked"``.
     """
     varve = form in {"pup", "full", "full-masked"}
     convolution, dense = {

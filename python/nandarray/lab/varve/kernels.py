@@ -31,24 +31,7 @@ def bitpack_data(name: str, bits: int, scale: float, rows: int) -> _Data:
 
 
 def bitpack(name: str, bits: int, form: str, scale: float) -> str:
-    """Return the program that packs a column.
-
-    Parameters
-    ----------
-    name : str
-        The column.
-    bits : int
-        Bits of a packed value.
-    form : str
-        One of the four.
-    scale : float
-        The scale factor.
-
-    Returns
-    -------
-    str
-        C.
-    """
+    """Return the program, in C and in one of the four forms, that packs a column's values to some bits."""
     reads = Port("x", str(column(name, scale).dtype))
     writes = Port("y", "uint8")
     element = f"e{reads.bits}, m1" if form == "pup" else ""

@@ -53,28 +53,9 @@ def compiled(text: str, form: str) -> Program:
 def measure(
     program: Program, inputs: Arrays, wanted: Arrays | None, changes: Mapping[str, Any] | None = None, core: str = CORE
 ) -> Any:
-    """Run a program on a described core, and compare its outputs.
+    """Run a program on a described core, with changes of its description, and compare its outputs, if some are wanted.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    inputs, wanted : sequence of numpy.ndarray
-        Its inputs, and what its outputs have to be; None if that is not asked.
-    changes : mapping, optional
-        Of the core's description.
-    core : str
-        The core.
-
-    Returns
-    -------
-    nandarray.programs.timing.Timed
-        The figures.
-
-    Raises
-    ------
-    NandarrayError
-        An output is another one.
+    Another output is a NandarrayError; the figures, a ``nandarray.programs.timing.Timed``, are returned.
     """
     with (
         TemporaryDirectory(prefix="nandarray-varve-") as folder,

@@ -50,24 +50,9 @@ class Operation(enum.Enum):
 def operation_bits(left: Widths, right: Widths, operation: Operation, align_bits: int) -> dict[int, float]:
     """Return the probabilities of the datapath bits that one operation takes.
 
-    Parameters
-    ----------
-    left, right : mapping of int to float
-        Probabilities of the operands' widths in bits, which sum to 1.
-    operation : Operation
-        What is computed.
-    align_bits : int
-        Granularity of the alignment, w in the paper: 8 in its hardware, 1 at the finest.
-
-    Returns
-    -------
-    dict
-        Bits and their probability.
-
-    Raises
-    ------
-    InvalidError
-        A width is negative, probabilities do not sum to 1, or the alignment is not positive.
+    ``left`` and ``right`` are probabilities of the operands' widths in bits, which sum to 1. ``align_bits`` is the
+    granularity of the alignment, w in the paper: 8 in its hardware, 1 at the finest. A negative width, other sums and
+    an alignment that is not positive are an InvalidError.
     """
     if align_bits < 1:
         raise InvalidError(f"an alignment of {align_bits} bits: it is at least 1")
@@ -85,26 +70,10 @@ def operation_bits(left: Widths, right: Widths, operation: Operation, align_bits
 
 
 def elements_per_cycle(bits: Widths, datapath_bits: int = 256, most: int = 4096) -> float:
-    """Return the mean number of elements of a cycle.
+    """Return the mean number of elements of a cycle, from the probabilities of :func:`operation_bits`.
 
-    Parameters
-    ----------
-    bits : mapping of int to float
-        Probabilities of the bits of an operation, of :func:`operation_bits`.
-    datapath_bits : int
-        Width of the datapath.
-    most : int
-        Bound on the elements of a cycle, for elements that take no bits.
-
-    Returns
-    -------
-    float
-        Elements a cycle.
-
-    Raises
-    ------
-    InvalidError
-        An operation can be wider than the datapath.
+    Elements that take no bits are bounded by ``most``. An operation that can be wider than the datapath is an
+    InvalidError.
     """
     widest = max(width for width, p in bits.items() if p > 0)
     if widest > datapath_bits:
@@ -126,20 +95,8 @@ def elements_per_cycle(bits: Widths, datapath_bits: int = 256, most: int = 4096)
 
 
 def speedup(bits: Widths, fixed_bits: int, datapath_bits: int = 256) -> float:
-    """Return elements a cycle over those of vectors whose elements all have a fixed width.
+    """Return elements a cycle over those of vectors whose elements all have a fixed width: 8, 16, 32 or 64 bits.
 
-    Parameters
-    ----------
-    bits : mapping of int to float
-        Probabilities of the bits of an operation, of :func:`operation_bits`.
-    fixed_bits : int
-        Element width of the conventional vectors: 8, 16, 32 or 64.
-    datapath_bits : int
-        Width of both datapaths.
-
-    Returns
-    -------
-    float
-        The ratio.
+    The probabilities are of :func:`operation_bits`; both datapaths have the same width.
     """
     return elements_per_cycle(bits, datapath_bits) / (datapath_bits // fixed_bits)

@@ -32,15 +32,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Digits:
-    """Pictures and what they show.
-
-    Parameters
-    ----------
-    images : numpy.ndarray
-        (n, 28, 28), int32, 0 to 255.
-    labels : numpy.ndarray
-        (n,), 0 to 9.
-    """
+    """Pictures, (n, 28, 28) int32 of 0 to 255, and the digits that they show, (n,) of 0 to 9."""
 
     images: _Array
     labels: _Array
@@ -50,18 +42,8 @@ class Digits:
 class Quantised:
     """The integers of a network: results are exact in int32.
 
-    Parameters
-    ----------
-    kernels : numpy.ndarray
-        (9, 32): a row a place of the 3 x 3 kernels, as Keras has them.
-    bias : numpy.ndarray
-        (32,).
-    shift : int
-        Bits that features lose.
-    dense : numpy.ndarray
-        (5408, 10), rows in the order y, x, filter.
-    dense_bias : numpy.ndarray
-        (10,).
+    ``kernels`` is (9, 32), a row a place of the 3 x 3 kernels, as Keras has them; ``bias`` is (32,). Features lose
+    ``shift`` bits. ``dense`` is (5408, 10), rows in the order y, x, filter; ``dense_bias`` is (10,).
     """
 
     kernels: _Array
@@ -218,23 +200,10 @@ class _Training:
 
 
 def train(pictures: Digits, seed: int, epochs: int, pruned_share: float) -> tuple[Quantised, Quantised]:
-    """Train the network, and prune it.
+    """Train the network, and prune it; return it quantised, and pruned and quantised.
 
-    Parameters
-    ----------
-    pictures : Digits
-        The pictures and their labels.
-    seed : int
-        Of the first weights and of the order of the pictures.
-    epochs : int
-        Times that training goes over all pictures, before and again after pruning.
-    pruned_share : float
-        The share of each layer's weights that pruning sets to zero.
-
-    Returns
-    -------
-    tuple of Quantised
-        The network quantised, and pruned and quantised.
+    Training goes over all pictures ``epochs`` times, before and again after pruning, which sets a share of each layer's
+    weights to zero. The seed is of the first weights and of the order of the pictures.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 

@@ -16,17 +16,7 @@ _V = ", ".join(f'"v{i}"' for i in range(32))
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a kernel.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    dtype : str
-        The type of its elements.
-    signed : bool
-        Whether its packed values are signed.
-    """
+    """An input or output of a kernel; ``signed`` says whether its packed values are."""
 
     name: str
     dtype: str
@@ -46,25 +36,11 @@ class Port:
 def program(
     name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: str, *, varve: bool, room: int = 1
 ) -> str:
-    """Return the text of a program with windows.
+    """Return the text, C, of a program with windows.
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    inputs, outputs : sequence of Port
-        Pointers ``NAME`` are declared for each, and ``used_NAME`` for outputs: elements that were written.
-    body : str
-        Statements in C over ``n`` elements of each input.
-    varve : bool
-        Whether it has VarVE instructions.
-    room : int
-        Outputs have room for the records, times this.
-
-    Returns
-    -------
-    str
-        C.
+    For each port a pointer ``NAME`` is declared, and ``used_NAME`` for outputs: elements that were written. The body
+    has statements over ``n`` elements of each input. ``varve`` says whether it has VarVE instructions. Outputs have
+    ``room`` times the room for the records.
     """
     ports = ", ".join(f'{{"name": "{one.name}", "dtype": "{one.dtype}"}}' for one in inputs)
     bound = '"bound": {{"per_record": {}, "fixed": 64}}'

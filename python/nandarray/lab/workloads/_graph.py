@@ -17,17 +17,7 @@ WEIGHT_MAX = 10
 def uniform(vertices: int, random: np.random.Generator) -> Array:
     """Make a graph as Rodinia's generator for BFS does: every vertex chooses 2 to 4 others, edges lead both ways.
 
-    Parameters
-    ----------
-    vertices : int
-        How many.
-    random : numpy.random.Generator
-        Chance.
-
-    Returns
-    -------
-    numpy.ndarray
-        [vertices, vertices] int64: weights of 1 to 10; symmetric; no edge from a vertex to itself.
+    The result is [vertices, vertices] int64: weights of 1 to 10; symmetric; no edge from a vertex to itself.
     """
     matrix = np.zeros((vertices, vertices), np.int64)
     source = np.repeat(np.arange(vertices), random.integers(2, 5, vertices))
@@ -45,21 +35,9 @@ def kronecker(vertices: int, random: np.random.Generator, edges_a_vertex: int = 
     """Make a Kronecker graph as Graph500's generator does (A, B, C = 0.57, 0.19, 0.19), but with directed edges.
 
     The paper's is ``kron_g500-simple-logn16`` of the 10th DIMACS challenge: 65536 vertices, 2.46 million edges. That
-    one is undirected; directed edges let a test tell rows from columns.
-
-    Parameters
-    ----------
-    vertices : int
-        How many.
-    random : numpy.random.Generator
-        Chance.
-    edges_a_vertex : int
-        Edges drawn for each vertex; those drawn twice count once, those that lead nowhere are left out.
-
-    Returns
-    -------
-    numpy.ndarray
-        [vertices, vertices] int64: 1 where the row's vertex links to the column's.
+    one is undirected; directed edges let a test tell rows from columns. Of the edges drawn for each vertex, those drawn
+    twice count once, and those that lead nowhere are left out. The result is [vertices, vertices] int64: 1 where the
+    row's vertex links to the column's.
     """
     matrix = np.zeros((vertices, vertices), np.int64)
     count = vertices * min(edges_a_vertex, max(vertices // 2, 1))

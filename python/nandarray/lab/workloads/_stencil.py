@@ -25,16 +25,8 @@ Kernel = Callable[[Sequence[Array]], Array]
 class Sweep:
     """One pass of a stencil over a matrix that arrives in blocks.
 
-    Parameters
-    ----------
-    shape, block : tuple of int
-        Of the matrix and of its blocks, two dimensions.
-    margin : int
-        Radius of the stencil.
-    operands : int
-        Matrices that the stencil takes.
-    kernel : callable
-        The stencil.
+    ``shape`` and ``block`` are of two dimensions; ``margin`` is the radius of the stencil ``kernel``, which takes so
+    many ``operands``, matrices of that shape.
     """
 
     def __init__(
@@ -55,15 +47,7 @@ class Sweep:
         return (line, every) if axis == 0 else (every, line)
 
     def add(self, box: Box, arrays: Sequence[Array]) -> None:
-        """Take a block.
-
-        Parameters
-        ----------
-        box : tuple of slice
-            Where it lies.
-        arrays : sequence of numpy.ndarray
-            Its elements in each operand.
-        """
+        """Take a block: the elements of each operand in a box."""
         for kept, _, lines in self._strips:
             both = _intersection(kept, box)
             if both is not None:
@@ -77,13 +61,7 @@ class Sweep:
             self._out[inside] = self._kernel(arrays)[_within(inside, box)]
 
     def result(self) -> Array:
-        """Finish along the inner edges.
-
-        Returns
-        -------
-        numpy.ndarray
-            The stencil's result over the whole matrix.
-        """
+        """Finish along the inner edges and return the stencil's result over the whole matrix."""
         for kept, good, lines in self._strips:
             self._out[good] = self._kernel(lines)[_within(good, kept)]
         return self._out

@@ -75,35 +75,13 @@ class Fetch:
     operand: int = 0
 
     def box(self, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Return the elements as slices of the view.
-
-        Parameters
-        ----------
-        shape : sequence of int
-            Of the view.
-
-        Returns
-        -------
-        tuple of slice
-            One a dimension, cut at the edge.
-        """
+        """Return the elements as a slice for each dimension of a view of a shape, cut at the edge."""
         return tuple(
             slice(c * s, min((c + 1) * s, n)) for c, s, n in zip(self.coordinate, self.sub_shape, shape, strict=True)
         )
 
     def count(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of what is read: ``sub_shape``, cut at the edge.
-
-        Parameters
-        ----------
-        shape : sequence of int
-            Of the view.
-
-        Returns
-        -------
-        tuple of int
-            Elements along each dimension.
-        """
+        """Return the shape of what is read of a view of a shape: ``sub_shape``, cut at the edge."""
         return tuple(s.stop - s.start for s in self.box(shape))
 
 
@@ -264,18 +242,7 @@ class Workload(ABC):
                 yield Fetch(coordinate, self.kernel_shape, operand)
 
     def elements(self, fetch: Fetch) -> int:
-        """Count the elements of a fetch.
-
-        Parameters
-        ----------
-        fetch : Fetch
-            Of this workload.
-
-        Returns
-        -------
-        int
-            How many are read.
-        """
+        """Count the elements of a fetch that are read."""
         return math.prod(fetch.count(self.view))
 
     def nbytes(self, fetch: Fetch) -> int:
@@ -358,17 +325,9 @@ class Workload(ABC):
         return self.random(operand).random(self.shape, self.dataset.dtype)  # type: ignore[call-overload,no-any-return]
 
     def random(self, stream: int) -> np.random.Generator:
-        """Return a source of random numbers that depends on the seed, the data set and a number only.
+        """Return a new source of random numbers that depends on the seed, the data set and a number only.
 
-        Parameters
-        ----------
-        stream : int
-            Operands use their own number; other inputs, 16 and more.
-
-        Returns
-        -------
-        numpy.random.Generator
-            A new one.
+        Operands use their own number; other inputs, 16 and more.
         """
         return np.random.default_rng([self.seed, stream, *self.dataset.name.encode()])
 

@@ -32,15 +32,7 @@ _DROP = Path("/proc/sys/vm/drop_caches")
 
 
 class Place(ABC):
-    """One operand of a workload, stored.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Where its files are or will be; several places may share one.
-    dataset : Dataset
-        Shape and type.
-    """
+    """One operand of a workload, stored in a folder that several places may share."""
 
     name: ClassVar[str]
 
@@ -250,12 +242,7 @@ def _pieces(fetch: Fetch, dataset: Dataset) -> tuple[list[int], int]:
 def make_cold(path: Path, *, drop_caches: bool = False) -> None:
     """Write back a closed file or folder and drop its pages from the page cache.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        What.
-    drop_caches : bool
-        Then empty the whole page cache of the machine, inodes too; only root can.
+    With ``drop_caches`` the whole page cache of the machine, inodes too, is emptied next; only root can.
     """
     for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
         fd = os.open(file, os.O_RDONLY)

@@ -27,18 +27,10 @@ _TITLES = {"reduces": "reduces the data", "keeps": "keeps the size", "increases"
 
 
 def compare(found: Sequence[Advice]) -> list[dict[str, Any]]:
-    """Set what was measured beside what the dissertation says of the same functions.
+    """Set what was measured beside what the dissertation says of the same functions; other programs are left out.
 
-    Parameters
-    ----------
-    found : sequence of Advice
-        Of ready-made programs, others are left out.
-
-    Returns
-    -------
-    list of dict
-        ``program``, ``function``; for each property the dissertation's word, ours, and whether they agree; ``agrees``;
-        and ``because``, where they do not, why, as far as it is known.
+    A row has ``program``, ``function``; for each property the dissertation's word, ours, and whether they agree;
+    ``agrees``; and ``because``, where they do not, why, as far as it is known.
     """
     rows = []
     for one in found:
@@ -59,18 +51,7 @@ def compare(found: Sequence[Advice]) -> list[dict[str, Any]]:
 
 
 def figure_svg(found: Sequence[Advice]) -> str:
-    """Draw the figure.
-
-    Parameters
-    ----------
-    found : sequence of Advice
-        What to draw.
-
-    Returns
-    -------
-    str
-        An SVG element, with its own style; ``currentColor`` is the text.
-    """
+    """Draw the figure as an SVG element with its own style; ``currentColor`` is the text."""
     paths = [READ, WRITE, *(path for path in (WITHIN, AROUND) if any(one.direction == path for one in found))]
     cells = {(path, size): [one for one in found if (one.direction, one.size) == (path, size)]
              for path in paths for size in _SIZES}  # fmt: skip
@@ -148,17 +129,9 @@ td.n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowr
 
 
 def figure_html(found: Sequence[Advice]) -> str:
-    """Make a page: the figure, all numbers, the dissertation beside them, what was assumed.
+    """Make a page of one advice at least: the figure, all numbers, the dissertation beside them, what was assumed.
 
-    Parameters
-    ----------
-    found : sequence of Advice
-        One at least.
-
-    Returns
-    -------
-    str
-        HTML that asks for nothing.
+    The page asks for no other file.
     """
     style = _STYLE.format(**{name: _variables(palette) for name, palette in PALETTES.items()})
     of = found[0].bandwidths
@@ -236,20 +209,7 @@ def _table(names: Sequence[str], body: Sequence[str]) -> str:
 
 
 def write(found: Sequence[Advice], path: str | os.PathLike[str]) -> Path:
-    """Write the page to a file.
-
-    Parameters
-    ----------
-    found : sequence of Advice
-        One at least.
-    path : path
-        Where; a file there is replaced.
-
-    Returns
-    -------
-    pathlib.Path
-        The file.
-    """
+    """Write the page, of one advice at least, to a file; a file there is replaced."""
     target = Path(path)
     part = target.with_name(f"{target.name}.part")
     part.write_text(figure_html(found), encoding="utf-8")

@@ -49,14 +49,9 @@ _Array = np.ndarray[Any, Any]
 class Use:
     """The use of a program: the sides that its inputs come from and its outputs go to.
 
-    Attributes
-    ----------
-    host : frozenset of str
-        Inputs that the host gives; the others lie in arrays of the store.
-    stored : frozenset of str
-        Outputs that go to arrays of the store; the others go to the host.
-    kept : callable, optional
-        Of inputs and outputs, by name: what else is written to the store with the run; arrays.
+    The host gives the inputs ``host``; the others lie in arrays of the store. The outputs ``stored`` go to arrays of
+    the store, the others to the host. ``kept``, of inputs and outputs by name, gives the arrays that are written to the
+    store besides.
     """
 
     host: frozenset[str] = frozenset()
@@ -66,13 +61,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Flows:
-    """Bytes of a run by where they came from and went to, counted.
-
-    Attributes
-    ----------
-    from_store, from_host, to_store, to_host : int
-        Bytes; what was kept beside the outputs is in ``to_store``.
-    """
+    """Bytes of a run by where they came from and went to; those kept beside the outputs are in ``to_store``."""
 
     from_store: int
     from_host: int
@@ -97,19 +86,11 @@ class Flows:
 
 
 def path_of(flows: Flows) -> str:
-    """Return the path of a run.
+    """Return the path of a run: ``"read"``, ``"write"``, ``"within"`` or ``"around"``.
 
-    Parameters
-    ----------
-    flows : Flows
-        What was counted.
-
-    Returns
-    -------
-    {"read", "write", "within", "around"}
-        The side that gets more of the output takes the data. Read: the host takes, and some data came from the store.
-        Write: the store takes, and some data came from the host. Within: the store takes, all from itself. Around: the
-        host takes, all from itself.
+    The side that gets more of the output takes the data. Read: the host takes, and some data came from the store.
+    Write: the store takes, and some data came from the host. Within: the store takes, all from itself. Around: the host
+    takes, all from itself.
     """
     if flows.to_host >= flows.to_store:
         return READ if flows.from_store else AROUND
@@ -117,28 +98,9 @@ def path_of(flows: Flows) -> str:
 
 
 def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any], use: Use) -> tuple[Account, Flows]:
-    """Run a program by the interpreter as it is used, and count.
+    """Run a program over a sample by the interpreter as it is used; return the engine's account, and the bytes.
 
-    Parameters
-    ----------
-    made : Program
-        The program.
-    inputs : sequence of numpy.ndarray
-        The sample.
-    scalars : mapping
-        Its numbers.
-    use : Use
-        Where inputs are put, and outputs.
-
-    Returns
-    -------
-    (Account, Flows)
-        The engine's account, and the bytes.
-
-    Raises
-    ------
-    InvalidError
-        The data do not fit the program, or the use names what it does not have.
+    Data that do not fit the program, and a use that names what it does not have, are an InvalidError.
     """
     names = [port["name"] for port in made.inputs]
     outputs = {port["name"]: port for port in made.outputs}
@@ -164,24 +126,7 @@ def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any],
 
 
 def targets_of(made: Program, inputs: Sequence[_Array], use: Use, store: Any) -> dict[str, Any]:
-    """Create the arrays that outputs go to in a store, with room for a sample.
-
-    Parameters
-    ----------
-    made : Program
-        The program.
-    inputs : sequence of numpy.ndarray
-        The sample.
-    use : Use
-        Where outputs are put.
-    store : Store
-        Where they are created.
-
-    Returns
-    -------
-    dict of str to Array
-        By the outputs' names.
-    """
+    """Create the arrays that outputs go to in a store, with room for a sample; return them by the outputs' names."""
     outputs = {port["name"]: port for port in made.outputs}
     targets = {}
     for name in use.stored:
@@ -203,18 +148,7 @@ def _room(made: Program, port: Mapping[str, Any], inputs: Sequence[_Array]) -> i
 
 
 def part(one: Any) -> _Array:
-    """Take the first rows of an input into memory.
-
-    Parameters
-    ----------
-    one : Array, View, nandarray.Box or array_like
-        The input.
-
-    Returns
-    -------
-    numpy.ndarray
-        Its first 4 MiB, a row at least.
-    """
+    """Take the first 4 MiB of an input, a row at least, into memory."""
     if not ports.is_stored(one):
         array = np.asarray(one)
         return array if not array.shape else array[: _rows(array.shape, array.dtype)]

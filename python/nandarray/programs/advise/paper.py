@@ -17,16 +17,10 @@ __all__ = ["BECAUSE", "FUNCTIONS", "PAPER", "Place"]
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a function in Figure 6.1.
+    """The place of a function in Figure 6.1: whether it changes the data's size, its path, how easily it vectorises.
 
-    Attributes
-    ----------
-    size : {"reduces", "keeps", "increases"}
-        The data's size.
-    direction : {"read", "write"}
-        The path that it is on.
-    vectorises : {"easily", "moderately", "hardly"}
-        In the figure: nothing, a dashed line, a full line below the name.
+    In the figure, vectorising ``"easily"`` has nothing, ``"moderately"`` a dashed line and ``"hardly"`` a full line
+    below the name.
     """
 
     size: str

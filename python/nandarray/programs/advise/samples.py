@@ -49,24 +49,9 @@ ASSUMED: Mapping[str, str] = {
 
 
 def sample(name: str, seed: int = 1) -> Sample:
-    """Make data for a ready-made program.
+    """Make data for a ready-made program, the same for the same seed; without any, a NoSampleError is raised.
 
-    Parameters
-    ----------
-    name : str
-        One of :func:`nandarray.programs.names`.
-    seed : int
-        The same seed gives the same data.
-
-    Returns
-    -------
-    (list of numpy.ndarray, dict, dict)
-        Inputs, scalars by name, and parameters to make the program with, ``dtype`` among them.
-
-    Raises
-    ------
-    NoSampleError
-        There are none that it could run on.
+    These are inputs, scalars by name, and parameters to make the program with, ``dtype`` among them.
     """
     rng = np.random.default_rng(seed)
     made = _MAKERS.get(name)
@@ -271,18 +256,7 @@ _USES: Mapping[str, Use] = {
 
 
 def use_of(name: str) -> Use:
-    """Return the use of a ready-made program.
-
-    Parameters
-    ----------
-    name : str
-        One of :func:`nandarray.programs.names`.
-
-    Returns
-    -------
-    Use
-        All inputs of most lie in the store, and what comes out goes to the host.
-    """
+    """Return the use of a ready-made program: all inputs of most lie in the store, and outputs go to the host."""
     return _USES.get(name, Use())
 
 

@@ -54,32 +54,11 @@ def simulate(
     *,
     task_bytes: int | None = None,
 ) -> Simulated:
-    """Run a program's sample on the modelled device.
+    """Run a program's sample on the modelled device, which has cores for programs: its time, and what bounds it.
 
-    Parameters
-    ----------
-    made : Program
-        The program.
-    inputs : sequence of numpy.ndarray
-        The sample.
-    scalars : mapping
-        Its numbers.
-    use : Use
-        Where inputs are put, and outputs.
-    device : Description
-        With cores for programs.
-    task_bytes : int, optional
-        Bytes of the first input that a task should have; if left out, as many as the cores' buffers hold.
-
-    Returns
-    -------
-    Simulated
-        Its time, and what bounds it.
-
-    Raises
-    ------
-    InvalidError
-        The device's cores cannot run the program: they take windows alone, or streams alone, or have fewer streams.
+    ``use`` says where inputs and outputs are put. A task has ``task_bytes`` of the first input; if left out, as many as
+    the cores' buffers hold. An InvalidError says that the cores cannot run the program: they take windows alone, or
+    streams alone, or have fewer streams.
     """
     described = device.with_({"compute.isa": "any"}) if device.resolved["compute"]["core"] else device
     names = [port["name"] for port in made.inputs]

@@ -64,16 +64,9 @@ __attribute__((visibility("hidden"))) void *memset(void *to, int byte, size_t n)
 
 @dataclass(frozen=True)
 class Loops:
-    """What Clang says of a program's loops, for this machine.
+    """The numbers of loops that Clang makes vector code of on this machine and of innermost ones that it does not.
 
-    Attributes
-    ----------
-    vectorised : int
-        Loops that became vector code.
-    missed : int
-        Innermost loops that did not.
-    lines : tuple of str
-        Where the first of them are.
+    ``lines`` says where the first of them are.
     """
 
     vectorised: int
@@ -95,18 +88,7 @@ class Times:
 
 
 def loops(program: Program) -> Loops | None:
-    """Ask Clang which loops it vectorises.
-
-    Parameters
-    ----------
-    program : Program
-        The program.
-
-    Returns
-    -------
-    Loops or None
-        None where the source is not known, or there is no native form on this machine.
-    """
+    """Ask Clang which loops it vectorises; None without a known source, or without a native form on this machine."""
     machine = host.target()
     if machine is None or program._recipe is None:
         return None
@@ -125,26 +107,10 @@ def loops(program: Program) -> Loops | None:
 
 
 def times(program: Program, inputs: Sequence[_Array], scalars: Sequence[int]) -> Times | None:
-    """Time a program with and without vector instructions.
+    """Time a trusted program of kind ``"block"`` with and without vector instructions; None without a native form.
 
-    Parameters
-    ----------
-    program : Program
-        A trusted one, of kind ``"block"``.
-    inputs : sequence of numpy.ndarray
-        Its inputs, whole: one task.
-    scalars : sequence of int
-        Bit patterns.
-
-    Returns
-    -------
-    Times or None
-        None where there is no native form.
-
-    Raises
-    ------
-    InvalidError
-        The program returns an error for these data.
+    The inputs are whole, one task, the scalars bit patterns. An InvalidError says that the program returns an error for
+    them.
     """
     machine = host.target()
     if machine is None or program._recipe is None or not program.trusted or program.kind != "block":

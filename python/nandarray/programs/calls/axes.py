@@ -68,27 +68,11 @@ def reduce_along(
     scalars: Mapping[str, np.dtype[Any]],
     values: Mapping[str, Any],
 ) -> np.ndarray[Any, Any]:
-    """Fold along an axis.
+    """Fold a box, the index expression ``key``, along an axis; of the box's shape without the axis.
 
-    Parameters
-    ----------
-    grid : Array or View
-        What.
-    what : str or callable
-        ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, or an associative function of two values.
-    axis : int or sequence of int
-        Of the box. Of several the longest is folded beside the data, the others of what comes out.
-    key : index expression
-        The box.
-    dtype : dtype_like or None
-        What is folded into.
-    options, scalars, values : mapping
-        Of the run; dtypes and values of the function's numbers.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of the box's shape without the axis.
+    ``what`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, or an associative function of two values. Of several axes
+    the longest is folded beside the data, the others of what comes out. ``dtype`` is what is folded into; ``options``
+    are the run's, ``scalars`` and ``values`` dtypes and values of the function's numbers.
     """
     if isinstance(what, str) and what not in _NAMED:
         raise NotFoundError(f"there is no reduction {what!r} along an axis; there is {', '.join(_NAMED)}")

@@ -40,31 +40,12 @@ def map_boxes(
     scalars: Mapping[str, np.dtype[Any]],
     values: Mapping[str, Any],
 ) -> Any:
-    """Run a function over the blocks of a box.
+    """Run a function over the blocks of a box, the index expression ``key``; it fills a box of the output.
 
-    Parameters
-    ----------
-    grid : Array or View
-        The first input.
-    function : callable or Program
-        Takes a box of each input and one of the output, which it fills.
-    others : sequence
-        The other inputs, of the box's shape: in memory or in the store.
-    block : bool or sequence of int
-        True: the array's building block; else the shape of blocks, in the box's dimensions.
-    key : index expression
-        The box.
-    out : Array, View, Box, str or None
-        Where to.
-    dtype : dtype_like or None
-        Of the output; the first input's if left out.
-    options, scalars, values : mapping
-        Of the run; dtypes and values of the function's numbers.
-
-    Returns
-    -------
-    numpy.ndarray, Array or int
-        The output; the new array; or how many elements were written.
+    The other inputs have the box's shape and lie in memory or in the store. ``block`` is True for the array's building
+    block, else the shape of blocks in the box's dimensions. The output's dtype is the first input's if left out.
+    ``options`` are the run's, ``scalars`` and ``values`` dtypes and values of the function's numbers. The output is
+    given, the new array, or the number of elements that were written.
     """
     box = run.Box(grid, key)
     whole = ports.Boxed(box)

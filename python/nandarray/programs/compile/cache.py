@@ -103,13 +103,7 @@ def _group_of_one(gid: int) -> bool:
 
 
 def _read_own(path: Path) -> bytes:
-    """Read a file that this user owns and no other user can write to.
-
-    Raises
-    ------
-    OSError
-        It is not there, or is not such a file.
-    """
+    """Read a file that this user owns and no other user can write to; otherwise an OSError is raised."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or _writable_by_others(facts):
@@ -118,13 +112,7 @@ def _read_own(path: Path) -> bytes:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only this user can enter, and those that it lies in; one that is there stays as it is.
-
-    Raises
-    ------
-    OSError
-        It cannot be made.
-    """
+    """Make a folder that only this user can enter, and those that it lies in; one that is there stays as it is."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -133,17 +121,9 @@ def make_folder(path: Path) -> None:
 
 
 def digest(parts: Iterable[object]) -> str:
-    """Return the SHA-256 of some values, each set off from the next.
+    """Return the SHA-256, hexadecimal, of some values, each set off from the next.
 
-    Parameters
-    ----------
-    parts : iterable
-        Bytes as they are, anything else as its text.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
+    Bytes count as they are, anything else as its text.
     """
     total = hashlib.sha256()
     for part in parts:
@@ -153,18 +133,7 @@ def digest(parts: Iterable[object]) -> str:
 
 
 def installed(package: str) -> str:
-    """Return the installed version of a package, without importing it.
-
-    Parameters
-    ----------
-    package : str
-        Its name.
-
-    Returns
-    -------
-    str
-        The version; empty if it is not installed.
-    """
+    """Return the installed version of a package, without importing it; empty if it is not installed."""
     spec = importlib.util.find_spec(package)
     for place in spec.submodule_search_locations or () if spec is not None else ():
         with contextlib.suppress(OSError):
@@ -183,63 +152,37 @@ def installed(package: str) -> str:
 
 
 class Cache:
-    """A folder of compiled programs.
-
-    Parameters
-    ----------
-    where : pathlib.Path, optional
-        The folder; :func:`folder` if left out.
-    """
+    """A folder of compiled programs, :func:`folder` if none is given."""
 
     def __init__(self, where: Path | None = None) -> None:
         self.where = (where or folder()) / "programs"
 
     def get(self, key: str) -> tuple[bytes, dict[str, Any]] | None:
-        """Find an entry that is whole and whose files are as they were.
+        """Find the ELF and the note of an entry that is whole and whose files are as they were.
 
-        Parameters
-        ----------
-        key : str
-            Digest of everything the program follows from, but for the files it includes.
-
-        Returns
-        -------
-        (bytes, dict) or None
-            The ELF, and what was noted with it.
+        ``key`` is the digest of everything the program follows from, but for the files it includes.
         """
         path = self._path(key)
         try:
             head, _, body = _read_own(path).partition(b"\n")
             facts = json.loads(head)
-            good = facts["sha256"] == hashlib.sha256(body).hexdigest()
+            good = facts["sha256"] == _digest_entry(facts["files"], facts["note"], body)
             if not good or any(_digest_file(name) != was for name, was in facts["files"].items()):
                 return None
             note = facts["note"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
         return (body, note) if isinstance(note, dict) else None
 
     def put(self, key: str, elf: bytes, *, files: Iterable[str] = (), note: Mapping[str, Any] | None = None) -> None:
-        """Keep an ELF; what cannot be written is not kept.
+        """Keep an ELF under a key of :meth:`get` with a note of JSON values; what cannot be written is not kept.
 
-        Parameters
-        ----------
-        key : str
-            As in :meth:`get`.
-        elf : bytes
-            The program.
-        files : iterable of str
-            Paths that the compiler read; the entry is good while they stay as they are.
-        note : mapping, optional
-            Anything JSON has, given back by :meth:`get`.
+        ``files`` are the paths that the compiler read; the entry is good while they stay as they are.
         """
-        facts = {
-            "sha256": hashlib.sha256(elf).hexdigest(),
-            "files": {name: _digest_file(name) for name in files},
-            "note": dict(note or {}),
-        }
+        read, noted = {name: _digest_file(name) for name in files}, dict(note or {})
+        facts = {"sha256": _digest_entry(read, noted, elf), "files": read, "note": noted}
         with contextlib.suppress(OSError):
             make_folder(self.where)
             write_whole(self._path(key), json.dumps(facts).encode() + b"\n" + elf)
@@ -274,24 +217,9 @@ def _own() -> tempfile.TemporaryDirectory[str]:
 
 
 def keep(path: Path, data: bytes) -> Path:
-    """Keep an object; where it cannot be written, in a folder of this process.
+    """Keep an object file; where it cannot be written, in a folder of this process. Return where it is.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Where.
-    data : bytes
-        An object file.
-
-    Returns
-    -------
-    pathlib.Path
-        Where it is.
-
-    Raises
-    ------
-    OSError
-        There is no place at all.
+    If there is no place at all, an OSError is raised.
     """
     whole = data + hashlib.sha256(data).digest()
     try:
@@ -304,13 +232,7 @@ def keep(path: Path, data: bytes) -> Path:
 
 
 def kept(path: Path) -> Path | None:
-    """Return the path of a kept object, if it is whole.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        As in :func:`keep`.
-    """
+    """Return the path of an object of :func:`keep`, if it is whole."""
     for place in (path, _beside(path) if _own.cache_info().currsize else path):
         with contextlib.suppress(OSError):
             raw = _read_own(place)
@@ -324,20 +246,7 @@ def _beside(path: Path) -> Path:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that others see all of it or nothing.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Where; its folder is made.
-    data : bytes
-        What.
-
-    Raises
-    ------
-    OSError
-        It could not be written; nothing is left behind.
-    """
+    """Write a file, and make its folder, so that others see all of it or nothing; after an OSError nothing is left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
     try:
@@ -348,6 +257,11 @@ def write_whole(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _digest_entry(files: Mapping[str, str], note: Mapping[str, Any], elf: bytes) -> str:
+    """Return the checksum of an entry: of what stands before the program, and of the program."""
+    return digest([json.dumps([files, note], sort_keys=True), elf])
 
 
 def _digest_file(name: str) -> str:

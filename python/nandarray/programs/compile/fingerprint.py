@@ -7,6 +7,7 @@ fingerprint, and a function that uses it is compiled every time. Needs no compil
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import types
 from typing import Any
@@ -24,17 +25,9 @@ class _NoValueError(Exception):
 
 
 def fingerprint(*values: Any) -> str | None:
-    """Return the digest of functions and other values.
+    """Return the digest, hexadecimal, of functions, numbers, text, dtypes, arrays, and collections of them.
 
-    Parameters
-    ----------
-    *values : object
-        Functions, numbers, text, dtypes, arrays, and collections of them.
-
-    Returns
-    -------
-    str or None
-        64 hexadecimal digits; None if something among it has no value to compare.
+    It is None if something among it has no value to compare.
     """
     walk = _Walk()
     try:
@@ -50,6 +43,8 @@ class _Walk:
         self.digest = hashlib.sha256()
         self.seen: dict[int, int] = {}
         self.alive: list[Any] = []  # so that no id is used twice
+        self.names: set[str] = set()  # that the function looks up which is walked now
+        self.modules: list[str] = []  # those on the way to the value
 
     def say(self, *parts: Any) -> None:
         for part in parts:
@@ -59,6 +54,8 @@ class _Walk:
     def value(self, value: Any) -> None:
         if isinstance(value, _PLAIN):
             self.say(type(value).__name__, repr(value))
+        elif isinstance(value, types.ModuleType):
+            self.module(value)
         elif id(value) in self.seen:
             self.say("seen", self.seen[id(value)])
         else:
@@ -90,10 +87,13 @@ class _Walk:
             self.say("dtype", repr(value), value.itemsize)
         elif isinstance(value, np.ndarray | np.generic):
             self.array(np.asarray(value))
-        elif isinstance(value, types.ModuleType):
-            self.say("module", value.__name__, getattr(value, "__version__", ""))
         elif isinstance(value, type):
             self.say("class", value.__module__, value.__qualname__)
+            # Constants of enumerations, and the places of fields, are compiled into functions.
+            if issubclass(value, enum.Enum):
+                self.value([(one.name, one.value) for one in value])
+            elif issubclass(value, tuple) and hasattr(value, "_fields"):
+                self.value([value._fields, getattr(value, "_field_defaults", {})])
         elif isinstance(value, types.BuiltinFunctionType | np.ufunc):
             self.say("builtin", getattr(value, "__module__", ""), value.__name__)
         elif hasattr(value, "py_func") and hasattr(value, "targetoptions"):
@@ -110,27 +110,34 @@ class _Walk:
     def function(self, function: types.FunctionType) -> None:
         self.say("function", function.__name__)
         code = function.__code__
+        before, self.names = self.names, names_of(code)
         self.code(code)
         self.value(function.__defaults__)
+        self.value(function.__kwdefaults__)
         for cell in function.__closure__ or ():
             try:
                 self.value(cell.cell_contents)
             except ValueError:
                 self.say("empty cell")
-        names = names_of(code)
-        for name in sorted(names):
+        for name in sorted(self.names):
             if name in function.__globals__:
-                found = function.__globals__[name]
                 self.say("global", name)
-                self.value(found)
-                if isinstance(found, types.ModuleType) and not hasattr(found, "__version__"):
-                    self.members(found, names)
+                self.value(function.__globals__[name])
+        self.names = before
 
-    def members(self, module: types.ModuleType, names: set[str]) -> None:
-        """Of a module without a version: what the function may take from it."""
-        for name in sorted(names & set(vars(module))):
-            self.say("member", name)
-            self.value(vars(module)[name])
+    def module(self, module: types.ModuleType) -> None:
+        """Say what the function may take from a module; of one with a version, only plain values."""
+        version = getattr(module, "__version__", None)
+        self.say("module", module.__name__, version or "")
+        if module.__name__ in self.modules:
+            return
+        self.modules.append(module.__name__)
+        for name in sorted(self.names & set(vars(module))):
+            found = vars(module)[name]
+            if version is None or isinstance(found, _PLAIN):
+                self.say("member", name)
+                self.value(found)
+        self.modules.pop()
 
     def code(self, code: types.CodeType) -> None:
         # Lines are part of what errors say; the folder is not.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import linecache
+import math
 import re
 import sys
 import threading
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray.errors import CompileError, InvalidError, NandarrayError
+from nandarray.optional import require
 from nandarray.programs import abi, elf
 from nandarray.programs.compile import loops, mathematics, scratch, zig
 from nandarray.programs.compile.cache import Cache, digest, installed
@@ -43,26 +45,11 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def build(form: Form, processor: str = _TARGET) -> tuple[bytes, dict[str, Any]]:
-    """Compile a program in Python, or find it in the cache.
+    """Compile a program in Python for a target of 64 bits, or find it in the cache.
 
-    Parameters
-    ----------
-    form : Form
-        The program.
-    processor : str
-        The name of a target of 64 bits.
-
-    Returns
-    -------
-    (bytes, dict)
-        The ELF, and what :attr:`nandarray.programs.elf.Image.essentials` says of it.
-
-    Raises
-    ------
-    CompileError
-        A function cannot be typed, or needs what there is not beside the data.
-    ImportError
-        The compilers are not installed.
+    The ELF comes with what :attr:`nandarray.programs.elf.Image.essentials` says of it. A CompileError says that a
+    function cannot be typed or needs what there is not beside the data, an ImportError that the compilers are not
+    installed.
     """
     key, cache = _key(form), Cache()
     if key and processor != _TARGET:
@@ -73,10 +60,7 @@ def build(form: Form, processor: str = _TARGET) -> tuple[bytes, dict[str, Any]]:
     target = zig.TARGETS[processor]
     ahead = threading.Thread(target=_ahead, args=(form, target), name="nandarray-compile", daemon=True)
     ahead.start()
-    try:
-        import numba  # noqa: F401
-    except ImportError as error:
-        raise ImportError("this needs numba, which is not installed: pip install 'nandarray[programs]'") from error
+    require("numba", "programs")
     from nandarray.programs.compile.streams import definitions
 
     zig.version()
@@ -208,7 +192,13 @@ def _outputs(form: Form) -> list[tuple[str, np.dtype[Any]]]:
             except Exception as error:
                 error.__notes__ = [function.__name__]  # whose error it is
                 raise
-        return [(name, _decided(form, dtype, last)) for name, dtype in form.outputs]
+        found = [(name, _decided(form, dtype, last)) for name, dtype in form.outputs]
+        made = found[0][1].shape
+        if isinstance(last, list) and "result" in form.functions and len(last) != math.prod(made):
+            raise InvalidError(
+                f"{form.name}: result() returns {len(last)} values; an output of {found[0][1]} has others"
+            )
+        return found
     return [(name, dtype) for name, dtype in form.outputs if dtype is not None]
 
 

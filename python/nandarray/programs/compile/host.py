@@ -84,10 +84,7 @@ def target() -> Host | None:
 def link(objects: Sequence[Path], output: Path, host: Host) -> None:
     """Link objects to a library that exports the entry points of a program, and nothing else.
 
-    Raises
-    ------
-    CompileError
-        Something is called that nothing defines.
+    A call of something that nothing defines is a CompileError.
     """
     script = output.with_suffix(".exports")
     script.write_text("{ global: nd_begin; nd_block; nd_stream; nd_merge; nd_end; nd_kernel_*; local: *; };\n")

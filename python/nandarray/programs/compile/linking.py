@@ -21,10 +21,7 @@ _WHERE = re.compile(r">>> referenced by (\S+?):(\d+)")
 def link(objects: Sequence[Path], output: Path, target: zig.Target) -> None:
     """Link objects to a program; what they call and do not define comes from the support libraries.
 
-    Raises
-    ------
-    CompileError
-        Something is called that nothing defines, or is defined twice.
+    A call of something that nothing defines, and a second definition, are a CompileError.
     """
     script = zig.INCLUDE / "program.ld"
     words: list[str | Path] = ["ld.lld", "-T", script, "--gc-sections", "--color-diagnostics=never", "-e", "0x10000"]
@@ -53,21 +50,9 @@ def _of_program(called: str, said: str, link_again: Callable[[list[str]], tuple[
     """Reduce what the linker said to what the program itself calls.
 
     A function of the support libraries may call one that is defined nowhere (``malloc`` calls ``mmap``); the error then
-    names the former. To find it, the program is linked once for each name with all others defined.
-
-    Parameters
-    ----------
-    called : str
-        What the linker said without the libraries.
-    said : str
-        What it said with them.
-    link_again : callable
-        Links with the libraries and options of one's own.
-
-    Returns
-    -------
-    str
-        Errors of ``called``, as the linker writes them; ``said`` if none of them is to blame.
+    names the former. To find it, the program is linked once for each name with all others defined. ``called`` is what
+    the linker said without the libraries, ``said`` with them; ``link_again`` links with them and options of one's own.
+    The result has errors of ``called``, as the linker writes them; it is ``said`` if none of them is to blame.
     """
     names, missing = zig.undefined(called), zig.undefined(said)
     blamed = names & missing

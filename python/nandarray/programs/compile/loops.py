@@ -1,13 +1,15 @@
 """The loops around a user's functions: text of Python that is compiled with them.
 
 Each style of :class:`~nandarray.programs.forms.Form` but those over blocks and streams has the loops of its entry
-points here. A loop calls the functions by their names with an underscore in front; names that end with one are the
-loop's own. :mod:`nandarray.programs.compile.functions` chooses a loop's arguments.
+points here. A loop calls the functions by their names with an underscore in front; what a user named begins with
+``in_``, all else is the loop's own. :mod:`nandarray.programs.compile.functions` chooses a loop's arguments.
 """
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,17 +28,46 @@ def options(form: Form) -> dict[str, Any]:
     return {key: given[key] for key in OPTIONS if given.get(key)}
 
 
-def _written(form: Form, name: str, text: str) -> Any:
-    """Make a function of text; the user's functions are there under their names, with an underscore."""
+def _own(name: str) -> str:
+    """Return a user's name as it stands in a loop, where it is none of the loop's names."""
+    return f"in_{name}"
+
+
+def _renamed(form: Form) -> Form:
+    """Return a form whose inputs, outputs and numbers have their names in loops."""
+    return replace(
+        form,
+        inputs=[(_own(name), dtype) for name, dtype in form.inputs],
+        outputs=[(_own(name), dtype) for name, dtype in form.outputs],
+        scalars=[(_own(name), dtype) for name, dtype in form.scalars],
+        parameters=tuple(map(_own, form.parameters)),
+        fields={_own(name): found for name, found in form.fields.items()},
+    )
+
+
+def _taken(function: Callable[..., Any], first: int) -> list[str]:
+    """Return the names that a function takes behind its first parameters, as they stand in loops."""
+    return list(map(_own, parameters(function)[first:]))
+
+
+def _written(form: Form, text: str) -> Any:
+    """Make a function of its text; the user's functions are there under their names, with an underscore."""
     from nandarray.programs.compile.riscv import jitted
 
     names = {f"_{key}": jitted(function, options(form)) for key, function in form.functions.items()}
     exec(compile(textwrap.dedent(text), f"<nandarray {form.name}>", "exec"), names)  # noqa: S102
-    return names[name]
+    return names[text.partition("(")[0].split()[-1]]
+
+
+def _given(form: Form, first: str, second: str) -> str:
+    """Return the arguments of a function of two values, in its order."""
+    values, scalars = iter((first, second)), {name for name, _ in form.scalars}
+    return ", ".join(name if name in scalars else next(values) for name in form.parameters)
 
 
 def loop(form: Form) -> Any:
     """Go through a block: an element, or a record, at a time."""
+    form = _renamed(form)
     ins = [name for name, _ in form.inputs]
     numbers = "".join(f", {name}" for name, _ in form.scalars)
     at_i = {name: f"{name}[i_]" for name in ins} | {name: name for name, _ in form.scalars}
@@ -53,77 +84,60 @@ def loop(form: Form) -> Any:
             last: f"out_.reshape(({sizes}))"
         }
         given = ", ".join(boxes.get(name, name) for name in form.parameters)
-        return _written(form, "loop_", f"def loop_({taken}, out_{numbers}, {sizes}):\n    _function({given})")
+        return _written(form, f"def loop_({taken}, out_{numbers}, {sizes}):\n    _function({given})")
     if form.style == "fold":
-        pair = iter(("state.value", f"{ins[0]}[i_]"))
-        given = ", ".join(name if name in dict(form.scalars) else next(pair) for name in form.parameters)
-        return _written(
-            form,
-            "loop_",
-            f"""
-            def loop_(state, {taken}{numbers}):
-                first = 0
-                if state.n == 0 and len({ins[0]}) > 0:
-                    state.value = {ins[0]}[0]
-                    first = 1
-                for i_ in range(first, len({ins[0]})):
-                    state.value = _function({given})
-                state.n += len({ins[0]})
-            """,
-        )
+        given = _given(form, "state.value", f"{ins[0]}[i_]")
+        text = f"""
+        def loop_(state, {taken}{numbers}):
+            first = 0
+            if state.n == 0 and len({ins[0]}) > 0:
+                state.value = {ins[0]}[0]
+                first = 1
+            for i_ in range(first, len({ins[0]})):
+                state.value = _function({given})
+            state.n += len({ins[0]})
+        """
+        return _written(form, text)
     given = ", ".join(at_i[name] for name in form.parameters)
     if form.style == "map":
-        return _written(
-            form,
-            "loop_",
-            f"""
-            def loop_({taken}, out_{numbers}):
-                for i_ in range(len({ins[0]})):
-                    out_[i_] = _function({given})
-            """,
-        )
-    return _written(
-        form,
-        "loop_",
-        f"""
+        text = f"""
         def loop_({taken}, out_{numbers}):
-            n_ = 0
             for i_ in range(len({ins[0]})):
-                if _function({given}):
-                    out_[n_] = {ins[0]}[i_]
-                    n_ += 1
-            return n_
-        """,
-    )
+                out_[i_] = _function({given})
+        """
+        return _written(form, text)
+    text = f"""
+    def loop_({taken}, out_{numbers}):
+        n_ = 0
+        for i_ in range(len({ins[0]})):
+            if _function({given}):
+                out_[n_] = {ins[0]}[i_]
+                n_ += 1
+        return n_
+    """
+    return _written(form, text)
 
 
 def _reducing(form: Form, taken: str, numbers: str, at_i: dict[str, str]) -> Any:
     """Step a class of functions over a block, or give it the whole block."""
     if "block" in form.functions:
-        given = ", ".join(parameters(form.functions["block"])[1:])
-        return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
-    given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
-    return _written(
-        form,
-        "loop_",
-        f"""
-        def loop_(state, {taken}{numbers}):
-            for i_ in range(len({form.inputs[0][0]})):
-                _step(state, {given})
-        """,
-    )
+        given = ", ".join(_taken(form.functions["block"], 1))
+        return _written(form, f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
+    given = ", ".join(at_i[name] for name in _taken(form.functions["step"], 1))
+    text = f"""
+    def loop_(state, {taken}{numbers}):
+        for i_ in range(len({form.inputs[0][0]})):
+            _step(state, {given})
+    """
+    return _written(form, text)
 
 
 def _rows(form: Form) -> Any:
     """Fold along an axis: within records, or over them."""
     ((taken, record),) = form.inputs
     numbers = "".join(f", {name}" for name, _ in form.scalars)
-    scalars = {name for name, _ in form.scalars}
-    slab = form.style == "slab"
-    into, element = ("out_[r_, j_]", f"{taken}[r_, i_, j_]") if slab else ("state.value[j_]", f"{taken}[i_, j_]")
-    pair = iter((into, element))
-    given = ", ".join(name if name in scalars else next(pair) for name in form.parameters)
-    if slab:
+    if form.style == "slab":
+        given = _given(form, "out_[r_, j_]", f"{taken}[r_, i_, j_]")
         length, inner = record.shape
         text = f"""
         def loop_({taken}, out_{numbers}):
@@ -134,7 +148,8 @@ def _rows(form: Form) -> Any:
                     for j_ in range({inner}):
                         out_[r_, j_] = _function({given})
         """
-        return _written(form, "loop_", text)
+        return _written(form, text)
+    given = _given(form, "state.value[j_]", f"{taken}[i_, j_]")
     (inner,) = record.shape
     text = f"""
     def loop_(state, {taken}{numbers}):
@@ -148,44 +163,36 @@ def _rows(form: Form) -> Any:
                 state.value[j_] = _function({given})
         state.n += len({taken})
     """
-    return _written(form, "loop_", text)
+    return _written(form, text)
 
 
 def folding(form: Form) -> Any:
     """Fold the value of later pieces into that of earlier ones, if both have any."""
+    form = _renamed(form)
     numbers = "".join(f", {one}" for one, _ in form.scalars)
-    scalars = {name for name, _ in form.scalars}
-    pair = iter(("state.value", "other.value"))
-    given = ", ".join(name if name in scalars else next(pair) for name in form.parameters)
     if form.style == "columns":
-        inner, step = form.inputs[0][1].shape[0], given.replace(".value", ".value[j_]")
-        return _written(
-            form,
-            "merge_",
-            f"""
-            def merge_(state, other{numbers}):
-                if other.n > 0:
-                    for j_ in range({inner}):
-                        if state.n > 0:
-                            state.value[j_] = _function({step})
-                        else:
-                            state.value[j_] = other.value[j_]
-                    state.n += other.n
-            """,
-        )
-    return _written(
-        form,
-        "merge_",
-        f"""
+        inner, step = form.inputs[0][1].shape[0], _given(form, "state.value[j_]", "other.value[j_]")
+        text = f"""
         def merge_(state, other{numbers}):
             if other.n > 0:
-                if state.n > 0:
-                    state.value = _function({given})
-                else:
-                    state.value = other.value
+                for j_ in range({inner}):
+                    if state.n > 0:
+                        state.value[j_] = _function({step})
+                    else:
+                        state.value[j_] = other.value[j_]
                 state.n += other.n
-        """,
-    )
+        """
+        return _written(form, text)
+    text = f"""
+    def merge_(state, other{numbers}):
+        if other.n > 0:
+            if state.n > 0:
+                state.value = _function({_given(form, "state.value", "other.value")})
+            else:
+                state.value = other.value
+            state.n += other.n
+    """
+    return _written(form, text)
 
 
 def folded(form: Form) -> Any:
@@ -198,40 +205,38 @@ def folded(form: Form) -> Any:
                 out_[0, j_] = state.value[j_]
             return 1
         """
-        return _written(form, "end_", text)
-    return _written(
-        form,
-        "end_",
-        """
-        def end_(state, out_):
-            if state.n == 0:
-                return 0
-            out_[0] = state.value
-            return 1
-        """,
-    )
+        return _written(form, text)
+    text = """
+    def end_(state, out_):
+        if state.n == 0:
+            return 0
+        out_[0] = state.value
+        return 1
+    """
+    return _written(form, text)
 
 
 def calling(form: Form, name: str, first: str) -> Any:
     """Call one of the user's functions with those scalars that it wants."""
-    numbers = "".join(f", {one}" for one, _ in form.scalars)
-    wanted = "".join(f", {one}" for one in parameters(form.functions[name])[len(first.split(",")) :])
-    return _written(form, "call_", f"def call_({first}{numbers}):\n    _{name}({first}{wanted})")
+    numbers = "".join(f", {_own(one)}" for one, _ in form.scalars)
+    wanted = "".join(f", {one}" for one in _taken(form.functions[name], len(first.split(","))))
+    return _written(form, f"def call_({first}{numbers}):\n    _{name}({first}{wanted})")
 
 
 def ending(form: Form, dtype: np.dtype[Any]) -> Any:
     """Write the result of a reduction."""
-    numbers = "".join(f", {one}" for one, _ in form.scalars)
+    numbers = "".join(f", {_own(one)}" for one, _ in form.scalars)
     if "result" not in form.functions:
         assert form.state is not None
         if form.state.names:
-            return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = state")
+            return _written(form, f"def end_(state, out_{numbers}):\n    out_[0] = state")
         shape = form.state.shape
         # Element by element: between arrays that may overlap Numba makes a copy, which needs memory.
         parts = "".join(f"\n    out_[{', '.join(map(str, (0, *at)))}] = state{list(at)}" for at in np.ndindex(shape))
-        return _written(form, "end_", f"def end_(state, out_{numbers}):{parts}")
-    wanted = "".join(f", {one}" for one in parameters(form.functions["result"])[1:])
+        return _written(form, f"def end_(state, out_{numbers}):{parts}")
+    wanted = "".join(f", {one}" for one in _taken(form.functions["result"], 1))
     if dtype.subdtype is None:
-        return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = _result(state{wanted})")
-    parts = "".join(f"\n    out_[0, {i}] = r_[{i}]" for i in range(int(np.prod(dtype.shape))))
-    return _written(form, "end_", f"def end_(state, out_{numbers}):\n    r_ = _result(state{wanted}){parts}")
+        return _written(form, f"def end_(state, out_{numbers}):\n    out_[0] = _result(state{wanted})")
+    places = enumerate(np.ndindex(dtype.shape))
+    parts = "".join(f"\n    out_[{', '.join(map(str, (0, *at)))}] = r_[{i}]" for i, at in places)
+    return _written(form, f"def end_(state, out_{numbers}):\n    r_ = _result(state{wanted}){parts}")

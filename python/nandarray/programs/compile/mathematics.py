@@ -34,21 +34,10 @@ _TARGET = 'struct { pub const target = @import("zig/target.zig"); }'
 
 
 def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> list[Path]:
-    """Return objects that define some of these names, compiled now or before.
+    """Return objects that define some of these names, which a program calls and does not define.
 
-    Parameters
-    ----------
-    names : iterable of str
-        What a program calls and does not define.
-    known : sequence of pathlib.Path
-        Objects that it has already.
-    target : Target
-        The processor.
-
-    Returns
-    -------
-    list of pathlib.Path
-        Empty if nothing of it is known here. The objects may in turn call what they do not define.
+    They are compiled now or before, none if nothing of it is known here; those of ``known`` it has already. They may in
+    turn call what they do not define.
     """
     where = folder() / "support" / f"kept-{target.name}-{zig.support_key(target)}"
     musl, rest, found = _musl(target), [], {}

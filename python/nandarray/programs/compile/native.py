@@ -41,18 +41,9 @@ _KNOWN_VARIABLES = {"signgam", "__signgam"}
 
 @dataclass(frozen=True)
 class Recipe:
-    """The source and the options that a program in C was compiled from.
+    """The source and the options of Clang that a program in C was compiled from.
 
-    Attributes
-    ----------
-    text : str
-        The source.
-    path : pathlib.Path
-        Its file, or what to call it if it has none.
-    flags : tuple of str
-        Further options of Clang.
-    inline : bool
-        Whether there is no file.
+    ``path`` is its file, or what to call it if it is ``inline``, without a file.
     """
 
     text: str
@@ -70,28 +61,11 @@ class Entries:
 
 
 def choose(program: Program, form: str | None, *, counted: bool = False) -> tuple[str, tuple[int, ...] | None]:
-    """Choose the form in which a program is executed.
+    """Choose the form in which a program is executed; None asks for the fastest that is possible here.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    form : str or None
-        The requested form; None is the fastest in which the program may be executed here.
-    counted : bool
-        Whether its instructions are limited, which those of a library cannot be.
-
-    Returns
-    -------
-    (str, tuple of int or None)
-        The form, and the addresses of entry points if it is native.
-
-    Raises
-    ------
-    InvalidError
-        There is no such form, or the program cannot be executed in it.
-    CompileError
-        It does not compile for this machine.
+    If the form is native, it comes with the addresses of entry points. ``counted`` programs have limited instructions,
+    which those of a library cannot be. A form that there is not, or that the program cannot be executed in, is an
+    InvalidError; one that does not compile for this machine a CompileError.
     """
     if form is not None and form not in FORMS:
         raise InvalidError(f"form is {form!r}; there is {', '.join(FORMS)}")
@@ -110,13 +84,8 @@ def choose(program: Program, form: str | None, *, counted: bool = False) -> tupl
 def entries(program: Program) -> Entries:
     """Open the native form of a program; compile it before, if it was not.
 
-    Raises
-    ------
-    InvalidError
-        It is not trusted, was not compiled here, is for 32 bits, has variables that several cores would share, or
-        there is no native form for this machine.
-    CompileError
-        It does not compile for this machine.
+    An InvalidError says that it is not trusted, was not compiled here, is for 32 bits, has variables that several cores
+    would share, or has no native form for this machine; a CompileError, that it does not compile for it.
     """
     if not program.trusted:
         raise InvalidError(f"{program.name} is not trusted: its native form could do anything that this process can")

@@ -343,10 +343,7 @@ def element_type(dtype: np.dtype[Any]) -> Any:
 def result_type(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Return the type that a function returns for some types of arguments: None, a dtype, or a list of these.
 
-    Raises
-    ------
-    numba.core.errors.NumbaError
-        It cannot be typed.
+    A function that cannot be typed is a ``numba.core.errors.NumbaError``.
     """
     found = _compile(function, arguments, options).signature.return_type
     return _as_dtype(found)
@@ -388,26 +385,11 @@ def _compile(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]
 def compile_program(
     entries: Sequence[Entry], describe: Callable[[Mapping[int, str]], bytes], options: Mapping[str, Any]
 ) -> str:
-    """Compile functions to the module of a program.
+    """Compile functions to the module of a program, in LLVM's intermediate representation.
 
-    Parameters
-    ----------
-    entries : sequence of Entry
-        The entry points.
-    describe : callable
-        Given the statuses that the functions may return, with what they mean, gives the metadata.
-    options : mapping
-        ``fastmath`` and ``boundscheck``, as Numba has them.
-
-    Returns
-    -------
-    str
-        LLVM's intermediate representation.
-
-    Raises
-    ------
-    numba.core.errors.NumbaError
-        A function cannot be typed, or needs what there is not.
+    ``describe`` makes the metadata from the statuses that the functions may return, with what they mean. ``options``
+    are ``fastmath`` and ``boundscheck``, as Numba has them. A function that cannot be typed, or needs what there is
+    not, is a ``numba.core.errors.NumbaError``.
     """
     context = _DESCRIPTOR.target_context
     library = context.codegen().create_library("program")

@@ -28,13 +28,7 @@ _STALE = 3600.0
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Make a folder that is gone afterwards.
-
-    Raises
-    ------
-    OSError
-        There is no place for it.
-    """
+    """Make a folder that is gone afterwards; without a place for it, an OSError is raised."""
     place = _place()
     if place is not None:
         _sweep(place)

@@ -101,17 +101,9 @@ def _call(builder: Any, result: Any, name: str, values: list[Any]) -> Any:
 
 
 def definitions(text: str) -> str:
-    """Define the stream functions that a module declares, as instructions.
+    """Define the stream functions that a module declares (LLVM's representation), as instructions.
 
-    Parameters
-    ----------
-    text : str
-        LLVM's intermediate representation, in which the functions are declared.
-
-    Returns
-    -------
-    str
-        The same with the functions' bodies, for Clang to put where they are called.
+    The result has the functions' bodies, for Clang to put where they are called.
     """
 
     def body(found: re.Match[str]) -> str:

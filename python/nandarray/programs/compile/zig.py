@@ -127,37 +127,13 @@ def _named(isa: str) -> tuple[int, set[str]]:
 
 
 def fits(isa: str, core: str) -> bool:
-    """Return whether a core has all that an architecture names.
-
-    Parameters
-    ----------
-    isa : str
-        What a program is compiled for.
-    core : str
-        What a core has.
-
-    Returns
-    -------
-    bool
-        Whether the program runs there.
-    """
+    """Return whether a core has all that the architecture of a program names."""
     (bits, needed), (width, has) = _named(isa), _named(core)
     return bits == width and needed <= has
 
 
 def target_for(isa: str) -> Target:
-    """Return the target that uses most of a core's instruction set, and nothing beyond.
-
-    Parameters
-    ----------
-    isa : str
-        The core's, like ``rv32im`` or ``rv64gc``.
-
-    Returns
-    -------
-    Target
-        One of :data:`TARGETS`.
-    """
+    """Return the one of :data:`TARGETS` that uses most of a core's instruction set, and nothing beyond."""
     return max((one for one in TARGETS.values() if fits(one.isa, isa)), key=lambda one: len(_named(one.isa)[1]))
 
 
@@ -181,13 +157,7 @@ def home() -> Path:
 
 @cache
 def version() -> str:
-    """Return the compiler's version; part of what a compiled program follows from.
-
-    Raises
-    ------
-    ImportError
-        The package ``ziglang`` is not installed.
-    """
+    """Return the compiler's version, part of what a compiled program follows from; without it, raise ImportError."""
     home()
     return installed("ziglang")
 
@@ -222,30 +192,10 @@ def _system(target: Target) -> list[str | Path]:
 def compile_c(
     source: Path, output: Path, target: Target, *, flags: Sequence[str] = (), shown: tuple[str, str] | None = None
 ) -> tuple[str, list[str]]:
-    """Compile a C file to an object.
+    """Compile a C file to an object; return warnings, and the paths of all files that were read but for the system's.
 
-    Parameters
-    ----------
-    source : pathlib.Path
-        The file.
-    output : pathlib.Path
-        The object.
-    target : Target
-        The processor.
-    flags : sequence of str
-        Further options of Clang; they come last.
-    shown : (str, str), optional
-        What to replace in messages, and by what: a path that the user knows.
-
-    Returns
-    -------
-    (str, list of str)
-        Warnings, and the paths of all files that were read but for the system's.
-
-    Raises
-    ------
-    CompileError
-        It is not C, or uses what is not there.
+    ``flags`` of Clang come last. In messages the first text of ``shown`` is replaced by the second, a path that the
+    user knows. A source that is not C, or uses what is not there, is a CompileError.
     """
     depends = output.with_suffix(".d")
     words: list[str | Path] = ["clang", *target.words]
@@ -262,10 +212,7 @@ def compile_c(
 def compile_ir(source: Path, output: Path, target: Target, *, flags: Sequence[str] = ()) -> str:
     """Compile a file of LLVM's intermediate representation (``.ll``) to an object; give what Clang remarks.
 
-    Raises
-    ------
-    CompileError
-        Clang refuses it.
+    If Clang refuses it, that is a CompileError.
     """
     words: list[str | Path] = ["clang", *target.words]
     status, said = run([*words, *_CODE, *_PLAIN, "-Wno-override-module", *flags, "-c", source, "-o", output])
@@ -277,10 +224,7 @@ def compile_ir(source: Path, output: Path, target: Target, *, flags: Sequence[st
 def runtime(target: Target) -> Path:
     """Return the object that programs from Python are linked with: memory functions, Numba's helpers.
 
-    Raises
-    ------
-    OSError
-        There is no place to keep it.
+    If there is no place to keep it, an OSError is raised.
     """
     parts = [(INCLUDE / name).read_bytes() for name in ("nandarray.h", "nandarray_native.h", "runtime.c")]
     made = folder() / "support" / f"kept-runtime-{target.name}-{digest([version(), target, OPTIONS, *parts])[:16]}.o"
@@ -308,14 +252,8 @@ def support(target: Target) -> list[Path]:
     """Return the support libraries: ``<math.h>``, and the compiler's own arithmetic.
 
     They are built whole from the sources in the wheel (musl's, Zig's), in some seconds, and kept beside the compiled
-    programs; only if :mod:`nandarray.programs.compile.mathematics` did not know what was missing.
-
-    Raises
-    ------
-    CompileError
-        They do not build.
-    OSError
-        There is no place to keep them.
+    programs; only if :mod:`nandarray.programs.compile.mathematics` did not know what was missing. If they do not build,
+    that is a CompileError; if there is no place to keep them, an OSError.
     """
     where = folder() / "support" / f"{target.name}-{support_key(target)}"
     wanted = [where / "libmath.a", where / "libcompiler.a"]

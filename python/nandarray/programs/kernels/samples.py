@@ -35,16 +35,8 @@ _DEGREE = 3
 class Sample:
     """Data for one run of a kernel.
 
-    Attributes
-    ----------
-    inputs : dict of str to numpy.ndarray
-        The arrays that it reads, and those that it updates, by name.
-    scalars : dict of str to int
-        Numbers by name.
-    shapes : dict of str to tuple of int
-        Shapes of all sections by name; those of its results among them.
-    results : tuple of str
-        Names of the sections that are results.
+    ``inputs`` are the arrays that it reads, and those that it updates, by name; ``shapes`` are of all sections, those
+    of its results among them; ``results`` are names of the sections that are results.
     """
 
     inputs: dict[str, np.ndarray[Any, Any]]
@@ -59,26 +51,11 @@ class Sample:
 
 
 def extents(name: str, size: int, *, square: bool = True) -> dict[str, int]:
-    """Return the extents that a kernel names, for a size.
+    """Return the extents that a kernel names, for a size of 4 at least.
 
-    Parameters
-    ----------
-    name : str
-        Of a kernel.
-    size : int
-        Of the side of a matrix; of applications, the number of points, vertices, sequences, grids or lines.
-    square : bool
-        Whether all sides are the size; else each is 2 larger than the one named before it.
-
-    Returns
-    -------
-    dict of str to int
-        By name.
-
-    Raises
-    ------
-    InvalidError
-        There is no such kernel, or the size is below 4.
+    The size is of the side of a matrix; of applications, the number of points, vertices, sequences, grids or lines. If
+    not ``square``, each side is 2 larger than the one named before it. A smaller size and an unknown kernel are an
+    InvalidError.
     """
     if size < 4:  # noqa: PLR2004
         raise InvalidError(f"a sample of size {size} is too small: 4 at least")

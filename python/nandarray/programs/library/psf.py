@@ -44,10 +44,7 @@ class Field(NamedTuple):
 def field(text: str) -> Field:
     """Read a kind: ``skip``, ``int``, ``int32``, ``decimalN``, ``decimal32_N``, ``date`` or ``bytesN``.
 
-    Raises
-    ------
-    InvalidError
-        There is no such kind.
+    Another one is an InvalidError.
     """
     found = _KIND.fullmatch(text) if isinstance(text, str) else None
     if found is None:

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 
 use super::{at, device};
 use crate::describe::Description;
-use crate::flash::{Backend, Cells, FlashEvent, FlashOp, NandCells, OpCause, OpEnded, OpKind, PageAddress, Verdict};
+use crate::flash::{
+    Backend, Cells, FlashAccount, FlashEvent, FlashOp, NandCells, OpCause, OpEnded, OpKind, PageAddress, Verdict,
+};
 use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
@@ -29,7 +31,7 @@ struct Watched {
 }
 
 impl Cells for Watched {
-    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps {
+    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u16) -> Ps {
         self.within.t_sense(now, place, retry)
     }
     fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps {
@@ -60,7 +62,7 @@ impl Cells for Watched {
 
 /// An operation to submit, at some time after the previous one.
 #[derive(Clone, Copy, Debug)]
-struct Ask {
+pub(super) struct Ask {
     wait_us: u64,
     kind: u8,
     cause: OpCause,
@@ -71,7 +73,7 @@ struct Ask {
     half: bool,
 }
 
-fn asks() -> impl Strategy<Value = Vec<Ask>> {
+pub(super) fn asks() -> impl Strategy<Value = Vec<Ask>> {
     let wait = prop_oneof![4 => Just(0u64), 2 => 0u64..30, 1 => 0u64..2_000];
     let cause = prop_oneof![3 => Just(OpCause::Host), 3 => prop::sample::select(&OpCause::ALL[1..])];
     let ask = (wait, 0u8..20, cause, 0u32..8, 0u16..2, 0u32..3, 0u16..12, any::<bool>()).prop_map(
@@ -89,7 +91,7 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
     prop::collection::vec(ask, 1..150)
 }
 
-fn devices() -> impl Strategy<Value = Description> {
+pub(super) fn devices() -> impl Strategy<Value = Description> {
     let scheduling = prop_oneof![3 => Just("normal"), 1 => Just("fifo"), 1 => Just("mqsim-compat")];
     (scheduling, any::<[bool; 9]>()).prop_map(|(scheduling, on)| {
         let [cache_read, cache_program, suspends, one_shot, independent, planes, errors, fast, spare] = on;
@@ -141,15 +143,16 @@ fn devices() -> impl Strategy<Value = Description> {
 }
 
 /// Results of a run: the ended operations, the busy spans, the order in which cells were used, the submitted
-/// operations.
-struct Outcomes {
+/// operations, and the account at the end.
+pub(super) struct Outcomes {
     ended: Vec<(Ps, OpEnded)>,
     spans: Vec<DeviceSpan>,
     done: Vec<(OpKind, PageAddress)>,
     asked: Vec<FlashOp>,
+    pub(super) account: FlashAccount,
 }
 
-fn run(description: &Description, asks: &[Ask]) -> Outcomes {
+pub(super) fn run(description: &Description, asks: &[Ask]) -> Outcomes {
     let seen = Seen::default();
     let done = Arc::new(Mutex::new(Vec::new()));
     let cells = Watched { within: NandCells::new(description, 5), done: Arc::clone(&done) };
@@ -203,7 +206,7 @@ fn run(description: &Description, asks: &[Ask]) -> Outcomes {
         assert_eq!(spent, busy.total(), "die {d}: spans and account");
     }
     let done = done.lock().expect("nobody panicked").clone();
-    Outcomes { ended: all, spans, done, asked }
+    Outcomes { ended: all, spans, done, asked, account }
 }
 
 proptest! {

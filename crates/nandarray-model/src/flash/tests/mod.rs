@@ -1,11 +1,16 @@
-//! Tests of the back end, by what its times are compared with: closed forms, cases computed by hand, invariants under
-//! random operations.
+//! Tests of the back end, by what its times are compared with: closed forms, cases computed by hand, invariants and
+//! laws of conservation under random operations, naive schedulers, models of the parts.
 
 mod cases;
 mod closed_forms;
 mod failures;
 mod invariants;
+mod laws;
 mod mqsim_rows;
+mod parts;
+mod reference;
+mod word_lines;
+mod worn_cells;
 
 use crate::describe::{Description, preset_with};
 use crate::flash::{Backend, Cells, FlashEvent, FlashOp, OpCause, OpEnded, OpKind, OpOutcome, PageAddress};

@@ -1,9 +1,14 @@
 //! Tests of flash management as a whole.
 
+mod formulas;
 mod layout;
+mod limits;
+mod map_cache;
 mod model;
 mod policies;
 mod steady;
+mod victims;
+mod write_cache;
 
 use super::{PageMapped, ReclaimStep};
 use crate::describe::{self, Description, GcPolicy, StripeLevel, Striping};

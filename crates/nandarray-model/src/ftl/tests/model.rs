@@ -89,6 +89,8 @@ struct Rig {
     /// The last 20 programs that ended; a test action may still report one of them as failed.
     recent: Vec<(PageAddress, OpCause)>,
     full: bool,
+    /// Operations by kind (reads, programs, erases) and cause, as they were requested.
+    requested: [[u64; 4]; 3],
 }
 
 impl Rig {
@@ -108,6 +110,7 @@ impl Rig {
             erases: Vec::new(),
             recent: Vec::new(),
             full: false,
+            requested: [[0; 4]; 3],
         })
     }
 
@@ -116,6 +119,7 @@ impl Rig {
     }
 
     fn program(&mut self, place: PageAddress, held: PageContent, cause: OpCause) {
+        self.requested[1][cause as usize] += 1;
         assert!(self.flash.insert(place, held).is_none(), "{place:?} programmed twice");
         for page in 0..place.page {
             assert!(self.flash.contains_key(&PageAddress { page, ..place }), "{place:?} programmed before page {page}");
@@ -130,6 +134,7 @@ impl Rig {
         for op in ops {
             match *op {
                 MapOp::Read(place) => {
+                    self.requested[0][OpCause::Map as usize] += 1;
                     assert!(self.flash.get(&place).is_some_and(|h| h.0.is_none()), "no map at {place:?}")
                 }
                 MapOp::Program(place) => self.program(place, (None, 0), OpCause::Map),
@@ -145,6 +150,7 @@ impl Rig {
                 Ok(to) => {
                     let before = self.wanted.get(&lpa);
                     assert_eq!(to.read_first.is_some(), part && before.is_some());
+                    self.requested[0][OpCause::Host as usize] += u64::from(to.read_first.is_some());
                     if let (Some(read), Some(&version)) = (to.read_first, before) {
                         assert_eq!(self.flash[&read], (Some(lpa), version));
                     }
@@ -191,6 +197,7 @@ impl Rig {
     fn step(&mut self, plane: u32) -> bool {
         match self.ftl.step(plane) {
             ReclaimStep::Move(m) => {
+                self.requested[0][m.cause as usize] += 1;
                 let held = self.flash[&m.from];
                 assert_eq!(matches!(m.owner, Owner::Map(_)), held.0.is_none());
                 if let Owner::Page(lpa) = m.owner {
@@ -198,7 +205,10 @@ impl Rig {
                 }
                 self.moves.push((m, held));
             }
-            ReclaimStep::Erase { place, .. } => self.erases.push(place),
+            ReclaimStep::Erase { place, cause } => {
+                self.requested[2][cause as usize] += 1;
+                self.erases.push(place);
+            }
             ReclaimStep::Wait => return false,
             // A job that found no room was abandoned; the write receives the error later.
             ReclaimStep::Idle => return self.full || self.fails,
@@ -291,6 +301,8 @@ impl Rig {
 
     fn check(&mut self) {
         self.ftl.audit();
+        let report = self.ftl.report();
+        assert_eq!([report.reads, report.programs, report.erases], self.requested, "reads, programs, erases by cause");
         for lpa in 0..self.ftl.capacity_pages() {
             let held = self.ftl.place_of(lpa).unwrap().map(|p| self.flash[&p]);
             assert_eq!(held, self.wanted.get(&lpa).map(|&v| (Some(lpa), v)), "page {lpa}");

@@ -16,19 +16,9 @@ LANES = 8
 
 @np.errstate(all="ignore")
 def kmeans_assign(points: Array, centroids: Array, *, dims: int = 2) -> tuple[Array]:
-    """Return the number of each point's nearest centroid.
+    """Return the number (uint32) of each point's nearest centroid; points and centroids have ``dims`` coordinates.
 
-    Parameters
-    ----------
-    points, centroids : numpy.ndarray
-        ``dims`` coordinates each.
-    dims : int
-        Coordinates.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint32
-        Of equal distances the first; NaN is never nearer; 0 if there is none.
+    Of equal distances the first counts; NaN is never nearer; 0 if there is none.
     """
     wide, centres = (array.reshape(-1, dims).astype(np.float64) for array in (points, centroids))
     nearest, label = np.full(len(wide), np.inf), np.zeros(len(wide), np.uint32)
@@ -44,26 +34,9 @@ def kmeans_assign(points: Array, centroids: Array, *, dims: int = 2) -> tuple[Ar
 
 @np.errstate(all="ignore")
 def matvec(matrix: Array, vector: Array, *, columns: int = 64) -> tuple[Array]:
-    """Multiply each row with a vector; column j goes to lane j mod 8.
+    """Multiply each row of ``columns`` elements with a vector; column j goes to lane j mod 8.
 
-    Parameters
-    ----------
-    matrix : numpy.ndarray
-        Rows of ``columns``.
-    vector : numpy.ndarray
-        ``columns`` elements.
-    columns : int
-        How many.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray
-        A product a row: of the matrix' dtype, int64 (wrapping) for integers.
-
-    Raises
-    ------
-    InvalidError
-        The vector has another length.
+    Products are of the matrix' dtype, int64 (wrapping) for integers. A vector of another length is an InvalidError.
     """
     if len(vector) != columns:
         raise InvalidError(f"the vector has {len(vector)} elements, rows have {columns}")
@@ -79,19 +52,9 @@ def matvec(matrix: Array, vector: Array, *, columns: int = 64) -> tuple[Array]:
 def conv2d(
     images: Array, kernel: Array, *, height: int = 64, width: int = 64, kernel_height: int = 3, kernel_width: int = 3
 ) -> tuple[Array]:
-    """Slide a kernel over images; "valid", not flipped.
+    """Slide a kernel over images of floats, or int32 (wrapping); "valid", not flipped.
 
-    Parameters
-    ----------
-    images, kernel : numpy.ndarray
-        Floats, or int32 (wrapping).
-    height, width, kernel_height, kernel_width : int
-        Their shapes.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray
-        Images of ``height - kernel_height + 1`` x ``width - kernel_width + 1``, flat.
+    Images of ``height - kernel_height + 1`` x ``width - kernel_width + 1`` are returned, flat.
     """
     stack, weights = images.reshape(-1, height, width), kernel.reshape(kernel_height, kernel_width)
     rows, columns = height - kernel_height + 1, width - kernel_width + 1
@@ -108,21 +71,9 @@ def network(
 ) -> tuple[Array, Array]:
     """Convolve with 3 x 3, cut at zero, take the maximum of 2 x 2, shift, multiply with a dense layer; all in int32.
 
-    Parameters
-    ----------
-    images : numpy.ndarray, int32 or uint8
-        Of ``side`` x ``side`` pixels.
-    weights : numpy.ndarray, int32
-        Kernels, their biases, the dense layer, its biases: ``c/network.c`` has the order.
-    shift : int
-        By how much features are shifted right.
-    side, filters, classes : int
-        The shape.
-
-    Returns
-    -------
-    tuple of two numpy.ndarray
-        Values (int32, flat), and the number of each image's greatest one (uint32).
+    Images have ``side`` x ``side`` pixels, int32 or uint8. The weights, int32, are kernels, their biases, the dense
+    layer, its biases: ``c/network.c`` has the order. Features are shifted right by ``shift``. Values (int32, flat) and
+    the number of each image's greatest one (uint32) are returned.
     """
     half = (side - 2) // 2
     features, reach = filters * half * half, 2 * half

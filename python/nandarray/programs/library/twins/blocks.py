@@ -64,22 +64,10 @@ def _lz4_block(raw: bytes) -> bytes:
 
 
 def lz4_decompress(blocks: Array) -> tuple[Array]:
-    """Decompress LZ4 blocks, each with its bytes before it (uint32; highest bit: not compressed).
+    """Decompress LZ4 blocks, one behind the other, each with its bytes before it.
 
-    Parameters
-    ----------
-    blocks : numpy.ndarray, uint8
-        One behind the other.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        What is in them.
-
-    Raises
-    ------
-    CorruptError
-        A length or an offset leads outside.
+    That number is a uint32; its highest bit says that the block is not compressed. A length or an offset that leads
+    outside is a CorruptError.
     """
     raw, at, made = _raw(blocks).tobytes(), 0, []
     try:
@@ -101,20 +89,7 @@ def _left(value: Array, by: int) -> Array:
 
 
 def deduplicate(blocks: Array, *, block_bytes: int = 4096) -> tuple[Array]:
-    """Hash each block with XXH64, seed 0.
-
-    Parameters
-    ----------
-    blocks : numpy.ndarray
-        Whole blocks.
-    block_bytes : int
-        Bytes of a block; a multiple of 8.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint64
-        A hash a block.
-    """
+    """Hash each block of ``block_bytes``, a multiple of 8, with XXH64, seed 0; blocks are whole, a hash is a uint64."""
     words = _raw(blocks).view("<u8").reshape(-1, block_bytes // 8).T
     one, two, three, four, five = (np.uint64(prime) for prime in _PRIMES)
 
@@ -141,20 +116,7 @@ def deduplicate(blocks: Array, *, block_bytes: int = 4096) -> tuple[Array]:
 
 
 def sha256(blocks: Array, *, block_bytes: int = 4096) -> tuple[Array]:
-    """Hash each block with SHA-256.
-
-    Parameters
-    ----------
-    blocks : numpy.ndarray
-        Whole blocks.
-    block_bytes : int
-        Bytes of a block.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        32 bytes a block.
-    """
+    """Hash each block of ``block_bytes`` with SHA-256; blocks are whole, a hash is 32 bytes."""
     rows = _raw(blocks).reshape(-1, block_bytes)
     return (np.frombuffer(b"".join(hashlib.sha256(row.tobytes()).digest() for row in rows), np.uint8),)
 
@@ -168,20 +130,7 @@ def _table() -> Array:
 
 
 def crc32c(blocks: Array, *, block_bytes: int = 4096) -> tuple[Array]:
-    """Return each block's CRC-32C.
-
-    Parameters
-    ----------
-    blocks : numpy.ndarray
-        Whole blocks.
-    block_bytes : int
-        Bytes of a block.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint32
-        A CRC a block.
-    """
+    """Return each block's CRC-32C, a uint32; blocks of ``block_bytes`` are whole."""
     rows, table = _raw(blocks).reshape(-1, block_bytes), _table()
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
     for column in rows.T:
@@ -212,26 +161,10 @@ def wal_record(number: int, page: int, offset: int, data: bytes) -> bytes:
 
 
 def wal_replay(pages: Array, log: Array, *, page_bytes: int = 4096) -> tuple[Array]:
-    """Apply a log to pages.
+    """Apply a log to whole pages, each beginning with its sequence number.
 
-    Parameters
-    ----------
-    pages : numpy.ndarray
-        Whole pages, each beginning with its sequence number.
-    log : numpy.ndarray, uint8
-        Records of :func:`wal_record`; the first one that is not sound ends it.
-    page_bytes : int
-        Bytes of a page.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        The pages.
-
-    Raises
-    ------
-    CorruptError
-        A sound record lies outside its page.
+    The log has records of :func:`wal_record`; the first one that is not sound ends it. A sound record that lies outside
+    its page is a CorruptError.
     """
     result, raw, at, last = _raw(pages).copy(), log.tobytes(), 0, 0
     while at + _HEAD.size <= len(raw):

@@ -76,20 +76,7 @@ def _blocks(data: Array) -> Array:
 
 
 def aes128_encrypt(data: Array, key_low: int, key_high: int) -> tuple[Array]:
-    """Encrypt each block of 16 bytes by itself.
-
-    Parameters
-    ----------
-    data : numpy.ndarray
-        Whole blocks.
-    key_low, key_high : int
-        The key, as :func:`nandarray.programs.key_scalars` gives it.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        The blocks, encrypted.
-    """
+    """Encrypt each whole block of 16 bytes by itself; :func:`nandarray.programs.key_scalars` gives the key."""
     box, _ = _boxes()
     keys = _keys(key_low, key_high)
     state = _blocks(data) ^ keys[0]
@@ -102,20 +89,7 @@ def aes128_encrypt(data: Array, key_low: int, key_high: int) -> tuple[Array]:
 
 
 def aes128_decrypt(data: Array, key_low: int, key_high: int) -> tuple[Array]:
-    """Undo :func:`aes128_encrypt`.
-
-    Parameters
-    ----------
-    data : numpy.ndarray
-        Whole blocks.
-    key_low, key_high : int
-        The key.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        The blocks, decrypted.
-    """
+    """Undo :func:`aes128_encrypt`."""
     _, box = _boxes()
     keys = _keys(key_low, key_high)
     state = _blocks(data) ^ keys[_ROUNDS]
@@ -127,21 +101,9 @@ def aes128_decrypt(data: Array, key_low: int, key_high: int) -> tuple[Array]:
 
 
 def aes128_ctr(data: Array, key_low: int, key_high: int, start_low: int, start_high: int) -> tuple[Array]:
-    """Encrypt or decrypt in counter mode.
+    """Encrypt or decrypt whole blocks in counter mode.
 
-    Parameters
-    ----------
-    data : numpy.ndarray
-        Whole blocks.
-    key_low, key_high : int
-        The key.
-    start_low, start_high : int
-        The first block's counter, as :func:`nandarray.programs.key_scalars` gives its 16 bytes.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        The result.
+    Key and first counter, of 16 bytes, are as :func:`nandarray.programs.key_scalars` gives them.
     """
     raw = _blocks(data).astype(np.uint8)
     start = int.from_bytes(np.array([start_low, start_high], "<u8").tobytes(), "big")

@@ -21,54 +21,17 @@ def _bytes(array: Array) -> Array:
 
 
 def replicate(data: Array, *, copies: int = 3) -> tuple[Array, ...]:
-    """Copy the data.
-
-    Parameters
-    ----------
-    data : numpy.ndarray
-        Any.
-    copies : int
-        How many.
-
-    Returns
-    -------
-    tuple of numpy.ndarray, uint8
-        The copies.
-    """
+    """Return a number of copies of the data, as bytes."""
     return tuple(_bytes(data).copy() for _ in range(copies))
 
 
 def xor(*disks: Array) -> tuple[Array]:
-    """Return the parity of disks; of all but one and the parity, that one.
-
-    Parameters
-    ----------
-    *disks : numpy.ndarray
-        Of equal size.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        The exclusive or.
-    """
+    """Return the parity of disks of equal size; of all but one and the parity, that one."""
     return (reduce(np.bitwise_xor, map(_bytes, disks)),)
 
 
 def raid5(data: Array, *, disks: int = 4, chunk_bytes: int = 4096) -> tuple[Array, ...]:
-    """Lay data on disks with a rotating parity, left-symmetric.
-
-    Parameters
-    ----------
-    data : numpy.ndarray
-        Whole stripes of ``(disks - 1) * chunk_bytes``.
-    disks, chunk_bytes : int
-        The layout.
-
-    Returns
-    -------
-    tuple of numpy.ndarray, uint8
-        What each disk holds.
-    """
+    """Lay whole stripes of ``(disks - 1) * chunk_bytes`` on disks with a rotating parity, left-symmetric."""
     chunks = _bytes(data).reshape(-1, disks - 1, chunk_bytes)
     held = np.empty((disks, len(chunks), chunk_bytes), np.uint8)
     for stripe, parts in enumerate(chunks):
@@ -107,36 +70,16 @@ def _inverse(value: int) -> int:
 
 
 def raid6(*disks: Array) -> tuple[Array, Array]:
-    """Return P and Q of data disks.
-
-    Parameters
-    ----------
-    *disks : numpy.ndarray
-        Of equal size.
-
-    Returns
-    -------
-    tuple of two numpy.ndarray, uint8
-        The exclusive or, and the sum of 2^i times disk i.
-    """
+    """Return P and Q of data disks of equal size: the exclusive or, and the sum of 2^i times disk i."""
     q = reduce(np.bitwise_xor, (_times(_bytes(disk), _power(number)) for number, disk in enumerate(disks)))
     return xor(*disks)[0], q
 
 
 def raid6_rebuild(*left: Array, a: int | None = None, b: int | None = None) -> tuple[Array, Array]:
-    """Return two lost disks from the remaining ones.
+    """Return two lost disks, a < b, from the remaining ones.
 
-    Parameters
-    ----------
-    *left : numpy.ndarray
-        Data disks, P and Q, but for the two; then, if not by name, a and b.
-    a, b : int
-        Which are lost, a < b: data disks have the numbers 0 to k - 1, P is k, Q is k + 1.
-
-    Returns
-    -------
-    tuple of two numpy.ndarray, uint8
-        Disk a and disk b.
+    These are data disks, P and Q, but for the two; then, if not by name, a and b. Data disks have the numbers 0 to k -
+    1, P is k, Q is k + 1.
     """
     if a is None or b is None:
         *left, a, b = left  # type: ignore[assignment]

@@ -12,29 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "add",
-    "atan",
-    "atan2",
-    "cos",
-    "div",
-    "exp",
-    "exp2",
-    "exp10",
-    "log",
-    "log2",
-    "log10",
-    "mult",
-    "multi",
-    "pow",
-    "recip",
-    "rsqrt",
-    "scan",
-    "sin",
-    "sqrt",
-    "sub",
-]
-
 Array = np.ndarray[Any, Any]
 Twin = Callable[..., tuple[Array]]
 

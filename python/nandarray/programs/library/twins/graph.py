@@ -24,52 +24,20 @@ def _checked(edges: Array, vertices: int) -> Array:
 
 
 def bfs_scan(edges: Array, levels: Array, level: int) -> tuple[Array]:
-    """Return the vertices without a level that edges from a level lead to.
+    """Return the vertices without a level that edges (from, to) from a level lead to, in the order of edges.
 
-    Parameters
-    ----------
-    edges : numpy.ndarray, uint32
-        From, to.
-    levels : numpy.ndarray, uint32
-        Of each vertex; 0xffffffff for none.
-    level : int
-        The level.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint32
-        Vertices in the order of edges; some come more than once.
-
-    Raises
-    ------
-    CorruptError
-        An edge names a vertex that is not there.
+    ``levels`` has 0xffffffff for a vertex without one; some vertices come more than once. All are uint32. An edge that
+    names a vertex that is not there is a CorruptError.
     """
     pairs = _checked(edges, len(levels))
     return (pairs[(levels[pairs[:, 0]] == level) & (levels[pairs[:, 1]] == _NONE), 1],)
 
 
 def pagerank_step(edges: Array, share: Array, *, starts: Sequence[int] = (0,)) -> tuple[Array]:
-    """Sum shares over runs of edges that lead to the same vertex.
+    """Sum shares over runs of edges (from, to; uint32) that lead to the same vertex; edges are best sorted by to.
 
-    Parameters
-    ----------
-    edges : numpy.ndarray, uint32
-        From, to; best sorted by to.
-    share : numpy.ndarray, float64
-        Of each vertex: its rank divided by its outgoing edges.
-    starts : sequence of int
-        Where tasks begin; a run ends there.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray
-        Rows of vertex, edges, sum.
-
-    Raises
-    ------
-    CorruptError
-        An edge names a vertex that is not there.
+    ``share`` is the rank of each vertex divided by its outgoing edges, float64. Tasks begin at ``starts``; a run ends
+    there. Rows of vertex, edges, sum are returned. An edge that names a vertex that is not there is a CorruptError.
     """
     pairs = _checked(edges, len(share))
     if not len(pairs):

@@ -12,43 +12,13 @@ Array = np.ndarray[Any, Any]
 
 
 def bitpack(x: Array, *, width: int) -> tuple[Array]:
-    """Pack the lowest ``width`` bits of each element.
-
-    Parameters
-    ----------
-    x : numpy.ndarray, unsigned
-        Elements.
-    width : int
-        Bits of each.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        The bits from the lowest on, zeros up to a byte.
-    """
+    """Pack the lowest ``width`` bits of each unsigned element, from the lowest on, with zeros up to a byte."""
     bits = np.unpackbits(np.ascontiguousarray(x).view(np.uint8).reshape(len(x), x.itemsize), axis=1, bitorder="little")
     return (np.packbits(bits[:, :width].reshape(-1), bitorder="little"),)
 
 
 def bitunpack(packed: Array, count: int = 2**64 - 1, *, width: int, dtype: Any = np.uint32) -> tuple[Array]:
-    """Undo :func:`bitpack`.
-
-    Parameters
-    ----------
-    packed : numpy.ndarray, uint8
-        Bits.
-    count : int
-        Elements at most.
-    width : int
-        Bits of each.
-    dtype : dtype
-        Of the result.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray
-        The elements that are whole.
-    """
+    """Undo :func:`bitpack`; return the elements that are whole, at most ``count``."""
     bits = np.unpackbits(packed, bitorder="little")
     found = min(len(bits) // width, count)
     wide = np.zeros((found, 8 * np.dtype(dtype).itemsize), np.uint8)

@@ -18,61 +18,21 @@ def _between(x: Array, low: Any, high: Any) -> Array:
 
 
 def filter_(x: Array, low: Any, high: Any) -> tuple[Array]:
-    """Keep the elements from low to high, both included; NaN is not kept.
-
-    Parameters
-    ----------
-    x : numpy.ndarray, 1-D
-        Integers or floats.
-    low, high : scalar
-        Limits, of x's dtype.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, of x's dtype
-        What is kept, in order.
-    """
+    """Keep the elements from low to high, both included and of x's dtype, in order; NaN is not kept."""
     return (x[_between(x, low, high)],)
 
 
 def filter_index(x: Array, low: Any, high: Any) -> tuple[Array]:
-    """Return the numbers of the elements from low to high.
-
-    Parameters
-    ----------
-    x : numpy.ndarray, 1-D
-        Integers or floats.
-    low, high : scalar
-        Limits, of x's dtype.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint64
-        Ascending.
-    """
+    """Return the numbers (uint64, ascending) of the elements from low to high, limits of x's dtype."""
     return (np.flatnonzero(_between(x, low, high)).astype(np.uint64),)
 
 
 def filter_rows(
     rows: Array, low: Any, high: Any, *, row_bytes: int = 64, offset: int = 0, dtype: Any = np.int64
 ) -> tuple[Array]:
-    """Keep the rows whose element at ``offset`` is from low to high.
+    """Keep the rows of ``row_bytes`` whose element at ``offset`` is from low to high; return their bytes.
 
-    Parameters
-    ----------
-    rows : numpy.ndarray
-        Any; its bytes are rows of ``row_bytes``.
-    low, high : scalar
-        Limits, of ``dtype``.
-    row_bytes, offset : int
-        Where the element is.
-    dtype : dtype
-        Of the element.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        The bytes of the rows that are kept.
+    The limits and the element are of ``dtype``.
     """
     raw = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).reshape(-1, row_bytes)
     element = np.ascontiguousarray(raw[:, offset : offset + np.dtype(dtype).itemsize]).view(dtype)[:, 0]
@@ -80,21 +40,6 @@ def filter_rows(
 
 
 def select(rows: Array, *, row_bytes: int = 64, columns: Sequence[tuple[int, int]] = ((0, 8),)) -> tuple[Array]:
-    """Take columns of rows, in the order given.
-
-    Parameters
-    ----------
-    rows : numpy.ndarray
-        Any; its bytes are rows of ``row_bytes``.
-    row_bytes : int
-        Bytes of a row.
-    columns : sequence of (int, int)
-        Offset and bytes of each column.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, uint8
-        The bytes of the columns, row by row.
-    """
+    """Take columns (offset and bytes of each) of rows of ``row_bytes``, in the order given, and return their bytes."""
     raw = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).reshape(-1, row_bytes)
     return (np.concatenate([raw[:, offset : offset + size] for offset, size in columns], axis=1).reshape(-1),)

@@ -56,20 +56,7 @@ def _exact(values: Iterable[float]) -> float:
 
 @np.errstate(all="ignore")
 def sum_(x: Array, *, starts: Sequence[int] = (0,)) -> tuple[Array]:
-    """Add all elements: int64 or uint64, wrapping, of integers; float64 of floats.
-
-    Parameters
-    ----------
-    x : numpy.ndarray, 1-D
-        Integers or floats.
-    starts : sequence of int
-        Where tasks begin.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, shape (1,)
-        The sum.
-    """
+    """Add all elements: int64 or uint64, wrapping, of integers; float64 of floats. Tasks begin at ``starts``."""
     if x.dtype.kind in "iu":
         wide = np.dtype(x.dtype.kind + "8")
         return (np.add.reduce(x, dtype=wide, keepdims=True),)
@@ -77,37 +64,13 @@ def sum_(x: Array, *, starts: Sequence[int] = (0,)) -> tuple[Array]:
 
 
 def stat(x: Array) -> tuple[Array]:
-    """Add 32-bit integers in 32 bits, wrapping.
-
-    Parameters
-    ----------
-    x : numpy.ndarray, int32
-        The column.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, shape (1,)
-        The sum.
-    """
+    """Add 32-bit integers in 32 bits, wrapping."""
     return (np.add.reduce(x.view(np.int32), dtype=np.int32, keepdims=True),)
 
 
 @np.errstate(all="ignore")
 def mean(x: Array, *, starts: Sequence[int] = (0,)) -> tuple[Array]:
-    """Divide the sum, in float64 whatever the elements are, by how many there are; NaN of nothing.
-
-    Parameters
-    ----------
-    x : numpy.ndarray, 1-D
-        Integers or floats.
-    starts : sequence of int
-        Where tasks begin.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, shape (1,), float64
-        The mean.
-    """
+    """Divide the sum, in float64 whatever the elements are, by how many there are; NaN of nothing."""
     total = _exact(_lanes(chunk) for chunk in _chunks(x, starts))
     return (np.array([total]) / np.float64(len(x)) if len(x) else np.array([math.nan]),)
 
@@ -116,16 +79,6 @@ def minmax(x: Array) -> tuple[Array, Array]:
     """Find the least and the greatest element.
 
     -0 is less than +0, a NaN makes both NaN; of nothing they are the type's maximum and minimum (floats: infinities).
-
-    Parameters
-    ----------
-    x : numpy.ndarray, 1-D
-        Integers or floats.
-
-    Returns
-    -------
-    tuple of two numpy.ndarray, shape (1,), of x's dtype
-        Least, greatest.
     """
     if len(x) == 0:
         ends = (np.inf, -np.inf) if x.dtype.kind == "f" else (np.iinfo(x.dtype).max, np.iinfo(x.dtype).min)
@@ -161,19 +114,7 @@ def _quotient(high: float, low: float, n: float) -> tuple[float, float]:
 def variance(x: Array, ddof: int = 0, *, starts: Sequence[int] = (0,)) -> tuple[Array]:
     """Return the mean square of the differences from the mean; see ``c/variance.c`` for how chunks are put together.
 
-    Parameters
-    ----------
-    x : numpy.ndarray, 1-D
-        Integers or floats.
-    ddof : int
-        What is taken from n in the divisor.
-    starts : sequence of int
-        Where tasks begin.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, shape (1,), float64
-        The variance; NaN if there are no more than ``ddof`` elements.
+    ``ddof`` is taken from n in the divisor; NaN if there are no more elements.
     """
     if len(x) <= ddof:
         return (np.array([math.nan]),)
@@ -198,24 +139,8 @@ def variance(x: Array, ddof: int = 0, *, starts: Sequence[int] = (0,)) -> tuple[
 def histogram(x: Array, low: float, high: float, *, bins: int = 256) -> tuple[Array]:
     """Count elements in equal bins between low and high; what is outside, and NaN, is not counted.
 
-    Parameters
-    ----------
-    x : numpy.ndarray, 1-D
-        Integers or floats; compared as float64.
-    low, high : float
-        Ends of the first and the last bin; high itself is in the last one.
-    bins : int
-        How many.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray, shape (bins,), uint64
-        The counts.
-
-    Raises
-    ------
-    ValueError
-        low is not less than high, or what is between them, or the number of bins for each 1 of it, is not finite.
+    Elements are compared as float64; high itself is in the last bin. A ValueError says that low is not less than high,
+    or that what is between them, or the number of bins for each 1 of it, is not finite.
     """
     with np.errstate(over="ignore"):
         wide = np.float64(high) - np.float64(low) if low < high else np.float64(0)

@@ -80,21 +80,10 @@ def _field(text: bytes, kind: str) -> tuple[Any, bool]:
 
 
 def parse(text: Array, delimiter: int = ord(","), *, fields: Sequence[str]) -> tuple[Array]:
-    r"""Parse lines.
+    r"""Parse lines that end with ``\n`` or ``\r\n``; the last one may not. Empty lines have no row.
 
-    Parameters
-    ----------
-    text : numpy.ndarray, uint8
-        Lines that end with ``\n`` or ``\r\n``; the last one may not.
-    delimiter : int
-        The byte between fields.
-    fields : sequence of str
-        Kinds of the fields, as :func:`nandarray.programs.row_dtype` takes them.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray
-        A row for each line that is not empty; its field ``bad`` has a bit for each field that was missing or malformed.
+    Kinds of the fields are as :func:`nandarray.programs.row_dtype` takes them. A row's field ``bad`` has a bit for each
+    field that was missing or malformed.
     """
     if delimiter in b"\n\r":
         raise ValueError("a line's end cannot be the delimiter")
@@ -172,27 +161,8 @@ def psf(
 ) -> tuple[Array]:
     """Return the wanted fields of the lines that pass a test; all lines are checked as far as they are needed.
 
-    Parameters
-    ----------
-    text : numpy.ndarray, uint8
-        Lines, each with its end.
-    fields : sequence of str
-        Kinds of the fields.
-    columns : sequence of int
-        Fields to keep.
-    where : tuple
-        The test.
-    delimiter : int
-        The byte between fields.
-    line_bytes : int
-        Bytes of a line, at most.
-    listing : int
-        Of no meaning here.
-
-    Returns
-    -------
-    tuple of one numpy.ndarray
-        A row for each line that passes.
+    ``fields`` are kinds, ``columns`` the numbers of those to keep; lines, each with its end, have ``line_bytes`` at
+    most. ``listing`` has no meaning here.
     """
     del listing
     raw = text.tobytes()

@@ -1,0 +1,160 @@
+//! Repairs that end in the middle: by a loss of power, a kill, or a disk that fails.
+//!
+//! A store with damaged pages, of some of which older copies are left, is repaired while the n-th write fails. The
+//! surviving store has no wrong content and names its damage as before, and a second repair reaches what an undisturbed
+//! one does.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use nandarray::{Device, Error, FaultMedia, Geometry, MemoryMedia, Mode, Options, command};
+
+use crate::common::disk::{Disk, EIO, Kind};
+use crate::common::*;
+
+fn tiny(entropy: u64) -> Options {
+    options(Geometry::TINY, entropy)
+}
+
+/// Makes a store by random commands, some of which move pages, closes it, and flips a bit in each of some pages.
+fn damaged(seed: u64) -> (Vec<u8>, Model) {
+    let media = Arc::new(MemoryMedia::default());
+    let device = open(media.clone(), Mode::Append, &tiny(seed)).unwrap();
+    let (mut rng, mut model) = (Rng::with_seed(seed), Model::new());
+    for _ in 0..30 {
+        let op = draw(rng.u64(..), &model, &Taste { reopen: false, arrays: 5, ..Taste::SMALL });
+        op.run(&device).unwrap();
+        op.tell(&mut model);
+    }
+    let name = "last".to_owned();
+    let last = Op::Create { name, shape: vec![70, 50], item: 1, block: None, compression: None, key: false, fill: 0 };
+    last.run(&device).unwrap();
+    last.tell(&mut model);
+    // Blocks that are written again and then moved leave older and equal copies behind.
+    for name in model.keys().cloned().collect::<Vec<_>>() {
+        let op = Op::Write { part: Part::all(&model[&name].shape), name, salt: seed * 4 + 2 };
+        op.run(&device).unwrap();
+        op.tell(&mut model);
+        Op::Flush.run(&device).unwrap();
+    }
+    let pages = mapped_pages(&device);
+    device.close().unwrap();
+    let mut bytes = media.to_bytes();
+    for _ in 0..rng.usize(1..4) {
+        let (at, length) = pages[rng.usize(..pages.len())];
+        bytes[at as usize + rng.usize(..length)] ^= 1 << rng.u8(..8);
+    }
+    (bytes, model)
+}
+
+/// Offset and length in the file of every page that an array maps.
+fn mapped_pages(device: &Device) -> Vec<(u64, usize)> {
+    let (geometry, mut pages) = (device.geometry(), Vec::new());
+    for name in names(device) {
+        device.describe(&name).unwrap().read().unwrap().index().for_each(&mut |_, map| {
+            for run in map.runs() {
+                let page = |unit| (geometry.page_offset(run.page_of(unit)), geometry.page_bytes as usize);
+                pages.extend((run.unit..run.end()).map(page));
+            }
+        });
+    }
+    pages
+}
+
+/// Returns the arrays that cannot be read; panics if one has wrong content, or an error that is no checksum's.
+fn lost(device: &Device, model: &Model, context: &dyn Fn() -> String) -> BTreeSet<String> {
+    assert_eq!(names(device), model.keys().cloned().collect::<Vec<_>>(), "{}", context());
+    let mut lost = BTreeSet::new();
+    for (name, array) in model {
+        match read_array(device, name) {
+            Ok(found) => assert!(found == *array, "array {name:?} has wrong content; {}", context()),
+            Err(Error::Checksum { array, .. }) => assert!(lost.insert(array), "{}", context()),
+            Err(e) => panic!("{name:?}: {e:?}; {}", context()),
+        }
+    }
+    lost
+}
+
+/// Repairs a store, and returns the arrays that are lost for good.
+fn repaired(device: &Device, model: &Model, context: &dyn Fn() -> String) -> BTreeSet<String> {
+    check(device, true).unwrap_or_else(|e| panic!("{e:?}; {}", context()));
+    let left = lost(device, model, context);
+    let named: BTreeSet<String> =
+        check(device, false).unwrap().findings.into_iter().map(|f| f.array.expect("of an array")).collect();
+    assert_eq!(named, left, "what a check names after a repair; {}", context());
+    left
+}
+
+#[test]
+fn a_repair_that_a_loss_of_power_ends_is_completed_by_the_next() {
+    let mut interrupted = 0;
+    for seed in 0..rounds(8, 200) {
+        let (bytes, model) = damaged(seed);
+        let undisturbed = Arc::new(FaultMedia::with_bytes(bytes.clone()));
+        let device = open(undisturbed.clone(), Mode::ReadWrite, &tiny(50)).unwrap();
+        let context = || format!("seed {seed}, undisturbed");
+        let before = lost(&device, &model, &context);
+        let opened = undisturbed.writes();
+        let wanted = repaired(&device, &model, &context);
+        assert!(wanted.is_subset(&before), "{wanted:?} of {before:?}; {}", context());
+        let writes = undisturbed.writes() - opened;
+        for n in 1..=writes {
+            let media = Arc::new(FaultMedia::with_bytes(bytes.clone()));
+            let device = open(media.clone(), Mode::ReadWrite, &tiny(50)).unwrap();
+            media.crash_at_write(n);
+            let done = check(&device, true);
+            assert!(media.crashed(), "seed {seed}: write {n} of {writes}, {done:?}");
+            drop(device);
+            interrupted += 1;
+            for (bytes, how) in [(media.after_kill(), "a kill"), (media.after_crash(n), "a loss of power")] {
+                let context = || format!("seed {seed}, {how} at write {n} of {writes} of a repair");
+                let media = Arc::new(MemoryMedia::with_bytes(bytes));
+                let reader =
+                    open(media.clone(), Mode::Read, &tiny(51)).unwrap_or_else(|e| panic!("{e}; {}", context()));
+                assert!(lost(&reader, &model, &context).is_subset(&before), "{}", context());
+                drop(reader);
+                let device = open(media, Mode::ReadWrite, &tiny(52)).unwrap_or_else(|e| panic!("{e}; {}", context()));
+                assert_eq!(repaired(&device, &model, &context), wanted, "{}", context());
+            }
+        }
+    }
+    assert!(interrupted > 60, "{interrupted} repairs were interrupted");
+}
+
+#[test]
+fn a_repair_whose_write_or_barrier_fails_raises_and_loses_nothing() {
+    for seed in 20..20 + rounds(6, 100) {
+        let (bytes, model) = damaged(seed);
+        for kind in [Kind::Write, Kind::Length, Kind::Sync] {
+            for after in 0.. {
+                let context = || format!("seed {seed}: {kind:?} number {after} of a repair fails");
+                let disk = Arc::new(Disk::with_bytes(bytes.clone()));
+                let device = open(disk.clone(), Mode::ReadWrite, &tiny(60)).unwrap();
+                let before = lost(&device, &model, &context);
+                let done = disk.done(kind);
+                disk.fail(kind, after, 1, EIO);
+                let report = check(&device, true);
+                let reached = disk.done(kind) > done + after;
+                disk.heal();
+                match &report {
+                    Ok(_) => {}
+                    Err(Error::Media { .. } | Error::Closed(_)) => assert!(reached, "{}", context()),
+                    Err(e) => panic!("{e:?}; {}", context()),
+                }
+                if kind != Kind::Sync {
+                    assert!(lost(&device, &model, &context).is_subset(&before), "{}", context());
+                }
+                let _ = device.close();
+                drop(device);
+                let again = open(disk, Mode::ReadWrite, &tiny(61)).unwrap_or_else(|e| panic!("{e}; {}", context()));
+                let left = repaired(&again, &model, &context);
+                assert!(left.is_subset(&before), "{left:?} of {before:?}; {}", context());
+                again.execute(command::Flush).unwrap_or_else(|e| panic!("{e}; {}", context()));
+                if !reached {
+                    break;
+                }
+            }
+        }
+    }
+}

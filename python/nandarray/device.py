@@ -10,6 +10,7 @@ It opens no store and simulates nothing.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from functools import cache, cached_property
 from html import escape
@@ -64,7 +65,7 @@ class Description:
 
     def __init__(self, text: str, overrides: Mapping[str, Any] | None = None) -> None:
         self._text = text
-        self._overrides = dict(overrides or {})
+        self._overrides = {key: _plain(key, value) for key, value in (overrides or {}).items()}
         self._data: dict[str, Any] = json.loads(_nandarray.device_json(text, json.dumps(self._overrides)))
 
     @classmethod
@@ -175,11 +176,13 @@ class Description:
         found: dict[str, Any] = {**(changes or {}), **overrides}
         flat: dict[str, Any] = {}
         for key, value in found.items():
+            if not isinstance(key, str):
+                raise DescriptionError(f"{key!r} is no key of a description: a key is a text")
             dotted = key.replace("__", ".", 1)
             if isinstance(value, Mapping):
                 flat |= {f"{dotted}.{name}": inner for name, inner in value.items()}
             else:
-                flat[dotted] = list(value) if isinstance(value, tuple) else value
+                flat[dotted] = value
         return Description(self._text, {**self._overrides, **flat})
 
     def texts(self) -> tuple[str, str]:
@@ -234,6 +237,19 @@ class Description:
         title = f"<strong>{escape(self.name)}</strong>: {escape(self.summary)}"
         values = "".join(folded(section, table(rows)) for section, rows in sections.items())
         return f"<div>{title}{table(effective_rows(self))}{values}</div>"
+
+
+def _plain(key: str, value: Any) -> Any:
+    """Return a value as JSON has it: numbers of NumPy are Python's, and what is no number is a word."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(key, one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, str | int | float | Mapping):
+        return value
+    raise DescriptionError(f"{key} = {value!r} is no value of a description")
 
 
 def effective_rows(description: Description) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,6 +134,29 @@ def test_the_last_change_of_a_key_counts(keys: list[str]) -> None:
     assert one.overrides == together
     for key in options:
         assert one[key] == together.get(key, TINY[key])
+
+
+def test_changes_may_be_numpys_and_are_plain_data() -> None:
+    for value in (np.int64(2), np.uint8(2), np.array(2), 2, "2"):
+        assert TINY.with_({"geometry.channels": value}) == TINY.with_(geometry={"channels": 2}), repr(value)
+    assert TINY.with_(ftl__hot_cold=np.bool_(True)) == TINY.with_(ftl__hot_cold=True)
+    two = TINY.with_(nand__t_read=np.array(["20 us", "50 us"]))
+    assert two == TINY.with_(nand__t_read=["20 us", "50 us"])
+    assert json.loads(two.texts()[1]) == two.overrides
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"geometry.channels": math.nan}, "geometry.channels = nan is no whole number"),
+        ({"nand.t_read": [math.inf]}, r"nand.t_read = \[inf\]"), ({5: 1}, "5 is no key of a description"),
+        ({"geometry.channels": {1}}, r"geometry.channels = \{1\} is no value of a description"),
+        ({"geometry": {"channels": b"2"}}, "geometry.channels = b'2' is no value"), ({"a": 1j}, "a = 1j is no value"),
+    ],
+)  # fmt: skip
+def test_a_change_that_no_text_has_is_named(changes: Any, says: str) -> None:
+    with pytest.raises(DescriptionError, match=says):
+        TINY.with_(changes)
 
 
 def test_effective_figures_follow_from_the_resolved_ones() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import random
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
@@ -214,26 +215,30 @@ class SlowFair:
         return kernel
 
 
-@given(st.lists(st.tuples(st.sampled_from(["arrive", "ready", "next", "next", "end"]), st.integers(0, 3)), max_size=60))
-def test_fair_shares_are_those_of_a_list(steps: list[tuple[str, int]]) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_fair_shares_are_those_of_a_list(seed: int) -> None:
+    rng = random.Random(seed)
     fast, slow, alive = FairShare(6), SlowFair(), list[int]()
-    number = 0
-    for what, which in steps:
+    chosen = []
+    for number in range(150):
+        what = rng.choice(["arrive", "ready", "ready", "next", "next", "next", "end"])
         if what == "arrive":
-            fast.arrived(number, which, 0, None, 0)
-            slow.arrived(number, which)
+            application = rng.randrange(3)
+            fast.arrived(number, application, 0, None, 0)
+            slow.arrived(number, application)
             alive.append(number)
-            number += 1
         elif what == "ready" and alive:
-            kernel = alive[which % len(alive)]
-            fast.ready(kernel, which + 1)
-            slow.left[kernel] += which + 1
-        elif what == "end" and alive:
-            kernel = alive.pop(which % len(alive))
+            kernel, screens = rng.choice(alive), rng.randint(1, 4)
+            fast.ready(kernel, screens)
+            slow.left[kernel] += screens
+        elif what == "end" and alive and rng.random() < 0.5:
+            kernel = alive.pop(rng.randrange(len(alive)))
             fast.ended(kernel)
             del slow.left[kernel]
         elif what == "next":
-            assert fast.next(which) == slow.next(), steps
+            chosen.append(slow.next())
+            assert fast.next(0) == chosen[-1], (seed, number)
+    assert len(set(chosen)) > 3, "several kernels were served"
     fast.lost(0)
     assert known() == known() == "fair-share"
 
@@ -362,12 +367,21 @@ def test_a_timeline_has_each_screen_microblock_and_flush_once(tmp_path: Path) ->
     blocks = [one for one in slices if one["pid"] == 2]
     assert Counter(one["name"] for one in blocks) == {"microblock 0": 2, "microblock 1": 1, "outputs to flash": 1}
     assert sum(one["args"].get("screens", 0) for one in blocks) == len(found["spans"])
+    for one in blocks:
+        if one["name"] != "outputs to flash":
+            place = (one["tid"], int(one["name"].removeprefix("microblock ")))
+            mine = [span for span in found["spans"] if (span["kernel"], span["microblock"]) == place]
+            begin, end = min(span["start"] for span in mine), max(span["end"] for span in mine)
+            assert (one["ts"], one["ts"] + one["dur"]) == pytest.approx((begin * 1e6, end * 1e6))
     assert write_timeline(found, tmp_path / "t.json") == len(slices)
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"] == events
     drawn = timeline_html(found, width=300)
     assert drawn.count("<rect ") == len(found["spans"])
     assert "<b>" not in drawn
     assert timeline_html(found, most=2).count("<rect ") == 2
+    ends = [{"name": "k", "end": end, "flushed": flushed} for end, flushed in ((2.0, 3.0), (2.0, 1.0), (0.0, 1.0))]
+    flushed = {"kernels": [*ends, {"name": "none"}], "utilisation": [], "spans": []}
+    assert [one["tid"] for one in timeline_events(flushed) if one["ph"] == "X"] == [0], "behind its end alone"
     empty = {"seconds": 0.0, "spans": [], "kernels": [], "utilisation": []}
     assert "<rect" not in timeline_html(empty)
     assert len(timeline_events(empty)) == 2

@@ -219,7 +219,8 @@ def test_halves_of_characters_are_shown_and_not_written(folders: tuple[Path, Pat
     (run / "tables" / "rows.json").write_text(json.dumps([row | {"system": HALF} for row in rows]))
     page = report.write([run], tmp_path / "page.html", [sweep]).read_text(encoding="utf-8")
     assert "half \ufffd a character" in page
-    assert r"half \ud800 a character" in page  # in the charts' data, where JSON can say it
+    # In the charts' data, where JSON can say it.
+    assert not report.has_charts() or r"half \ud800 a character" in page
     with pytest.raises(InvalidError, match="half a character"):
         _files.write_json(tmp_path / "x.json", {"a": [HALF]})
     with pytest.raises(InvalidError, match="half a character"):

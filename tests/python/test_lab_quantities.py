@@ -140,6 +140,15 @@ def test_a_range_of_seeds_keeps_every_digit() -> None:
 
 
 @pytest.mark.parametrize(
+    "axes", [{"seed": [1, 2**63]}, {"workload.offset": [0, "8388608 TiB"]}, {"workload.rate": [-(2**70)]}]
+)
+def test_a_number_that_no_table_holds_is_refused_before_anything_is_measured(axes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidError, match=r"axes: .*: -?\d+ is beyond 9,223,372,036,854,775,807"):
+        read_spec(BASE | {"axes": axes})
+    assert read_spec(BASE | {"axes": {"seed": [2**63 - 1]}}).axes[0].cells == (2**63 - 1,)
+
+
+@pytest.mark.parametrize(
     ("about", "says"),
     [
         ({"from": 0, "to": 100_001, "step": 1}, "steps of 1 do not lead from 0 to 100001"),
@@ -269,7 +278,7 @@ def test_a_sweep_file_cut_anywhere_is_read_or_named(tmp_path: Path) -> None:
 @given(numbers=st.lists(st.integers(-100, 100), max_size=6))
 def test_a_column_is_reduced_as_its_name_says(numbers: list[int]) -> None:
     how = {"mean", "min", "max", "sum", "first", "last"}
-    found = {one: _reduced(numbers, one) for one in how}
+    found = {one: _reduced("m", numbers, one) for one in how}
     if not numbers:
         assert set(found.values()) == {None}
         return
@@ -277,6 +286,14 @@ def test_a_column_is_reduced_as_its_name_says(numbers: list[int]) -> None:
         "mean": sum(numbers) / len(numbers), "min": sorted(numbers)[0], "max": sorted(numbers)[-1],
         "sum": sum(numbers), "first": numbers[0], "last": numbers[-1],
     }  # fmt: skip
+
+
+def test_a_column_of_words_has_no_mean() -> None:
+    for how in ("mean", "min", "max", "sum"):
+        for column in (["a"], [1, None], [1.5, [2]]):
+            with pytest.raises(InvalidError, match=rf"measure: x: {how} of .*, which is no number"):
+                _reduced("measure: x", column, how)
+    assert [_reduced("m", ["a", None], how) for how in ("first", "last")] == ["a", None]
 
 
 def test_measures_of_a_report_without_latencies_or_cores_are_none() -> None:

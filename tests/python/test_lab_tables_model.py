@@ -275,9 +275,9 @@ def test_each_answer_has_one_status_and_one_line(drawn: list[dict[str, Any]]) ->
         cells = answer_cells(one)
         assert len(cells) == 5
         assert (cells[-1] == "an input") == one["input"]
-    html = answers_html(facts)
-    assert "<b>" not in html
-    assert html.count("<tr>") == len(facts) + 1
+    shown = answers_html(facts)
+    assert "<b>" not in shown
+    assert shown.count("<tr>") == len(facts) + 1
     assert mark(good=None) == "not judged: small profile"
 
 

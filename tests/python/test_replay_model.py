@@ -196,7 +196,11 @@ def test_a_made_up_workload_has_its_requests_and_flushes(
         ({"poisson": True}, "arrivals by chance need a rate"), ({"rate": 0.0}, ""), ({"rate": -5.0}, ""),
         ({"pattern": "spiral"}, "spiral"), ({"align": 100}, ""), ({"offset": 2**63}, ""), ({"working_set": 0}, ""),
         ({"streams": 0}, ""), ({"seconds": -1.0}, ""), ({"depth": 0}, "a queue depth of 0"),
-        ({"requests": None}, ""), ({"trim_share": 0.6, "read_share": 0.6}, ""),
+        ({"requests": None}, ""), ({"trim_share": 0.6, "read_share": 0.6}, ""), ({"depth": "1"}, "depth is '1'"),
+        ({"depth": True}, "depth is True"), ({"seed": None}, "seed is None"), ({"zipf": "a"}, "zipf is 'a'"),
+        ({"hot": (0.1,)}, "hot is (0.1,); it is two numbers"), ({"hot": "ab"}, "hot is 'ab'"),
+        ({"size": "4 KiB"}, "size is '4 KiB'; it is bytes"), ({"size": {"4096": 1}}, "size is '4096'"),
+        ({"read_share": None}, "read_share is None"), ({"pattern": 5}, "pattern is 5; it is 'random' or 'seq"),
     ],
 )  # fmt: skip
 def test_a_workload_that_cannot_be_names_the_setting(change: dict[str, Any], says: str) -> None:
@@ -230,6 +234,39 @@ def test_a_state_that_is_none_is_named(state: Any) -> None:
         replay(Synthetic(requests=1), device=TINY, precondition=state)
     with pytest.raises(InvalidError, match="seed is -1"):
         replay(Synthetic(requests=1), device=TINY, seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"precondition": None}, "precondition is None"), ({"precondition": [1]}, "precondition is [1]"),
+        ({"seed": "x"}, "seed is 'x'"), ({"timeline_window": (1,)}, "timeline_window is (1,); it is two numbers"),
+        ({"timeline_window": ("a", 1)}, "number 0 of timeline_window is 'a'"),
+        ({"timeline_window": (0, math.nan)}, "number 1 of timeline_window is nan"),
+        ({"timeline_spans": -1}, "timeline_spans is -1; it is a whole number"),
+    ],
+)  # fmt: skip
+def test_an_option_of_a_replay_that_cannot_be_is_named(options: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match=re.escape(says)):
+        replay(Synthetic(requests=1), device=TINY, timeline=tmp_path / "t", **options)
+    assert not (tmp_path / "t").exists()
+
+
+def test_numbers_of_numpy_and_whole_floats_are_numbers(tmp_path: Path) -> None:
+    plain = Synthetic(requests=40, size={4096: 2.0, 8192: 1.0}, hot=(0.25, 0.5), rate=1e5, seed=3)
+    numpys: dict[str, Any] = {
+        "requests": np.int64(40), "size": {np.int32(4096): np.float32(2), 8192.0: 1}, "hot": [np.float64(0.25), 0.5],
+        "rate": np.float32(1e5), "seed": np.uint64(3),
+    }  # fmt: skip
+    other = Synthetic(**numpys)
+    assert other.settings() == plain.settings()
+    assert replay(other, device=TINY, seed=np.int8(1), precondition=np.float16(0.5)).hash == (  # type: ignore[arg-type]
+        replay(plain, device=TINY, precondition=0.5).hash
+    )
+    (tmp_path / "t.csv").write_text("1,a,0,Read,0,4096\n")
+    assert Trace(tmp_path / "t.csv", depth=np.int64(2)).settings()["depth"] == 2  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match="format is 'xyz'; it is 'fio', 'blktrace' or 'msr'"):
+        replay(Trace(tmp_path / "t.csv", format="xyz"), device=TINY)  # type: ignore[arg-type]
 
 
 def test_no_boxes_are_a_replay_of_nothing() -> None:
@@ -324,6 +361,14 @@ def test_tables_have_the_figures_of_the_report(run: Replay) -> None:
     for x, y in re.findall(r"([-\d.]+),([-\d.]+)", " ".join(re.findall(r'points="([^"]*)"', html))):
         assert 0 <= float(x) <= 450
         assert 0 <= float(y) <= 190
+
+
+def test_every_part_of_the_energy_has_a_row(run: Replay) -> None:
+    keys = [key for key in run["energy"] if key.endswith("_j") and key not in ("device_j", "host_cores_j")]
+    made = {"energy": {**dict.fromkeys(keys, 1.0), "device_j": float(len(keys))}}
+    rows = replay_rows.energy_rows(made)
+    assert len({name for name, _, _ in rows}) == len(keys)
+    assert {share for _, _, share in rows} == {1 / len(keys)}
 
 
 @given(st.lists(st.floats(0, 1), max_size=5))

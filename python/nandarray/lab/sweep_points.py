@@ -147,7 +147,14 @@ def _of_result(result: Result, measure: Mapping[str, Mapping[str, str]]) -> dict
         rows = result.tables[about["table"]]
         if rows and about["column"] not in rows[0]:
             raise InvalidError(f"measure: {name}: no column {about['column']!r}{near(about['column'], rows[0])}")
-        found[name] = HOW[about["how"]]([row[about["column"]] for row in rows]) if rows else None
+        found[name] = _reduced(f"measure: {name}", [row[about["column"]] for row in rows], about["how"])
     if not found:
         raise InvalidError("there is nothing to measure: say [measure] NAME = {table = ..., column = ...}")
     return found
+
+
+def _reduced(where: str, numbers: Sequence[Any], how: str) -> Any:
+    wrong = [value for value in numbers if not isinstance(value, int | float)] if how not in ("first", "last") else []
+    if wrong:
+        raise InvalidError(f"{where}: {how} of {wrong[0]!r}, which is no number")
+    return HOW[how](numbers) if numbers else None

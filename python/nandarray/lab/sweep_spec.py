@@ -262,6 +262,9 @@ class _Reader:
         whole = all(isinstance(value, int) for value in values) or numbers[0].suffix in ("_bytes", "_bytes_per_s")
         # A whole number itself: a seed has more digits than a float.
         cells = [value if isinstance(value, int) else one.scaled for value, one in zip(values, numbers, strict=True)]
+        for cell in cells:
+            if isinstance(cell, int) and abs(cell) > registry.LARGEST:
+                raise InvalidError(f"{where}: {cell} is beyond {registry.LARGEST:,}, the largest number of a table")
         if whole and all(cell == int(cell) for cell in cells):
             return Axis(key, values, key + suffix, tuple(int(cell) for cell in cells))
         return Axis(key, values, key + suffix, tuple(float(f"{cell:.15g}") for cell in cells))

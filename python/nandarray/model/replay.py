@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,45 +106,48 @@ class Synthetic:
         dict
             Plain numbers and texts.
         """
-        sizes = self.size if isinstance(self.size, Mapping) else {self.size: 1.0}
-        for name in ("requests", "bytes", "flush_every", "depth", "align", "offset", "working_set", "streams", "seed"):
-            _whole(name, getattr(self, name))
-        for size in sizes:
-            _whole("size", size)
-        named = {name: getattr(self, name) for name in ("seconds", "read_share", "trim_share", "zipf", "rate")}
-        named |= {f"weight of size {size}": weight for size, weight in sizes.items()}
-        named |= {f"number {number} of hot": share for number, share in enumerate(self.hot or ())}
-        for name, value in named.items():
-            _finite(name, value)
+        sizes = self.size if isinstance(self.size, Mapping) else {self.size: 1.0} if _is_number(self.size) else None
+        if sizes is None:
+            raise InvalidError(f"size is {self.size!r}; it is bytes, or how often each of several sizes comes")
+        if self.pattern not in ("random", "sequential"):
+            raise InvalidError(f"pattern is {self.pattern!r}; it is 'random' or 'sequential'")
+        return {
+            "read_share": _number("read_share", self.read_share),
+            "trim_share": _number("trim_share", self.trim_share),
+            "flush_every": _whole("flush_every", self.flush_every),
+            "sizes": [
+                {"bytes": _whole("size", size), "weight": _number(f"weight of size {size}", weight)}
+                for size, weight in sizes.items()
+            ],
+            "pattern": self.pattern,
+            "skew": self._skew(),
+            "arrival": self._arrival(),
+            "align_bytes": _maybe(_whole, "align", self.align),
+            "offset_bytes": _whole("offset", self.offset),
+            "working_set_bytes": _maybe(_whole, "working_set", self.working_set),
+            "streams": _whole("streams", self.streams),
+            "requests": _maybe(_whole, "requests", self.requests),
+            "bytes": _maybe(_whole, "bytes", self.bytes),
+            "seconds": _maybe(_number, "seconds", self.seconds),
+            "seed": _whole("seed", self.seed),
+        }
+
+    def _skew(self) -> dict[str, Any]:
         if self.zipf is not None and self.hot is not None:
             raise InvalidError("a workload has a Zipf skew or hot places, not both")
-        skew: dict[str, Any] = {"kind": "uniform"}
         if self.zipf is not None:
-            skew = {"kind": "zipf", "theta": float(self.zipf)}
-        elif self.hot is not None:
-            skew = {"kind": "hot-cold", "space": float(self.hot[0]), "requests": float(self.hot[1])}
-        arrival: dict[str, Any] = {"kind": "closed", "depth": self.depth}
+            return {"kind": "zipf", "theta": _number("zipf", self.zipf)}
+        if self.hot is None:
+            return {"kind": "uniform"}
+        space, requests = _pair("hot", self.hot)
+        return {"kind": "hot-cold", "space": space, "requests": requests}
+
+    def _arrival(self) -> dict[str, Any]:
         if self.rate is not None:
-            arrival = {"kind": "poisson" if self.poisson else "constant", "per_s": float(self.rate)}
-        elif self.poisson:
+            return {"kind": "poisson" if self.poisson else "constant", "per_s": _number("rate", self.rate)}
+        if self.poisson:
             raise InvalidError("arrivals by chance need a rate")
-        return {
-            "read_share": float(self.read_share),
-            "trim_share": float(self.trim_share),
-            "flush_every": self.flush_every,
-            "sizes": [{"bytes": int(size), "weight": float(weight)} for size, weight in sizes.items()],
-            "pattern": self.pattern,
-            "skew": skew,
-            "arrival": arrival,
-            "align_bytes": self.align,
-            "offset_bytes": self.offset,
-            "working_set_bytes": self.working_set,
-            "streams": self.streams,
-            "requests": self.requests,
-            "bytes": self.bytes,
-            "seconds": None if self.seconds is None else float(self.seconds),
-            "seed": self.seed,
-        }
+        return {"kind": "closed", "depth": _whole("depth", self.depth)}
 
 
 @dataclass(frozen=True)
@@ -181,14 +185,13 @@ class Trace:
         dict
             Plain numbers and texts.
         """
-        _whole("depth", self.depth)
-        _whole("requests", self.requests)
-        _finite("time_scale", self.time_scale)
+        if self.format not in (None, "fio", "blktrace", "msr"):
+            raise InvalidError(f"format is {self.format!r}; it is 'fio', 'blktrace' or 'msr'")
         return {
             "format": self.format,
-            "time_scale": float(self.time_scale),
-            "depth": self.depth,
-            "requests": self.requests,
+            "time_scale": _number("time_scale", self.time_scale),
+            "depth": _maybe(_whole, "depth", self.depth),
+            "requests": _maybe(_whole, "requests", self.requests),
             "blktrace_event": "issued" if self.issued else "queued",
         }
 
@@ -302,16 +305,39 @@ class Replay:
         return replay_html(self)
 
 
-def _whole(name: str, value: Any) -> None:
-    """Refuse what is no whole number of at most 64 bits; None is one that is left out."""
-    if value is not None and not (0 <= value < 2**64 and value == int(value)):
-        raise InvalidError(f"{name} is {value!r}; it is a whole number from 0 to {2**64 - 1:,}")
+def _is_number(value: Any) -> bool:
+    """Tell whether a value is a number of Python or of NumPy; a truth value is none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _finite(name: str, value: Any) -> None:
-    """Refuse what is no number, or infinite; None is one that is left out."""
-    if value is not None and not math.isfinite(value):
-        raise InvalidError(f"{name} is {value!r}; it is a finite number")
+def _whole(name: str, value: Any) -> int:
+    """Return a whole number of at most 64 bits; refuse anything else by its name."""
+    if not _is_number(value) or not 0 <= value < 2**64 or value != int(value):
+        raise InvalidError(f"{name} is {_shown(value)}; it is a whole number from 0 to {2**64 - 1:,}")
+    return int(value)
+
+
+def _number(name: str, value: Any) -> float:
+    """Return a finite number; refuse anything else by its name."""
+    if not _is_number(value) or not math.isfinite(value):
+        raise InvalidError(f"{name} is {_shown(value)}; it is a finite number")
+    return float(value)
+
+
+def _pair(name: str, value: Any) -> tuple[float, float]:
+    """Return two finite numbers."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:  # noqa: PLR2004
+        raise InvalidError(f"{name} is {value!r}; it is two numbers")
+    return _number(f"number 0 of {name}", value[0]), _number(f"number 1 of {name}", value[1])
+
+
+def _maybe(check: Callable[[str, Any], Any], name: str, value: Any) -> Any:
+    """Check a value unless it is left out."""
+    return None if value is None else check(name, value)
+
+
+def _shown(value: Any) -> str:
+    return str(value) if _is_number(value) else repr(value)
 
 
 def _workload(workload: str | os.PathLike[str] | Trace | Synthetic | Boxes) -> dict[str, Any]:
@@ -334,7 +360,15 @@ def _precondition(state: str | float) -> dict[str, Any]:
         raise InvalidError(
             f"a device is 'empty', 'full', 'steady' or overwritten a number of times before, not {state!r}"
         )
-    return {"kind": "steady", "overwrites": float(state)}
+    return {"kind": "steady", "overwrites": _number("precondition", state)}
+
+
+def _window(window: Any) -> tuple[float, float | None]:
+    """Return the ends of a timeline's window; None is its own end, of which there is none."""
+    if isinstance(window, str) or not isinstance(window, Sequence) or len(window) != 2:  # noqa: PLR2004
+        raise InvalidError(f"timeline_window is {window!r}; it is two numbers")
+    begin, end = (_maybe(_number, f"number {n} of timeline_window", one) for n, one in enumerate(window))
+    return begin or 0.0, end
 
 
 def replay(
@@ -394,20 +428,18 @@ def replay(
     >>> run["all"]["failed"], run["flash"]["senses"]["host"]
     (0, 2000)
     """
-    _whole("seed", seed)
-    _finite("precondition", None if isinstance(precondition, str) else precondition)
     settings: dict[str, Any] = {
         "workload": _workload(workload),
         "precondition": _precondition(precondition),
-        "seed": seed,
+        "seed": _whole("seed", seed),
     }
     if timeline is not None:
-        begin, end = (0.0, None) if timeline_window is None else timeline_window
+        begin, end = (0.0, None) if timeline_window is None else _window(timeline_window)
         settings["timeline"] = {
             "path": os.fspath(timeline),
-            "spans_max": timeline_spans,
-            "from_s": float(begin or 0.0),
-            "until_s": None if end is None else float(end),
+            "spans_max": _whole("timeline_spans", timeline_spans),
+            "from_s": begin,
+            "until_s": end,
         }
     description = load(device)
     report = _nandarray.replay(description.to_toml(), json.dumps(settings), progress)

@@ -92,6 +92,8 @@ def energy_rows(data: dict[str, Any]) -> list[tuple[str, float, float]]:
         "link_idle_j": "link at rest",
         "cores_j": "cores",
         "cores_idle_j": "cores at rest",
+        "compute_j": "cores for programs",
+        "compute_idle_j": "cores for programs at rest",
         "controller_idle_j": "controller",
         "asleep_j": "idle states",
     }

@@ -29,7 +29,7 @@ from rich.console import Console
 import nandarray
 from nandarray import units
 from nandarray.array.listing import open_array
-from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError, refuse_special
 
 __all__ = [
     "Json",
@@ -141,8 +141,8 @@ def parse_shape(text: str) -> tuple[int, ...]:
     if text.strip() in {"()", ""}:
         return ()
     try:
-        parts = text.strip("() ").lower().replace("x", ",").split(",")
-        return tuple(int(part.replace("_", "")) for part in parts if part)
+        parts = text.strip("() ").lower().replace("x", ",").removesuffix(",").split(",")
+        return tuple(int(part.replace("_", "")) for part in parts)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a shape: write it like 100,200 or 100x200") from None
 
@@ -268,6 +268,7 @@ def strict(value: Any) -> Any:
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Refuse to replace a file without ``--overwrite``."""
+    """Refuse to replace a file without ``--overwrite``, and what is no file at all."""
+    refuse_special(path)
     if path.exists() and not overwrite:
         raise StoreExistsError(errno.EEXIST, "exists already; --overwrite replaces it", str(path))

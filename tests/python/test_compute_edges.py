@@ -37,9 +37,8 @@ def test_nothing_is_folded_into_what_numpy_has_of_nothing(store: nandarray.Store
         assert mean.shape == data.sum(axis).shape
         assert np.isnan(mean).all()
         for name in ("min", "max"):
-            try:
-                wanted = getattr(np, name)(data, axis)
-            except ValueError:
+            wanted = data.sum(axis)
+            if wanted.size:  # NumPy refuses those without a result, too, if the axis is empty
                 with pytest.raises(InvalidError, match="there is no element along ax"):
                     store["x"].reduce(name, axis=axis)
             else:

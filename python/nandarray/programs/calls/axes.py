@@ -142,7 +142,7 @@ def reduce_along(
 def _of_nothing(what: Any, kind: np.dtype[Any], shape: tuple[int, ...], axes: Sequence[int]) -> np.ndarray[Any, Any]:
     """Return what no elements are folded into."""
     left = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    if any(shape[axis] == 0 for axis in axes) and what not in ("sum", "mean"):
+    if math.prod(left) and what not in ("sum", "mean"):
         named = f"axis {axes[0]}" if len(axes) == 1 else f"axes {sorted(axes)}"
         raise InvalidError(f"there is no element along {named} of {shape}")
     if what == "mean":

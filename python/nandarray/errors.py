@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import json
+from pathlib import Path
 from typing import Any, ClassVar
 
 #: Public in ``nandarray`` itself, all of them.
@@ -76,6 +77,18 @@ class StoreExistsError(NandarrayError, FileExistsError):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*((errno.EEXIST, *args) if len(args) == 1 else args))
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse a path at which a device, a pipe or a socket is: a new file would take its place.
+
+    Raises
+    ------
+    StoreExistsError
+        There is one.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise StoreExistsError(errno.EEXIST, "is a device, a pipe or a socket, which no file replaces", str(path))
 
 
 class StoreMissingError(NandarrayError, FileNotFoundError):

@@ -27,6 +27,7 @@ from nandarray.programs.forms import along_form, block_form, boxes_form, fold_fo
 Array = np.ndarray[Any, Any]
 FORMS = ("interpreted", "translated", "native")
 SEEDS = 40 if os.environ.get("NANDARRAY_DEEP") else 1
+COUNT = 12  # expressions of a kind in one program
 _FILES = itertools.count()
 
 
@@ -101,8 +102,8 @@ class _Writer:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_expressions_are_those_of_python(store: Any, seed: int) -> None:
     writer, rng = _Writer(seed), np.random.default_rng(seed)
-    whole = [writer.integer(3)[0] for _ in range(24)]
-    reals = [writer.real(3) for _ in range(24)]
+    whole = [writer.integer(3)[0] for _ in range(COUNT)]
+    reals = [writer.real(3) for _ in range(COUNT)]
     lines = [
         "def f(a, b, x, y, out, real, k, s):",
         "    for i in range(len(a)):",
@@ -117,7 +118,7 @@ def test_random_expressions_are_those_of_python(store: Any, seed: int) -> None:
 
     annotated = f"""
 def f(a: nandarray.Block["int64"], b: nandarray.Block["int64"], x: nandarray.Block["float64"],
-      y: nandarray.Block["float64"], out: nandarray.Out["int64[24]"], real: nandarray.Out["float64[24]"],
+      y: nandarray.Block["float64"], out: nandarray.Out["int64[{COUNT}]"], real: nandarray.Out["float64[{COUNT}]"],
       k: nandarray.Scalar["int64"], s: nandarray.Scalar["float64"]):
 {lines[1]}
 {lines[2]}
@@ -126,7 +127,7 @@ def f(a: nandarray.Block["int64"], b: nandarray.Block["int64"], x: nandarray.Blo
     made = nandarray.program(
         function(annotated, p=numba.njit(boundscheck=True)(each)),
         trusted=True,
-        bound={"out": {"per_record": 192}, "real": {"per_record": 192}},
+        bound={"out": {"per_record": 8 * COUNT}, "real": {"per_record": 8 * COUNT}},
     )
     n = 40
     a = rng.integers(-(1 << 31), 1 << 31, n)
@@ -134,7 +135,7 @@ def f(a: nandarray.Block["int64"], b: nandarray.Block["int64"], x: nandarray.Blo
     a[:3], b[:4] = (-(1 << 31), 0, (1 << 31) - 1), (0, -1, 1, -(1 << 15))
     x, y = rng.normal(0, 30, (2, n))
     x[:2], y[1:3] = (0.0, -0.0), (0.0, -2.0)
-    wanted = np.zeros((n, 24), np.int64), np.zeros((n, 24))
+    wanted = np.zeros((n, COUNT), np.int64), np.zeros((n, COUNT))
     for i in range(n):
         each(int(a[i]), int(b[i]), float(x[i]), float(y[i]), wanted[0][i], wanted[1][i], -5, 1.625)
     for name, value in (("a", a), ("b", b), ("x", x), ("y", y)):
@@ -144,8 +145,8 @@ def f(a: nandarray.Block["int64"], b: nandarray.Block["int64"], x: nandarray.Blo
             made, [store[name] for name in "abxy"], {"k": -5, "s": 1.625}, form=form, task_bytes=104, threads=2
         ).outputs
         says = f"seed {seed}, {form}\n{text}"
-        np.testing.assert_array_equal(found["out"].reshape(n, 24), wanted[0], err_msg=says)
-        np.testing.assert_array_equal(found["real"].reshape(n, 24), wanted[1], err_msg=says)
+        np.testing.assert_array_equal(found["out"].reshape(n, COUNT), wanted[0], err_msg=says)
+        np.testing.assert_array_equal(found["real"].reshape(n, COUNT), wanted[1], err_msg=says)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -332,6 +333,17 @@ def test_a_state_of_several_dimensions_is_given_as_it_is(store: Any) -> None:
     for form in ("interpreted", "translated"):
         found = nandarray.offload(made, [store["n"]], form=form, task_bytes=24, threads=2).result
         np.testing.assert_array_equal(np.reshape(found, (2, 3)), wanted)
+
+
+def test_truth_values_come_as_a_stream_too(store: Any) -> None:
+    text = """
+def f(x: nandarray.Stream["bool"], y: nandarray.OutStream["bool"]):
+    for value in x:
+        y.store(not value)
+"""
+    store["truth"] = np.array([True, False, True])
+    found = store["truth"].offload(nandarray.program(function(text)))
+    np.testing.assert_array_equal(found, [False, True, False])
 
 
 MIXED = [("i4", "f4"), ("u1", "i2")]

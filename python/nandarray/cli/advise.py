@@ -123,7 +123,7 @@ def advise_command(
     options: dict[str, Any] = {"direction": direction, "device": device, "simulate": simulate}
     if html is not None and not html.absolute().parent.is_dir():
         raise InvalidError(f"{html}: there is no folder {html.parent}")
-    if not program:
+    if program is None:
         given = {"--data": data, "--scalar": scalars, "--to-store": to_store, "--direction": direction,
                  "--trust": trust}  # fmt: skip
         of_one = next((option for option, value in given.items() if value), None)
@@ -138,9 +138,9 @@ def advise_command(
     if as_json:
         rows = [one.as_dict() for one in found]
         every = {"advice": rows, "no_sample": without, "compared": figure.compare(found)}
-        print_json(every if not program else rows[0])
+        print_json(every if program is None else rows[0])
         return
-    if program:
+    if program is not None:
         _one(found[0])
     else:
         _all(found, without)

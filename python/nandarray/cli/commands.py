@@ -191,7 +191,7 @@ def _scalar(text: str, dtype: str) -> Any:
     try:
         kind = np.dtype(dtype)
         return np.array(json.loads(text) if kind.kind in "biufV" else text).astype(kind)[()]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError, SyntaxError) as error:
         raise typer.BadParameter(f"{text!r} is no value of dtype {dtype}: {error}") from error
 
 

@@ -32,7 +32,7 @@ from rich.table import Table
 import nandarray
 from nandarray import units
 from nandarray.array.listing import open_array
-from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError, refuse_special
 
 __all__ = [
     "Json",
@@ -153,8 +153,8 @@ def parse_shape(text: str) -> tuple[int, ...]:
     if text.strip() in {"()", ""}:
         return ()
     try:
-        parts = text.strip("() ").lower().replace("x", ",").split(",")
-        return tuple(int(part.replace("_", "")) for part in parts if part)
+        parts = text.strip("() ").lower().replace("x", ",").removesuffix(",").split(",")
+        return tuple(int(part.replace("_", "")) for part in parts)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a shape: write it like 100,200 or 100x200") from None
 
@@ -182,7 +182,7 @@ def json_or_text(text: str) -> Any:
     """Return the value of a text that is JSON, or the text."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return text
 
 
@@ -344,6 +344,7 @@ def strict(value: Any) -> Any:
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Refuse to replace a file without ``--overwrite``."""
+    """Refuse to replace a file without ``--overwrite``, and what is no file at all."""
+    refuse_special(path)
     if path.exists() and not overwrite:
         raise StoreExistsError(errno.EEXIST, "exists already; --overwrite replaces it", str(path))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nandarray.cli.common import parse_size
+from nandarray import units
 from nandarray.cli.program.source import is_ready_made
 from nandarray.errors import InvalidError
 
@@ -103,7 +103,7 @@ def read_spec(path: Path) -> Spec:
     try:
         text = path.read_text(encoding="utf-8")
         said = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise InvalidError(f"{path} is no {kind}: {error}") from None
     try:
@@ -188,7 +188,7 @@ def _step(name: str, said: Any) -> StepSpec:
         settings["form"] = _text(said["form"], f"{where}.form")
     for key, setting in (("task_bytes", "task_bytes"), ("max_instructions", "instructions")):
         if key in said:
-            value = parse_size(str(said[key])) if key == "task_bytes" else said[key]
+            value = _size(said[key], f"{where}.{key}") if key == "task_bytes" else said[key]
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InvalidError(f"{where}.{key} is {said[key]!r}; it is a whole number from 1 on")
             settings[setting] = value
@@ -204,6 +204,13 @@ def _value(said: Any, where: str) -> Any:
     if isinstance(said, bool | int | float | str):
         return said
     raise InvalidError(f"{where} is {said!r}; it is a number")
+
+
+def _size(said: Any, where: str) -> int:
+    try:
+        return units.parse_size(str(said))
+    except InvalidError as error:
+        raise InvalidError(f"{where}: {error}") from None
 
 
 def _table(said: Any, where: str) -> Mapping[str, Any]:
@@ -246,8 +253,10 @@ def chain(sources: Sequence[str], inputs: Sequence[str], name: Callable[[str], s
     last: tuple[str, ...] = tuple(outside)
     for source in sources:
         base = re.sub(r"[^A-Za-z0-9_-]", "_", name(source))
-        number = 1 + sum(one == base or re.fullmatch(re.escape(base) + r"-\d+", one) is not None for one in steps)
-        called = base if number == 1 else f"{base}-{number}"
+        called, number = base, 1
+        while called in steps:  # a file may be called as another's second
+            number += 1
+            called = f"{base}-{number}"
         steps[called] = StepSpec(source, last)
         last = (called,)
     return Spec("--then", outside, steps)

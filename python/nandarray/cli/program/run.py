@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import typer
@@ -141,11 +142,24 @@ class Opened:
     def input(self, text: str) -> Any:
         """Return an input: part of an array of a store, or what a ``.npy`` file holds."""
         if text.endswith(".npy") and not _TEXT.match(text):
-            return np.load(text, allow_pickle=False)
+            return _loaded(text)
         asked = operand(text)
         store = self.store(asked.store)
         asked = asked.literal(store)
         return asked.of(find_array(store, asked.name, key=self.key))
+
+
+def _loaded(path: str) -> Any:
+    """Return the array of a ``.npy`` file."""
+    try:
+        # Opened here, since NumPy leaves files open that are no archives although they begin as one.
+        with open(path, "rb") as file:
+            found = np.load(file, allow_pickle=False)
+    except (EOFError, ValueError, SyntaxError, BadZipFile) as error:
+        raise InvalidError(f"{path} is no .npy file: {error}") from error
+    if not isinstance(found, np.ndarray):
+        raise InvalidError(f"{path} is an archive of several arrays, not a .npy file")
+    return found
 
 
 def numpy_dtype(described: Any) -> Any:

@@ -32,7 +32,7 @@ from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make
 from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
-from nandarray.errors import ExistsError, InvalidError, StoreExistsError
+from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
 from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.sinks import Sink, Spec, open_sink
@@ -201,6 +201,7 @@ def export(
     """
     path = Path(destination)
     kind = _format(path, format)
+    refuse_special(path)
     if path.exists() and not overwrite:
         raise StoreExistsError(17, "exists already", str(path))
     groups, arrays, alone = _gather(source, encryption_key)

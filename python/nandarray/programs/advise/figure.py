@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nandarray.errors import refuse_special
 from nandarray.present.palette import PALETTES
 from nandarray.programs.advise.flows import AROUND, READ, WITHIN, WRITE
 from nandarray.programs.advise.paper import BECAUSE, PAPER
@@ -211,6 +212,7 @@ def _table(names: Sequence[str], body: Sequence[str]) -> str:
 def write(found: Sequence[Advice], path: str | os.PathLike[str]) -> Path:
     """Write the page, of one advice at least, to a file; a file there is replaced."""
     target = Path(path)
+    refuse_special(target)
     part = target.with_name(f"{target.name}.part")
     part.write_text(figure_html(found), encoding="utf-8")
     part.replace(target)

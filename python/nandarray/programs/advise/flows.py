@@ -153,6 +153,8 @@ def part(one: Any) -> _Array:
         array = np.asarray(one)
         return array if not array.shape else array[: _rows(array.shape, array.dtype)]
     box, whole = ports.Boxed(one), one.array if isinstance(one, ports.Box) else one
+    if not whole.shape:
+        return np.asarray(whole[...])
     lengths = list(box.lengths)
     if lengths:
         lengths[0] = min(lengths[0], _rows(lengths, box.dtype))

@@ -40,6 +40,14 @@ def _greatest(x: Any, y: Any) -> Any:
     return x if x >= y or x != x else y
 
 
+def _both(x: Any, y: Any) -> Any:
+    return x & y
+
+
+def _either(x: Any, y: Any) -> Any:
+    return x | y
+
+
 _NAMED: Mapping[str, Callable[[Any, Any], Any]] = {"sum": add, "mean": add, "min": _least, "max": _greatest}
 
 
@@ -83,15 +91,14 @@ def reduce_along(
     axis, *others = _longest_first(axis, shape)
     if others and what not in _NAMED:
         raise InvalidError(f"along {1 + len(others)} axes there is {', '.join(_NAMED)}, and no function")
-    if others and 0 in shape:
-        raise InvalidError(f"there is no element along axes {sorted((axis, *others))} of {shape}")
     length, inner = shape[axis], math.prod(shape[axis + 1 :])
     kind, left = _kind(what, box.dtype, dtype), shape[:axis] + shape[axis + 1 :]
     if not math.prod(shape):
-        if math.prod(left) and what not in ("sum", "mean"):
-            raise InvalidError(f"there is no element along axis {axis} of {shape}")
-        return np.full(left, np.nan if what == "mean" else 0, kind)
+        return _of_nothing(what, kind, shape, (axis, *others))
     function = _NAMED[what] if isinstance(what, str) else what
+    truth = box.dtype.kind == kind.kind == "b" and what in ("min", "max")
+    if truth:  # Numba has no order of truth values, and folds them into numbers
+        function, kind = _both if what == "min" else _either, np.dtype("u1")
     settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
     kept = {name: value for name, value in options.items() if name not in COMPILED}
     slab = length * inner * box.dtype.itemsize
@@ -111,7 +118,20 @@ def reduce_along(
         found = np.asarray(np.sum(found, axis=rest, dtype=kind))
     elif rest:
         found = np.asarray(np.min(found, axis=rest) if what == "min" else np.max(found, axis=rest))
+    if truth:
+        return found.astype("?")
     return found / math.prod(shape[one] for one in (axis, *others)) if what == "mean" else found
+
+
+def _of_nothing(what: Any, kind: np.dtype[Any], shape: tuple[int, ...], axes: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Return what no elements are folded into."""
+    left = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    if math.prod(left) and what not in ("sum", "mean"):
+        named = f"axis {axes[0]}" if len(axes) == 1 else f"axes {sorted(axes)}"
+        raise InvalidError(f"there is no element along {named} of {shape}")
+    if what == "mean":
+        return np.full(left, np.nan, (np.zeros(1, kind) / 1).dtype)
+    return np.zeros(left, kind)
 
 
 def _longest_first(axis: int | Sequence[int], shape: tuple[int, ...]) -> list[int]:

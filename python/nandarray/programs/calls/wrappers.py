@@ -130,7 +130,7 @@ def reduce(
         raise InvalidError(f"{_called(what)}: there is no element in {box.shape}, and no initial value is given")
     if initial is None:
         return found
-    first = np.asarray(initial, dtype=None if found is None else found.dtype)[()]
+    first = _first(initial, None if found is None else found.dtype)
     if found is None:
         return first
     if isinstance(what, str):
@@ -139,6 +139,20 @@ def reduce(
             raise InvalidError(f"{what} has no initial value")
         return joined(first, found)
     return found.dtype.type(what(first, found, **scalars))
+
+
+def _first(initial: Any, dtype: np.dtype[Any] | None) -> Any:
+    """Return an initial value in the dtype of what it is joined with."""
+    try:
+        given = np.asarray(initial)
+        made = given if dtype is None else np.array(initial, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(f"initial is {initial!r}: {error}") from None
+    if made.ndim or given.dtype.kind not in "biufc":
+        raise InvalidError(f"initial is {initial!r}; it is one number")
+    if made.dtype.kind in "biu" and made != given:
+        raise InvalidError(f"initial is {initial!r}, and the result is {made.dtype}")
+    return made[()]
 
 
 def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options) -> Any:
@@ -151,11 +165,14 @@ def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options
         unknown = [name for name in columns if name not in fields]
         if unknown:
             raise InvalidError(f"there is no field {unknown[0]!r}; there is {', '.join(fields)}")
+        if twice := [name for at, name in enumerate(columns) if name in columns[:at]]:
+            raise InvalidError(f"field {twice[0]!r} is named twice")
         row, shape = box.dtype.itemsize, box.shape
         places = [(fields[name][1], fields[name][0].itemsize) for name in columns]
         kind = np.dtype([(name, fields[name][0]) for name in columns])
     else:
-        if not box.shape or not all(isinstance(one, int | np.integer) for one in columns):
+        numbers = all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in columns)
+        if not box.shape or not numbers:
             raise InvalidError(
                 "columns are fields of structured elements, or numbers along the last of at least one axis"
             )
@@ -167,7 +184,7 @@ def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options
         places = [(int(one) % width * item, item) for one in columns]
     made = programs.get("select", row_bytes=row, columns=tuple(places))
     raw = _run(_Call(grid, key, options, {}), made)
-    return np.frombuffer(raw.tobytes(), dtype=kind).reshape(shape)
+    return np.array(raw, np.uint8, copy=True).reshape(-1).view(kind).reshape(shape)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------

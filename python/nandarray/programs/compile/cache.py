@@ -30,6 +30,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nandarray.errors import refuse_special
+
 __all__ = ["Cache", "digest", "folder", "installed", "keep", "kept", "make_folder", "write_whole"]
 
 _ENTRIES_MAX = 2000
@@ -247,6 +249,7 @@ def _beside(path: Path) -> Path:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file, and make its folder, so that others see all of it or nothing; after an OSError nothing is left."""
+    refuse_special(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
     try:

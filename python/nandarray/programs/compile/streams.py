@@ -36,7 +36,7 @@ class StreamType(types.SimpleIteratorType):
     """A stream of elements, one way."""
 
     def __init__(self, dtype: Any, number: int, *, output: bool) -> None:
-        if not isinstance(dtype, types.Integer | types.Float | types.Boolean) or dtype.bitwidth > 64:  # noqa: PLR2004
+        if not isinstance(dtype, types.Integer | types.Float | types.Boolean) or _bits(dtype) > 64:  # noqa: PLR2004
             raise TypingError(f"a stream has elements of 8, 16, 32 or 64 bits, not {dtype}")
         self.number, self.output = number, output
         super().__init__(f"{'OutStream' if output else 'Stream'}({dtype}, {number})", dtype)

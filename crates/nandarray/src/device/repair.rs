@@ -75,8 +75,9 @@ impl Device {
             self.recount()?;
             self.drain()?;
             let mut log = self.log.lock();
-            log.drop_pending(); // the checkpoint holds all changes
-            self.checkpoint(&mut log)?;
+            // Changes that wait for a record, such as earlier writes of callers, are in the checkpoint; if it fails, they
+            // wait on.
+            self.leave_journal(&mut log)?;
             self.checkpoint(&mut log)?;
         }
         for finding in &mut report.findings {

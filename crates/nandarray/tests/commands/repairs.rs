@@ -10,7 +10,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use nandarray::{Device, Error, FaultMedia, Geometry, MemoryMedia, Mode, Options, command};
 
-use crate::common::disk::{Disk, EIO, Kind};
+use crate::common::disk::{Disk, EIO, ENOSPC, Kind};
 use crate::common::*;
 
 fn tiny(entropy: u64) -> Options {
@@ -120,6 +120,57 @@ fn a_repair_that_a_loss_of_power_ends_is_completed_by_the_next() {
         }
     }
     assert!(interrupted > 60, "{interrupted} repairs were interrupted");
+}
+
+/// Repairs a store in whose write buffer data wait, while writes fail from number `after` on; panics unless the data are
+/// there after the next flush. Returns whether a write has failed.
+fn repair_beside_a_write(seed: u64, after: u64, errno: i32) -> bool {
+    let context = || format!("seed {seed}: writes of a repair fail by {errno} from number {after} on");
+    let (bytes, mut model) = damaged(seed);
+    let disk = Arc::new(Disk::with_bytes(bytes));
+    let device = open(disk.clone(), Mode::ReadWrite, &tiny(70)).unwrap();
+    let name = "waits".to_owned();
+    let part = Part::boxed(&[3], &[5]);
+    for op in [
+        Op::Create {
+            name: name.clone(),
+            shape: vec![90],
+            item: 1,
+            block: None,
+            compression: None,
+            key: false,
+            fill: 0,
+        },
+        Op::Write { name, part, salt: 5 },
+    ] {
+        op.run(&device).unwrap();
+        op.tell(&mut model);
+    }
+    assert!(device.buffered_bytes() > 0, "{}", context());
+    let before = disk.done(Kind::Write);
+    disk.fail(Kind::Write, after, u64::MAX, errno);
+    let done = check(&device, true);
+    let reached = disk.done(Kind::Write) > before + after;
+    assert_eq!(done.is_err(), reached, "{done:?}; {}", context());
+    disk.heal();
+    device.execute(command::Flush).unwrap_or_else(|e| panic!("{e}; {}", context()));
+    // Not closed: the bytes are those that a kill leaves.
+    let again = open(Arc::new(Disk::with_bytes(disk.to_bytes())), Mode::ReadWrite, &tiny(71));
+    let again = again.unwrap_or_else(|e| panic!("{e}; {}", context()));
+    assert!(!lost(&again, &model, &context).contains("waits"), "{}", context());
+    reached
+}
+
+#[test]
+fn a_repair_that_fails_keeps_writes_that_no_record_has_yet() {
+    for seed in 40..40 + rounds(4, 60) {
+        for errno in [EIO, ENOSPC] {
+            let mut after = 0;
+            while repair_beside_a_write(seed, after, errno) {
+                after += 1;
+            }
+        }
+    }
 }
 
 #[test]

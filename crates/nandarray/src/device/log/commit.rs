@@ -312,7 +312,7 @@ impl Device {
 
     /// Leaves a journal whose segment can no longer be written: writes a checkpoint, which includes the pending changes
     /// and begins a new journal.
-    fn leave_journal(&self, log: &mut Log) -> Result<()> {
+    pub(in crate::device) fn leave_journal(&self, log: &mut Log) -> Result<()> {
         let pending = std::mem::take(&mut log.pending);
         let done = self.checkpoint(log);
         if done.is_err() {

@@ -141,11 +141,6 @@ impl Log {
         !self.pending.is_empty()
     }
 
-    /// Drops the waiting changes, because the next checkpoint holds all of them.
-    pub(super) fn drop_pending(&mut self) {
-        self.pending.clear();
-    }
-
     /// Returns the number of the newest record.
     pub(super) fn last_lsn(&self) -> u64 {
         self.next_lsn - 1

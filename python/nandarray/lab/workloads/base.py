@@ -275,6 +275,12 @@ class Workload(ABC):
             Its arithmetic is derived in the docstring of each workload's module.
         """
 
+    def _cost(
+        self, fetch: Fetch, flops: float, device_bytes: float, precision: Precision = "fp64", **more: Any
+    ) -> Cost:
+        """Return a cost with all bytes of the fetch copied to the GPU before."""
+        return Cost(flops, device_bytes, precision, self.nbytes(fetch), **more)
+
     @abstractmethod
     def run(self, read: Read, rounds: int | None = None) -> Results:
         """Compute, block by block.

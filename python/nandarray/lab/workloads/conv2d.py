@@ -41,14 +41,7 @@ class Conv2d(Workload):
 
     def kernel_cost(self, fetch: Fetch) -> Cost:  # noqa: D102
         e = self.elements(fetch)
-        return Cost(
-            flops=2 * 2 * (2 * RADIUS + 1) * e,
-            device_bytes=32 * e,
-            precision="fp64",
-            host_to_device_bytes=8 * e,
-            device_to_host_bytes=8 * e,
-            launches=2,
-        )
+        return self._cost(fetch, 2 * 2 * (2 * RADIUS + 1) * e, 32 * e, device_to_host_bytes=8 * e, launches=2)
 
     def run(self, read: Read, rounds: int | None = None) -> Results:  # noqa: D102
         from scipy.ndimage import convolve1d

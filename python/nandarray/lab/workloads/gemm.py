@@ -56,19 +56,13 @@ class Gemm(Workload):
     def kernel_cost(self, fetch: Fetch) -> Cost:  # noqa: D102
         e = self.elements(fetch)
         if fetch.operand == 0:
-            return Cost(flops=0, device_bytes=10 * e, precision="fp16_tensor", host_to_device_bytes=8 * e)
+            return self._cost(fetch, 0, 10 * e, "fp16_tensor")
         # Blocks at an edge are cut: B is k x j, and A's rows are taken whole.
         k, j = fetch.count(self.view)
         i = self.kernel_shape[0]
-        last = fetch.coordinate[0] == self.blocks[0] - 1
-        return Cost(
-            flops=2 * i * j * k,
-            device_bytes=10 * e + 2 * (i * k + e) + 8 * i * j,
-            precision="fp16_tensor",
-            host_to_device_bytes=8 * e,
-            device_to_host_bytes=4 * i * j if last else 0,
-            launches=2,
-        )
+        back = 4 * i * j if fetch.coordinate[0] == self.blocks[0] - 1 else 0
+        moved = 10 * e + 2 * (i * k + e) + 8 * i * j
+        return self._cost(fetch, 2 * i * j * k, moved, "fp16_tensor", device_to_host_bytes=back, launches=2)
 
     def run(self, read: Read, rounds: int | None = None) -> Results:  # noqa: D102
         n, b = self.shape[0], self.kernel_shape[0]

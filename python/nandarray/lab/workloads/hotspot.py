@@ -57,14 +57,8 @@ class Hotspot(Workload):
     def kernel_cost(self, fetch: Fetch) -> Cost:  # noqa: D102
         e = self.elements(fetch)
         if fetch.operand == 0:
-            return Cost(flops=0, device_bytes=0, precision="fp64", host_to_device_bytes=8 * e, launches=0)
-        return Cost(
-            flops=30 * e,
-            device_bytes=24 * e,
-            precision="fp64",
-            host_to_device_bytes=8 * e,
-            device_to_host_bytes=8 * e,
-        )
+            return self._cost(fetch, 0, 0, launches=0)
+        return self._cost(fetch, 30 * e, 24 * e, device_to_host_bytes=8 * e)
 
     def run(self, read: Read, rounds: int | None = None) -> Results:  # noqa: D102
         from nandarray.lab.workloads import _loops

@@ -48,13 +48,7 @@ class KMeans(Workload):
 
     def kernel_cost(self, fetch: Fetch) -> Cost:  # noqa: D102
         e = self.elements(fetch)
-        return Cost(
-            flops=(4 * CLUSTERS + 2) * e,
-            device_bytes=16 * e,
-            precision="fp64",
-            host_to_device_bytes=8 * e,
-            launches=2,
-        )
+        return self._cost(fetch, (4 * CLUSTERS + 2) * e, 16 * e, launches=2)
 
     def run(self, read: Read, rounds: int | None = None) -> Results:  # noqa: D102
         attributes, points = self.shape

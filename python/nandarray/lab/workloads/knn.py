@@ -45,13 +45,7 @@ class Knn(Workload):
 
     def kernel_cost(self, fetch: Fetch) -> Cost:  # noqa: D102
         e = self.elements(fetch)
-        return Cost(
-            flops=(2 * QUERIES + 2) * e,
-            device_bytes=16 * e,
-            precision="fp64",
-            host_to_device_bytes=8 * e,
-            launches=3,
-        )
+        return self._cost(fetch, (2 * QUERIES + 2) * e, 16 * e, launches=3)
 
     def run(self, read: Read, rounds: int | None = None) -> Results:  # noqa: D102
         queries = self.queries

@@ -55,8 +55,8 @@ class PageRank(Workload):
     def kernel_cost(self, fetch: Fetch) -> Cost:  # noqa: D102
         e = self.elements(fetch)
         if fetch.sub_shape == self.kernel_shape:
-            return Cost(flops=6 * e, device_bytes=8 * e, precision="int32", host_to_device_bytes=8 * e)
-        return Cost(flops=2 * e, device_bytes=8 * e, precision="fp64", host_to_device_bytes=8 * e)
+            return self._cost(fetch, 6 * e, 8 * e, "int32")
+        return self._cost(fetch, 2 * e, 8 * e)
 
     def run(self, read: Read, rounds: int | None = None) -> Results:  # noqa: D102
         from nandarray.lab.workloads import _loops

@@ -45,7 +45,7 @@ class Sssp(Workload):
 
     def kernel_cost(self, fetch: Fetch) -> Cost:  # noqa: D102
         e = self.elements(fetch)
-        return Cost(flops=16 * e, device_bytes=8 * e, precision="int32", host_to_device_bytes=8 * e)
+        return self._cost(fetch, 16 * e, 8 * e, "int32")
 
     def run(self, read: Read, rounds: int | None = None) -> Results:  # noqa: D102
         from nandarray.lab.workloads import _loops

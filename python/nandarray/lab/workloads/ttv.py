@@ -41,14 +41,8 @@ class Ttv(Workload):
 
     def kernel_cost(self, fetch: Fetch) -> Cost:  # noqa: D102
         n, m, k = fetch.count(self.view)
-        last = fetch.coordinate[2] == self.blocks[2] - 1
-        return Cost(
-            flops=2 * n * m * k,
-            device_bytes=8 * n * m * k,
-            precision="fp64",
-            host_to_device_bytes=8 * n * m * k,
-            device_to_host_bytes=8 * n * m if last else 0,
-        )
+        back = 8 * n * m if fetch.coordinate[2] == self.blocks[2] - 1 else 0
+        return self._cost(fetch, 2 * n * m * k, 8 * n * m * k, device_to_host_bytes=back)
 
     def run(self, read: Read, rounds: int | None = None) -> Results:  # noqa: D102
         vector = self.vector

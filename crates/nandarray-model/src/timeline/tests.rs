@@ -207,7 +207,8 @@ proptest! {
 fn drawn_spans(chance: &mut fastrand::Rng, in_order: bool) -> Vec<DeviceSpan> {
     let mut spans: Vec<DeviceSpan> = (0..chance.usize(1..200))
         .map(|n| {
-            let start = chance.u64(0..4_000_000);
+            // Multiples of 20 ns, so that many spans begin when others end.
+            let start = 20_000 * chance.u64(0..200);
             let tracks = [
                 Track::Request(chance.u32(0..2)),
                 Track::Stage(chance.u32(0..7)),
@@ -215,7 +216,7 @@ fn drawn_spans(chance: &mut fastrand::Rng, in_order: bool) -> Vec<DeviceSpan> {
                 Track::LinkUp,
             ];
             let track = tracks[chance.usize(0..4)];
-            let end = Ps(start + [0, chance.u64(0..900_000)][chance.usize(0..2)]);
+            let end = Ps(start + [0, 20_000 * chance.u64(0..45)][chance.usize(0..2)]);
             DeviceSpan { track, start: Ps(start), end, what: "work", cause: OpCause::Map, detail: n as u64 }
         })
         .collect();

@@ -359,9 +359,11 @@ impl<'a> Naive<'a> {
     }
 }
 
-fn drawn_device(chance: &mut Rng) -> Description {
+/// Draws a device; a `crowded` one has a single channel with many dies, for which transfers queue up.
+fn drawn_device(chance: &mut Rng, crowded: bool) -> Description {
     let text = |n: u32| n.to_string();
-    let (channels, ways) = (text(chance.u32(1..3)), text(chance.u32(1..4)));
+    let channels = text(if crowded { 1 } else { chance.u32(1..3) });
+    let ways = text(if crowded { chance.u32(6..10) } else { chance.u32(1..4) });
     let (dies, planes) = (text(chance.u32(1..3)), text(chance.u32(1..3)));
     let scheduling = ["normal", "normal", "fifo", "mqsim-compat"][chance.usize(0..4)];
     let fast = chance.bool();
@@ -388,13 +390,15 @@ fn drawn_device(chance: &mut Rng) -> Description {
     d
 }
 
-fn drawn_operations(d: &Description, chance: &mut Rng) -> Vec<(u64, FlashOp)> {
+fn drawn_operations(d: &Description, chance: &mut Rng, crowded: bool) -> Vec<(u64, FlashOp)> {
     let g = d.geometry;
     let mut pages: BTreeMap<PageAddress, u16> = BTreeMap::new();
     let mut now = 0;
-    (0..chance.usize(1..140))
+    let count = if crowded { 400 } else { chance.usize(1..140) };
+    (0..count)
         .map(|n| {
             now += match chance.u32(0..8) {
+                _ if crowded => chance.u64(0..2) * chance.u64(0..9_000_000),
                 0..4 => 0,
                 4..7 => chance.u64(1..40_000_000),
                 _ => chance.u64(1..2_000_000_000),
@@ -445,9 +449,10 @@ fn run_backend(d: &Description, asked: &[(u64, FlashOp)]) -> Vec<u64> {
 fn every_operation_ends_when_a_naive_scheduler_says() {
     for seed in 0..400 {
         let mut chance = Rng::with_seed(seed);
-        let d = drawn_device(&mut chance);
+        let crowded = seed % 8 == 7;
+        let d = drawn_device(&mut chance, crowded);
         assert_eq!(rber(&d.reliability, 0.0, 0.0), 0.0, "only the worn block needs retries");
-        let asked = drawn_operations(&d, &mut chance);
+        let asked = drawn_operations(&d, &mut chance, crowded);
         let (got, want) = (run_backend(&d, &asked), Naive::new(&d, &asked).run());
         if let Some(n) = (0..asked.len()).find(|&n| got[n] != want[n]) {
             let (at, operation) = asked[n];

@@ -76,7 +76,7 @@ fn chosen(scheduler: &str, worker: usize, workers: usize, all: &mut [ListedKerne
             let found = own.or_else(|| open.into_iter().find(|&n| all[n].owner.is_none()));
             found.inspect(|&n| all[n].owner = Some(worker))
         }
-        // The kernel that runs is marked by an owner, whoever that is.
+        // The kernel that runs is marked by an owner.
         "intra-in-order" => open.iter().copied().find(|&n| all[n].owner.is_some()).or(open.first().copied()),
         _ => open.into_iter().find(|&n| all[n].screens.1 < all[n].screens.0),
     }?;

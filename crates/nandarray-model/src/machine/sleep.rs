@@ -114,8 +114,8 @@ mod tests {
         assert_eq!((slept[0].lasted, slept[0].entered), (Ps::from_ms(200 + 400 + 100), 3));
         assert_eq!((slept[1].lasted, slept[1].entered), (Ps::from_ms(500), 1));
     }
-    /// Compares with a device that is looked at every millisecond: awake, or in the deepest state whose time of rest has
-    /// passed.
+    /// Compares with a device that is looked at every millisecond: awake, or in the deepest state whose time of rest
+    /// has passed.
     #[test]
     fn time_asleep_is_counted_millisecond_by_millisecond() {
         for seed in 0..200 {

@@ -332,6 +332,13 @@ mod tests {
         left: u64,
     }
 
+    /// Takes all that is left of an output for each reader.
+    fn take_rest(all: &mut Connections, bytes: u64, taken: &[u64]) {
+        for &from in taken.iter().filter(|&&from| from < bytes) {
+            all.take((0, 0), from, bytes - from);
+        }
+    }
+
     /// Random tasks of one program, whose output several readers take piece by piece, compared with a list of bytes:
     /// each reader gets every byte once, from the place where it lies, and buffers hold what no reader has given up.
     #[test]
@@ -401,12 +408,7 @@ mod tests {
                     assert!(held >= least && (readers > 1 || held == least), "{context}: core {core} holds {held} B");
                 }
             }
-            for reader in 0..readers as usize {
-                let left = bytes.len() as u64 - taken[reader];
-                if left > 0 {
-                    all.take((0, 0), taken[reader], left);
-                }
-            }
+            take_rest(&mut all, bytes.len() as u64, &taken);
             assert_eq!([all.cores[0].held, all.cores[1].held], [0, 0], "seed {seed}: all was taken");
             assert!(all.made.is_empty(), "seed {seed}");
         }

@@ -235,8 +235,8 @@ fn arrivals_beyond_the_clock_are_refused_when_they_come() {
     }
 }
 
-/// Each stream's walk, as a list: the next multiple of the alignment, or the beginning where the request would leave the
-/// stream's part.
+/// Each stream's walk, as a list: the next multiple of the alignment, or the beginning where the request would leave
+/// the stream's part.
 #[test]
 fn walks_of_several_sizes_are_those_of_a_plain_loop() {
     for seed in 0..60 {
@@ -266,7 +266,7 @@ fn walks_of_several_sizes_are_those_of_a_plain_loop() {
             assert_eq!(u64::from(r.stream), n as u64 % u64::from(streams), "seed {seed}");
             let at = &mut next[r.stream as usize];
             let each = align.unwrap_or(r.bytes);
-            while *at % each != 0 {
+            while !at.is_multiple_of(each) {
                 *at += 512;
             }
             if *at + r.bytes > part {

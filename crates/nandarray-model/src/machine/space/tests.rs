@@ -160,7 +160,9 @@ fn run(seed: u64) -> Run {
         let trace = trace(kind, &mut segments, &mut chance);
         count(&trace, layout.planes(), &mut listed);
         let bytes = trace.blocks.iter().map(|block| block.bytes).sum();
-        let at = machine.now() + Ps::from_us(chance.u64(0..3) * chance.u64(0..400));
+        // Barriers follow each other in the order of their times, as the clock submits them.
+        let later = if kind == SpaceJobKind::Other { 0 } else { chance.u64(0..3) * chance.u64(0..400) };
+        let at = machine.now() + Ps::from_us(later);
         let id = machine.submit_job(at, kind, chance.u32(..), trace);
         given.push((id, kind, at, bytes));
         match chance.u8(0..6) {
@@ -310,11 +312,7 @@ fn pages_arrive_for_their_credits_and_no_others() {
                 }
             }
         }
-        for (id, (.., given_up, ended)) in &mut jobs {
-            if !*given_up && !*ended {
-                machine.give_up(*id);
-            }
-        }
+        jobs.iter().filter(|(_, job)| !job.3 && !job.4).for_each(|(id, _)| machine.give_up(*id));
         while machine.next_notification().is_some() {}
         machine.settle();
     }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
-/// What a test command reports and is told.
+/// The state that all test commands share: locks of blocks, and refusals.
 #[derive(Debug, Default)]
 struct Locks {
-    /// Commands that hold or wait for blocks, in the order of their requests: number, blocks as bits, whether it writes.
+    /// Commands that hold or wait for blocks, in the order of their requests: number, blocks as bits, whether it
+    /// writes.
     requests: Vec<(u64, u8, bool)>,
     refused: Vec<u64>,
 }
@@ -131,7 +132,7 @@ fn commands_begin_as_the_rules_of_their_orders_allow() {
     assert!(begun_later > 500, "{begun_later} commands had to wait");
 }
 
-/// When blocks are held that nobody releases, the command that waits for them is the one to refuse, and the others go on.
+/// When blocks are held for ever, the command that waits for them is the one to refuse, and the others go on.
 #[test]
 fn the_command_that_blocks_the_others_is_found() {
     let locks = Arc::new(Mutex::new(Locks { requests: vec![(0, 0b1, true)], refused: Vec::new() }));

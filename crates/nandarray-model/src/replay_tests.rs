@@ -247,3 +247,108 @@ fn a_host_core_that_is_the_bound_is_told() {
     let alone = run("tlc-enterprise", alone, Precondition::Full).unwrap();
     assert!(!alone.notes.iter().any(|n| n.contains("the bound")), "{:?}", alone.notes);
 }
+
+/// A callback that ends the replay at its n-th call ends it there, whatever the replay was doing.
+#[test]
+fn a_replay_can_be_ended_at_any_report() {
+    let settings = |timeline| ReplaySettings {
+        workload: synthetic(70_000, |_| {}),
+        precondition: Precondition::Steady { overwrites: 0.3 },
+        seed: 1,
+        timeline,
+    };
+    let description = preset("tiny").unwrap();
+    let mut all = Vec::new();
+    let whole = replay(&description, &settings(None), &mut |phase| {
+        all.push(phase);
+        true
+    })
+    .unwrap();
+    assert!(all.len() >= 5, "{all:?}");
+    let mut last = (0, 0, Ps::ZERO);
+    for phase in all.iter().filter_map(|phase| match *phase {
+        ReplayPhase::Replaying { share, requests, bytes, now } => Some((share, requests, bytes, now)),
+        ReplayPhase::Preconditioning(_) => None,
+    }) {
+        let (share, requests, bytes, now) = phase;
+        assert!(requests > last.0 && bytes > last.1 && now > last.2, "{phase:?} after {last:?}");
+        assert_eq!((bytes, requests % (1 << 14)), (4096 * requests, 0), "{phase:?}");
+        assert!(share.is_some_and(|share| share * 70_000.0 >= requests as f64), "{phase:?}");
+        last = (requests, bytes, now);
+    }
+    for stop in 1..=all.len() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.pftrace");
+        let timeline = TimelineSettings { path, spans_max: 1_000, from_s: 0.0, until_s: None };
+        let mut heard = Vec::new();
+        let ended = replay(&description, &settings(Some(timeline)), &mut |phase| {
+            heard.push(phase);
+            heard.len() < stop
+        });
+        assert!(matches!(ended, Err(ReplayError::Interrupted)), "stopped at report {stop}");
+        assert_eq!(heard, all[..stop], "stopped at report {stop}: nothing is reported afterwards");
+    }
+    assert_eq!(whole.all.requests, 70_000);
+}
+
+/// Requests of a trace are submitted in order at their times, scaled; in a closed loop as soon as there is room.
+#[test]
+fn a_trace_keeps_its_order_and_its_pace() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut chance = fastrand::Rng::with_seed(12);
+    let mut times = vec![0u64];
+    (1..400).for_each(|n| times.push(times[n - 1] + chance.u64(0..200_000)));
+    for (n, ns) in times.iter().enumerate() {
+        let (s, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
+        let op = ["R", "W"][n % 2];
+        writeln!(file, "8,0 {} {n} {s}.{ns:09} 1 Q {op} {} + 8 [x]", n % 3, 8 * n).unwrap();
+    }
+    let device = preset("tiny").unwrap();
+    let run = |settings: TraceSettings| {
+        let mut machine = Machine::new(&device, 1, None);
+        machine.attach_blocks(1).unwrap();
+        machine.ftl().fill_sequential().unwrap();
+        let mut source = Trace::open(file.path(), settings, machine.capacity_bytes()).unwrap();
+        let mut ended = Vec::new();
+        machine.drive(&mut source, &mut |one| ended.push(*one), &mut |_| true).unwrap();
+        ended.sort_by_key(|one| (one.arrived, one.request.offset_bytes));
+        (ended, machine.now())
+    };
+    for scale in [1.0, 0.25, 3.0] {
+        let (ended, _) = run(TraceSettings { time_scale: scale, ..TraceSettings::default() });
+        assert_eq!(ended.len(), 400);
+        for (n, one) in ended.iter().enumerate() {
+            let wanted = (times[n] as f64 * 1e3 * scale) as u64;
+            assert_eq!((one.arrived, one.request.offset_bytes), (Ps(wanted), 4096 * n as u64), "scale {scale}");
+        }
+    }
+    let closed = |depth| run(TraceSettings { depth: Some(depth), ..TraceSettings::default() });
+    let (one_by_one, slow) = closed(1);
+    for two in one_by_one.windows(2) {
+        assert_eq!(two[1].arrived, two[0].done, "the next one is submitted when one has ended");
+    }
+    let (_, fast) = closed(16);
+    assert!(fast < slow, "{fast} with 16 in flight, {slow} with one");
+    let (some, _) = run(TraceSettings { requests: Some(7), ..TraceSettings::default() });
+    assert_eq!(some.len(), 7);
+}
+
+/// An error in the middle of a trace ends the replay with the line, after the requests before it have ended.
+#[test]
+fn a_trace_that_fails_in_the_middle_is_replayed_up_to_there() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for n in 0..50 {
+        writeln!(file, "{n},h,0,Write,{},4096,0", n * 4096).unwrap();
+    }
+    writeln!(file, "50,h,0,Erase,0,4096,0").unwrap();
+    for depth in [None, Some(4)] {
+        let mut machine = Machine::new(&preset("tiny").unwrap(), 1, None);
+        machine.attach_blocks(1).unwrap();
+        let settings = TraceSettings { depth, ..TraceSettings::default() };
+        let mut source = Trace::open(file.path(), settings, machine.capacity_bytes()).unwrap();
+        let mut ended = 0;
+        let error = machine.drive(&mut source, &mut |_| ended += 1, &mut |_| true).unwrap_err().to_string();
+        assert!(error.starts_with("line 51 of an MSR Cambridge CSV: expected Read or Write"), "{error}");
+        assert_eq!((ended, machine.flash().counts.programs.iter().sum::<u64>()), (50, 50), "depth {depth:?}");
+    }
+}

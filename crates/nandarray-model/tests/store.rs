@@ -359,3 +359,198 @@ fn a_nearly_full_device_erases_a_segment_again_behind_its_last_erase() {
     }
     assert!(full > 0, "no device was ever full");
 }
+
+/// An array in the reference: its shape, its elements, its fill value, and its numbers in both stores.
+#[derive(Clone, Debug)]
+struct Listed {
+    name: String,
+    shape: Vec<u64>,
+    elements: Vec<u32>,
+    fill: u32,
+    ids: [SpaceId; 2],
+}
+
+/// A strided box: first coordinate, distance and number of elements along each dimension.
+type Strided = Vec<(u64, u64, u64)>;
+
+impl Listed {
+    /// Returns the places of a box's elements among all elements, in the order of the box.
+    fn places(&self, part: &Strided) -> Vec<usize> {
+        part.iter().zip(&self.shape).fold(vec![0], |places, (&(start, step, count), &extent)| {
+            let along = |place: usize| (0..count).map(move |i| place * extent as usize + (start + i * step) as usize);
+            places.into_iter().flat_map(along).collect()
+        })
+    }
+
+    fn resized(&self, shape: &[u64]) -> Vec<u32> {
+        let all: Strided = shape.iter().map(|&extent| (0, 1, extent)).collect();
+        let bigger = Self { shape: shape.to_vec(), ..self.clone() };
+        let kept: Strided = shape.iter().zip(&self.shape).map(|(&new, &old)| (0, 1, new.min(old))).collect();
+        let mut elements = vec![self.fill; bigger.places(&all).len()];
+        for (to, from) in bigger.places(&kept).into_iter().zip(self.places(&kept)) {
+            elements[to] = self.elements[from];
+        }
+        elements
+    }
+
+    fn random_box(&self, chance: &mut fastrand::Rng) -> Strided {
+        let along = |&extent: &u64| {
+            let (start, step) = (chance.u64(0..extent), chance.u64(1..4));
+            (start, step, chance.u64(1..=(extent - start).div_ceil(step)))
+        };
+        self.shape.iter().map(along).collect()
+    }
+}
+
+/// Moves a box's elements between a buffer and a space; the error is the store's.
+fn moved(store: &Device, space: SpaceId, part: &Strided, write: bool, data: &mut [u32]) -> Result<(), String> {
+    let of = |field: fn(&(u64, u64, u64)) -> u64| part.iter().map(field).collect::<Vec<u64>>();
+    let (start, step, count) = (of(|one| one.0), of(|one| one.1), of(|one| one.2));
+    let strides = strides(&count);
+    let target = Target::Box { start: &start, step: &step, count: &count, strides: &strides, view: None };
+    let done = if write {
+        // SAFETY: the target reaches exactly the elements of `data`.
+        let source = unsafe { Source::from_raw(data.as_ptr().cast()) };
+        store.execute(command::Write { space, target, source }).map(drop)
+    } else {
+        // SAFETY: the target reaches exactly the elements of `data`.
+        let out = unsafe { BufferMut::from_raw(data.as_mut_ptr().cast()) };
+        store.execute(command::Read { space, target, out }).map(drop)
+    };
+    done.map_err(|error| error.to_string())
+}
+
+/// Executes a command on both stores, whose replies or errors must be the same.
+fn both<T: PartialEq + std::fmt::Debug>(
+    stores: [&Device; 2],
+    context: &str,
+    of: impl Fn(usize, &Device) -> nandarray::Result<T>,
+) -> Result<T, String> {
+    let [plain, modelled] = [0, 1].map(|n| of(n, stores[n]).map_err(|error| error.to_string()));
+    assert_eq!(plain, modelled, "{context}: without a clock, and with one");
+    plain
+}
+
+fn make(stores: [&Device; 2], number: u64, chance: &mut fastrand::Rng) -> Listed {
+    let shape: Vec<u64> = (0..chance.usize(1..4)).map(|_| chance.u64(1..30)).collect();
+    let block: Vec<u64> = shape.iter().map(|&extent| chance.u64(1..=extent.next_power_of_two())).collect();
+    let (name, fill) = (format!("a{number}"), chance.u32(0..3));
+    let bytes = fill.to_le_bytes();
+    let block = chance.bool().then_some(&block[..]);
+    let ids = stores.map(|store| {
+        let new = NewSpace {
+            name: &name,
+            shape: &shape,
+            item_bytes: 4,
+            dtype: "<u4",
+            block,
+            compression: [None, Some("zstd:1")][usize::from(number.is_multiple_of(3))],
+            key: None,
+            fill: (fill > 0).then_some(&bytes[..]),
+            attrs: "{}",
+        };
+        store.execute(command::Create(new)).unwrap_or_else(|e| panic!("{name} of {shape:?}, {block:?}: {e}")).id
+    });
+    let volume = shape.iter().product::<u64>() as usize;
+    Listed { name, shape, elements: vec![fill; volume], fill, ids }
+}
+
+/// Changes an array in both stores and in the reference.
+fn change(stores: [&Device; 2], one: &mut Listed, context: &str, chance: &mut fastrand::Rng) {
+    let mut part = one.random_box(chance);
+    let ids = one.ids;
+    match chance.u8(0..10) {
+        0..5 => {
+            let places = one.places(&part);
+            let mut data: Vec<u32> = places.iter().map(|_| chance.u32(..)).collect();
+            places.iter().zip(&data).for_each(|(&place, &value)| one.elements[place] = value);
+            stores.into_iter().zip(ids).for_each(|(s, id)| moved(s, id, &part, true, &mut data).unwrap());
+        }
+        5 => {
+            part.iter_mut().for_each(|along| (along.1, along.2) = (1, along.2));
+            let (start, count): (Vec<u64>, Vec<u64>) = part.iter().map(|along| (along.0, along.2)).unzip();
+            one.places(&part).into_iter().for_each(|place| one.elements[place] = one.fill);
+            both(stores, context, |n, s| {
+                s.execute(command::Deallocate { space: ids[n], start: &start, count: &count }).map(drop)
+            })
+            .unwrap();
+        }
+        6 => {
+            let shape: Vec<u64> = one.shape.iter().map(|_| chance.u64(1..34)).collect();
+            both(stores, context, |n, s| s.execute(command::Resize { space: ids[n], shape: &shape }).map(drop))
+                .unwrap();
+            (one.elements, one.shape) = (one.resized(&shape), shape);
+        }
+        7 => {
+            let name = format!("{}x", one.name);
+            both(stores, context, |_, s| s.execute(command::Rename { from: &one.name, to: &name }).map(drop)).unwrap();
+            one.name = name;
+        }
+        8 => {
+            // A box beyond the array is refused in the same words, and changes nothing.
+            part[0] = (one.shape[0], 1, 1);
+            let mut data = vec![7; one.places(&part).len()];
+            let [a, b] = [0, 1].map(|n| moved(stores[n], ids[n], &part, true, &mut data).unwrap_err());
+            assert_eq!(a, b, "{context}");
+        }
+        _ => {
+            both(stores, context, |_, s| s.execute(command::Flush).map(drop)).unwrap();
+        }
+    }
+}
+
+/// Random commands on a store under the modelled clock, on a store without one, and on plain lists of elements: all
+/// three hold the same, time never runs back, and it passes for what reaches the flash.
+#[test]
+fn a_modelled_store_holds_what_a_plain_one_and_a_list_hold() {
+    for seed in 0..30 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let more = [
+            ("controller.spaces_in_device", ["true", "false"][chance.usize(0..2)]),
+            ("geometry.blocks", "64"),
+            ("ftl.write_cache", ["none", "1 MiB"][chance.usize(0..2)]),
+        ];
+        let modelled = open(&describe::preset_with("tiny", &more).unwrap(), &Backing::Memory);
+        let options = Options { threads: Some(1), ..Options::default() };
+        let media = Arc::new(nandarray::MemoryMedia::with_bytes(vec![]));
+        let plain = Device::open(media, "plain", Mode::Append, &options).unwrap();
+        let stores = [&plain, &modelled.device];
+        let (mut all, mut number, mut before): (Vec<Listed>, u64, Ps) = (Vec::new(), 0, modelled.now());
+        for step in 0..150 {
+            let context = format!("seed {seed}, step {step}");
+            match chance.u8(0..12) {
+                0 if all.len() < 6 => {
+                    number += 1;
+                    all.push(make(stores, number, &mut chance));
+                }
+                1 if !all.is_empty() => {
+                    let gone = all.swap_remove(chance.usize(0..all.len()));
+                    both(stores, &context, |_, s| s.execute(command::Delete { name: &gone.name }).map(drop)).unwrap();
+                    both(stores, &context, |_, s| s.execute(command::Open { name: &gone.name, key: None }).map(drop))
+                        .unwrap_err();
+                }
+                2..8 if !all.is_empty() => {
+                    let at = chance.usize(0..all.len());
+                    change(stores, &mut all[at], &context, &mut chance);
+                }
+                _ if !all.is_empty() => {
+                    let one = &all[chance.usize(0..all.len())];
+                    let part = one.random_box(&mut chance);
+                    let wanted: Vec<u32> = one.places(&part).into_iter().map(|place| one.elements[place]).collect();
+                    for (store, id) in stores.into_iter().zip(one.ids) {
+                        let mut found = vec![!0; wanted.len()];
+                        moved(store, id, &part, false, &mut found).unwrap();
+                        assert_eq!(found, wanted, "{context}: {part:?} of {:?}", one.shape);
+                    }
+                }
+                _ => {}
+            }
+            assert!(modelled.now() >= before, "{context}: {} after {before}", modelled.now());
+            before = modelled.now();
+        }
+        modelled.clock.settle();
+        assert!(modelled.clock.machine(|m| m.flash().counts.submitted) > 0, "seed {seed}");
+        plain.close().unwrap();
+        modelled.close().unwrap();
+    }
+}

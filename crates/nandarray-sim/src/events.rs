@@ -144,8 +144,8 @@ mod tests {
         }
     }
     proptest! {
-        /// Events that push further events, now or later, are popped as a sorted list would have them; the counts and the
-        /// time of the next event agree with the list at every step.
+        /// Events that push further events, now or later, are popped as a sorted list would have them; the counts and
+        /// the time of the next event agree with the list at every step.
         #[test]
         fn events_that_push_events(
             first in prop::collection::vec(0u64..30, 1..20),

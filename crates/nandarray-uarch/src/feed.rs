@@ -200,8 +200,8 @@ mod tests {
         assert_eq!(feed.access(0x2000_0010, 8), None);
         assert_eq!(feed.access(0x1_0000, 8), None);
     }
-    /// A program that reads a stream by random steps, while its bytes arrive by random steps, never gets a byte that has
-    /// not arrived; each whole unit is reported once, in order, when and not before all of its bytes are consumed.
+    /// A program that reads a stream by random steps, while its bytes arrive by random steps, never gets a byte that
+    /// has not arrived; each whole unit is reported once, in order, when and not before all of its bytes are consumed.
     #[test]
     fn a_stream_is_read_behind_its_bytes_and_freed_behind_its_reader() {
         for seed in 0..200 {

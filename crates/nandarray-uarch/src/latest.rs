@@ -95,8 +95,8 @@ mod tests {
         assert!(!latest.hits(0x40, false) && !latest.knows(0x40));
         assert_eq!(latest.counts(), (1, 1));
     }
-    /// A cache behind the table is in the state of a cache without one: the same lines, dirty and in the same order, and
-    /// together they have counted the same accesses.
+    /// A cache behind the table is in the state of a cache without one: the same lines, dirty and in the same order,
+    /// and together they have counted the same accesses.
     #[test]
     fn a_cache_behind_the_table_is_what_it_would_be_without() {
         for seed in 0..80 {

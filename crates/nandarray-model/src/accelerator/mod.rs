@@ -26,6 +26,8 @@ mod results;
 mod run;
 mod session;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use host::run_host;
 pub use machine::{AcceleratorMachine, AcceleratorWork, KernelMoves, ScreenLoad};

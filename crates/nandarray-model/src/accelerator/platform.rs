@@ -148,6 +148,13 @@ impl Default for AcceleratorPlatform {
     }
 }
 
+/// Longest time of a platform, in nanoseconds: a month, which leaves the clock room for sums.
+const TIME_MAX_NS: u64 = 31 * 86_400 * 1_000_000_000;
+/// Most workers, or dies of a channel: each is a list of that length in a run.
+const COUNT_MAX: u64 = 1 << 20;
+/// Most blocks of groups, each of which has an entry in a list.
+const BLOCKS_MAX: u64 = 1 << 24;
+
 impl AcceleratorPlatform {
     /// Returns the time that a core takes for a number of cycles.
     pub(super) fn cycles(&self, cycles: f64) -> Ps {
@@ -196,7 +203,51 @@ impl AcceleratorPlatform {
             None if lost(&self.die_failures, self.dies as usize) => {
                 Some(format!("die_failures are {:?}; one of {} dies stays", self.die_failures, self.dies))
             }
-            None => None,
+            None => self.too_much(),
         }
+    }
+
+    /// Returns the number, time or power that is beyond its range; `None` if there is none.
+    fn too_much(&self) -> Option<String> {
+        let counts = [
+            ("workers", self.workers as u64, COUNT_MAX),
+            ("dies", self.dies, COUNT_MAX),
+            ("blocks", self.blocks, BLOCKS_MAX),
+        ];
+        if let Some((name, value, most)) = counts.iter().find(|(_, value, most)| value > most) {
+            return Some(format!("{name} is {value}; at most {most} are modelled"));
+        }
+        let times = [
+            ("t_read_ns", self.t_read_ns),
+            ("t_program_ns", self.t_program_ns),
+            ("t_erase_ns", self.t_erase_ns),
+            ("t_suspend_ns", self.t_suspend_ns),
+            ("t_message_ns", self.t_message_ns),
+            ("t_translate_ns", self.t_translate_ns),
+            ("t_schedule_ns", self.t_schedule_ns),
+            ("t_reclaim_ns", self.t_reclaim_ns),
+            ("t_journal_ns", self.t_journal_ns),
+            ("journal_period_ns", self.journal_period_ns),
+            ("t_ssd_ns", self.t_ssd_ns),
+        ];
+        let failures = [("core_failures", &self.core_failures), ("die_failures", &self.die_failures)];
+        let failures = failures.iter().flat_map(|(name, all)| all.iter().map(move |(_, at)| (*name, *at)));
+        if let Some((name, value)) = times.into_iter().chain(failures).find(|(_, value)| *value > TIME_MAX_NS) {
+            return Some(format!("{name} has {value} ns; at most {TIME_MAX_NS} ns are modelled"));
+        }
+        let powers = [
+            ("worker_w", self.worker_w),
+            ("worker_idle_share", self.worker_idle_share),
+            ("firmware_w", self.firmware_w),
+            ("dram_w", self.dram_w),
+            ("backbone_w", self.backbone_w),
+            ("backbone_idle_share", self.backbone_idle_share),
+            ("host_stack_ns_per_kib", self.host_stack_ns_per_kib),
+            ("host_w", self.host_w),
+            ("ssd_w", self.ssd_w),
+            ("pcie_w", self.pcie_w),
+        ];
+        let wrong = powers.iter().find(|(_, value)| !(0.0..=1e9).contains(value));
+        wrong.map(|(name, value)| format!("{name} is {value}; it is from 0 to 1e9"))
     }
 }

@@ -171,7 +171,7 @@ impl AcceleratorStorage {
     }
 
     /// Books time on the backbone's link.
-    fn link(&mut self, from: Ps, lasts: Ps) {
+    pub(super) fn link(&mut self, from: Ps, lasts: Ps) {
         let begin = self.link.max(from);
         self.link = begin + lasts;
         self.link_busy += lasts;
@@ -199,7 +199,7 @@ impl AcceleratorStorage {
         }
     }
 
-    fn program_begins(&mut self, now: Ps) {
+    pub(super) fn program_begins(&mut self, now: Ps) {
         self.pass(now);
         if self.programs == 0 {
             self.programs_since = now;
@@ -207,7 +207,7 @@ impl AcceleratorStorage {
         self.programs += 1;
     }
 
-    fn program_ends(&mut self, now: Ps) {
+    pub(super) fn program_ends(&mut self, now: Ps) {
         self.pass(now);
         self.programs -= 1;
         if self.programs == 0 {
@@ -467,6 +467,22 @@ impl AcceleratorStorage {
     /// Whether no operation on flash is queued or being executed.
     pub(super) fn is_settled(&self) -> bool {
         self.unsettled() == 0
+    }
+}
+
+/// Views of the state for tests.
+#[cfg(test)]
+impl AcceleratorStorage {
+    pub(super) fn blocks_of_all_kinds(&self) -> u64 {
+        self.free_blocks + self.used.len() as u64 + u64::from(self.freeing.is_some())
+    }
+
+    pub(super) fn valid_of_fullest(&self) -> u64 {
+        self.used.iter().copied().max().unwrap_or(0)
+    }
+
+    pub(super) fn next_end(&self) -> Option<Ps> {
+        self.rows.iter().filter_map(|row| row.behind.map(|(_, end)| end)).min()
     }
 }
 

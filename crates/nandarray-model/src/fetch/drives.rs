@@ -93,8 +93,27 @@ impl DriveBank {
         let device = (stripe % n) as usize;
         let offset = stripe / n * self.stripe + address % self.stripe;
         // A request may be longer than a stripe; it must not cross the device's end.
-        let room = self.capacities[device].saturating_sub(u64::from(bytes)) / self.stripe.max(512) + 1;
-        (device as u32, offset / self.stripe % room * self.stripe + offset % self.stripe)
+        let most = self.capacities[device].saturating_sub(u64::from(bytes));
+        let room = most / self.stripe.max(512) + 1;
+        (device as u32, (offset / self.stripe % room * self.stripe + offset % self.stripe).min(most))
+    }
+
+    /// Checks that each fetch fits on every device.
+    ///
+    /// # Errors
+    /// A message: a fetch has more bytes than a device.
+    pub(super) fn check_sizes(&self, bytes: &[u32]) -> Result<(), String> {
+        let least = self.capacities.iter().copied().min().expect("a device");
+        match bytes.iter().position(|&bytes| u64::from(bytes) > least) {
+            Some(fetch) => Err(format!("fetch {fetch} has {} B; a device has {least} B", bytes[fetch])),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the bytes of a device that requests can address.
+    #[cfg(test)]
+    pub(super) fn capacity(&self, device: usize) -> u64 {
+        self.capacities[device]
     }
 
     /// Admits a request to a device if its queues have room. Returns false if they have none: the request then waits

@@ -86,7 +86,7 @@ fn ns(t: f64) -> Ps {
 /// Replays a recording on a platform with these devices.
 ///
 /// # Errors
-/// A message: the platform or a device is invalid.
+/// A message: the platform or a device is invalid, or a fetch does not fit on a device.
 ///
 /// # Panics
 /// If the run is inconsistent, which is a defect of the model.
@@ -100,6 +100,7 @@ pub fn run_fetches(
         return Err(problem);
     }
     let bank = DriveBank::new(devices, platform, seed)?;
+    bank.check_sizes(&recording.bytes)?;
     let pairs = platform.queue_pairs * bank.devices() as u32;
     let run = FetchRun {
         platform,

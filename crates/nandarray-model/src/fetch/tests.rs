@@ -140,3 +140,89 @@ fn runs_are_the_same_again_and_nonsense_is_refused() {
     let zero = FetchPlatform { queue_pairs: 0, ..platform() };
     assert!(run_fetches(&devices(1), &zero, &recording, 1).unwrap_err().contains("queue_pairs"));
 }
+
+/// Devices of 16 MiB, which addresses soon exceed.
+fn small(n: usize) -> Vec<Description> {
+    let all = [("geometry.blocks", "16"), ("geometry.channels", "2"), ("ftl.over_provisioning", "45 %")];
+    vec![crate::describe::preset_with("tiny", &all).unwrap(); n]
+}
+
+#[test]
+fn addresses_are_striped_and_wrap_within_each_device() {
+    for (seed, n) in [(1, 1), (2, 2), (3, 3)] {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        for stripe_bytes in [512u64, 4096, 10_000, 1 << 20] {
+            let platform = FetchPlatform { stripe_bytes, ..platform() };
+            let bank = DriveBank::new(&small(n), &platform, 1).unwrap();
+            let capacity = bank.capacity(0);
+            // Without wrapping, the bytes of a device's stripes follow each other.
+            let mut ends = vec![0u64; n];
+            for stripe in 0..capacity / stripe_bytes / 2 * n as u64 {
+                let (device, offset) = bank.place(stripe * stripe_bytes, 512);
+                assert_eq!(u64::from(device), stripe % n as u64, "stripe {stripe} of {stripe_bytes} B");
+                assert_eq!(offset, ends[device as usize], "stripe {stripe} of {stripe_bytes} B");
+                ends[device as usize] += stripe_bytes;
+            }
+            for _ in 0..2_000 {
+                let (address, bytes) = (chance.u64(..) >> chance.u32(0..40), chance.u32(1..=capacity as u32));
+                let (device, offset) = bank.place(address, bytes);
+                let end = offset + u64::from(bytes);
+                assert!(end <= capacity, "seed {seed}: {bytes} B at {address} end at {end} of device {device}");
+            }
+        }
+    }
+}
+
+/// Fetches that begin within a stripe, at addresses far beyond the devices: all of them are made.
+#[test]
+fn a_fetch_at_the_end_of_a_device_stays_on_it() {
+    let devices = small(2);
+    let capacity = DriveBank::new(&devices, &platform(), 1).unwrap().capacity(0);
+    for seed in 0..12 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let rows: Vec<u32> = (0..60).flat_map(|t| [0, t, 0, 2 * u32::from(t % 3 == 0), t, 1]).collect();
+        let bytes: Vec<u32> = (0..60).map(|_| [512, 4096, 6000, 70_000][chance.usize(0..4)]).collect();
+        let addresses: Vec<u64> =
+            (0..60).map(|_| 2 * capacity * chance.u64(1..1_000) - chance.u64(1..80_000)).collect();
+        let recording = FetchRecording::new(&rows, addresses, bytes).unwrap();
+        let report = run_fetches(&devices, &platform(), &recording, seed).unwrap();
+        assert_eq!((report.reads, report.writes), (40, 20), "seed {seed}");
+    }
+    let recording = FetchRecording::new(&[0, 0, 0, 0, 1, 0], vec![0, 0], vec![512, u32::MAX]).unwrap();
+    let refused = run_fetches(&devices, &platform(), &recording, 1).unwrap_err();
+    assert_eq!(refused, format!("fetch 1 has 4294967295 B; a device has {capacity} B"));
+}
+
+/// Tasks of a group each on one warp, with no atomics and fetches that all touch the same bytes: times are sums.
+#[test]
+fn warps_share_groups_as_a_list_of_workers_does() {
+    for seed in 0..40 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let (warps, phases) = (chance.usize(1..6), chance.u32(1..4));
+        let groups: Vec<Vec<u32>> =
+            (0..phases).map(|_| (0..chance.usize(1..20)).map(|_| chance.u32(1..8)).collect()).collect();
+        let mut rows = vec![[0, 0, 0, 0, 0, 0]];
+        for (phase, tasks) in groups.iter().enumerate() {
+            for (task, &n) in tasks.iter().enumerate() {
+                // The fetch is in memory from the first phase on.
+                rows.extend((0..n).map(|group| [phase as u32 + 1, task as u32, group, 0, 0, 0]));
+            }
+        }
+        let platform = FetchPlatform { resident_tasks: warps, ..platform() };
+        let recording = FetchRecording::new(&rows.concat(), vec![0], vec![512]).unwrap();
+        let report = run(1, &platform, &recording);
+        let mut now = report.phase_ends_s[0];
+        for (phase, tasks) in groups.iter().enumerate() {
+            now += platform.t_phase_ns * 1e-9;
+            let mut free = vec![now; warps];
+            for &n in tasks {
+                let first = free.iter_mut().min_by(|a, b| a.total_cmp(b)).unwrap();
+                *first += f64::from(n) * platform.t_group_ns * 1e-9;
+            }
+            now = free.into_iter().fold(0.0, f64::max);
+            let found = report.phase_ends_s[phase + 1];
+            assert!((found - now).abs() < 1e-11, "seed {seed}, phase {phase}: {found} s, not {now} s");
+        }
+        assert_eq!((report.reads, report.touches), (1, rows.len() as u64), "seed {seed}");
+    }
+}

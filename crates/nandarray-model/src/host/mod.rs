@@ -6,6 +6,8 @@
 pub mod cpu;
 pub mod link;
 pub mod queues;
+#[cfg(test)]
+mod tests;
 
 pub use cpu::HostCpu;
 pub use link::{Direction, HostLink, Sent};

@@ -114,4 +114,54 @@ mod tests {
         assert_eq!((slept[0].lasted, slept[0].entered), (Ps::from_ms(200 + 400 + 100), 3));
         assert_eq!((slept[1].lasted, slept[1].entered), (Ps::from_ms(500), 1));
     }
+    /// Compares with a device that is looked at every millisecond: awake, or in the deepest state whose time of rest
+    /// has passed.
+    #[test]
+    fn time_asleep_is_counted_millisecond_by_millisecond() {
+        for seed in 0..200 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let mut after = 0;
+            let states: Vec<IdleState> = (0..chance.u64(0..4))
+                .map(|n| {
+                    after += chance.u64(1..20);
+                    let t_exit = Ps::from_us(chance.u64(0..3_000));
+                    IdleState { power_uw: 10.0 / (n + 1) as f64, t_after: Ps::from_ms(after), t_exit }
+                })
+                .collect();
+            let mut sleep = Sleep::new(&states);
+            let (mut now, mut rests, mut awake) = (0u64, Some(0u64), Ps::ZERO);
+            let (mut slept, mut entered) = (vec![0u64; states.len()], vec![0u64; states.len()]);
+            for step in 0..40 {
+                let next = now + chance.u64(0..60);
+                for ms in now..next {
+                    let rested = rests.map(|since| Ps::from_ms(ms - since));
+                    let state = rested.and_then(|rested| states.iter().rposition(|state| state.t_after <= rested));
+                    if let Some(state) = state {
+                        slept[state] += 1;
+                        entered[state] += u64::from(Some(states[state].t_after) == rested);
+                    }
+                }
+                now = next;
+                let found = sleep.slept_until(Ps::from_ms(now));
+                let lasted: Vec<Ps> = found.iter().map(|state| state.lasted).collect();
+                assert_eq!(
+                    lasted,
+                    slept.iter().map(|&ms| Ps::from_ms(ms)).collect::<Vec<_>>(),
+                    "seed {seed}, step {step}"
+                );
+                assert_eq!(found.iter().map(|s| s.entered).collect::<Vec<_>>(), entered, "seed {seed}, step {step}");
+                if let Some(since) = rests.filter(|_| chance.bool()) {
+                    let rested = Ps::from_ms(now - since);
+                    let deepest = states.iter().rev().find(|state| state.t_after < rested);
+                    awake = deepest.map_or(awake, |state| Ps::from_ms(now) + state.t_exit);
+                    let wanted = if states.is_empty() { Ps::from_ms(now) } else { awake.max(Ps::from_ms(now)) };
+                    assert_eq!(sleep.wakes(Ps::from_ms(now)), wanted, "seed {seed}, step {step}");
+                    rests = None;
+                } else if rests.is_none() && sleep.is_up(Ps::from_ms(now)) {
+                    sleep.rests(Ps::from_ms(now));
+                    rests = Some(now);
+                }
+            }
+        }
+    }
 }

@@ -131,3 +131,77 @@ impl FirmwareStages {
         (energy_pj(self.active_uw, busy), energy_pj(self.idle_uw, all.since(busy)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nandarray_sim::SpanSink;
+
+    use super::*;
+    use crate::describe;
+    use crate::spans::DeviceSpan;
+
+    /// Keeps the spans that stages report.
+    struct Kept(Vec<DeviceSpan>);
+
+    impl SpanSink<DeviceSpan> for Kept {
+        fn span(&mut self, span: DeviceSpan) {
+            self.0.push(span);
+        }
+    }
+
+    /// Compares with cores that are lists of intervals: a stage on a core waits for it, one in hardware for nothing.
+    #[test]
+    fn stages_wait_for_their_cores_and_hardware_waits_for_nobody() {
+        use FirmwareStage::{Allocate, Assemble, Channel, Command, Translate};
+        for seed in 0..120 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let mut d = describe::preset("tiny").unwrap();
+            let cores = chance.u32(1..6);
+            d.controller.cores = cores;
+            d.controller.stage_cores = std::array::from_fn(|_| chance.bool().then(|| chance.u32(0..9)));
+            d.controller.channel_handlers = chance.u32(1..4);
+            (d.energy.core_active_uw, d.energy.core_idle_uw) = (3e6, 1e6);
+            let mapped = d.controller.stage_cores.map(|core| core.map(|core| core % cores));
+            let mut stages = FirmwareStages::new(&d.controller, &d.energy);
+            let (mut free, mut busy, mut spans) = (vec![0u64; cores as usize], 0, Some(Kept(Vec::new())));
+            let (mut now, mut reported) = (0u64, 0);
+            for step in 0..100 {
+                now += chance.u64(0..30);
+                let (lasts, number) = (chance.u64(0..2) * chance.u64(0..40), chance.usize(0..7));
+                let channel = chance.u32(0..8);
+                let handler = channel % d.controller.channel_handlers;
+                let (core, end) = match number {
+                    0..4 => {
+                        let stage = [Command, Translate, Allocate, Assemble][number];
+                        (mapped[number], stages.run(stage, Ps(now), Ps(lasts), OpCause::Host, &mut spans))
+                    }
+                    4 | 5 => {
+                        let end = stages.handle_channel(channel, Ps(now), Ps(lasts), OpCause::Gc, &mut spans);
+                        (mapped[Channel as usize].map(|core| (core + handler) % cores), end)
+                    }
+                    _ => (Some(mapped[0].unwrap_or(0)), stages.manage_cores(Ps(now), Ps(lasts), &mut spans)),
+                };
+                let start = core.filter(|_| lasts > 0).map_or(now, |core| now.max(free[core as usize]));
+                assert_eq!(end, Ps(start + lasts), "seed {seed}, step {step}: number {number}, core {core:?}");
+                if let Some(core) = core.filter(|_| lasts > 0) {
+                    free[core as usize] = start + lasts;
+                    busy += lasts;
+                }
+                // Work that takes no time is in no timeline.
+                reported += usize::from(lasts > 0);
+                let kept = &spans.as_ref().unwrap().0;
+                assert_eq!(kept.len(), reported, "seed {seed}, step {step}");
+                let wanted = (Ps(start), Ps(start + lasts));
+                assert!(lasts == 0 || kept.last().is_some_and(|span| (span.start, span.end) == wanted));
+            }
+            let end = now + free.iter().max().unwrap();
+            let found: Ps = stages.cores().busy_until(Ps(end)).sum();
+            assert_eq!(found, Ps(busy), "seed {seed}");
+            // A third of the time was spent asleep, without idle power.
+            let asleep = (end - busy / u64::from(cores)) / 3;
+            let idle = (end - asleep) * u64::from(cores) - busy;
+            let (active, rest) = stages.energy_pj(Ps(end), Ps(asleep));
+            assert!((active - busy as f64 * 3.0).abs() < 1e-6 && (rest - idle as f64).abs() < 1e-6, "seed {seed}");
+        }
+    }
+}

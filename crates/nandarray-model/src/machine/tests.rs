@@ -474,3 +474,36 @@ fn shares_of_queues_follow_the_weights_of_their_classes() {
     }
     assert_eq!(shares("round-robin"), [85; 4]);
 }
+
+/// A power failure is a look at the flash: it changes no event, and what was programmed by then only grows from one
+/// event to the next.
+#[test]
+fn a_power_failure_sees_what_was_programmed_and_changes_nothing() {
+    let small = [("geometry.blocks", "16"), ("ftl.over_provisioning", "45 %")];
+    let d = tiny(&[("ftl.write_cache", "64 KiB"), ("ftl.early_completion", "true"), small[0], small[1]]);
+    let run_until = |fails_after: Option<u64>| {
+        let mut machine = with_blocks(Machine::new(&d, 1, None));
+        fails_after.into_iter().for_each(|events| machine.fail_power_after(events));
+        let pages = machine.capacity_bytes() / PAGE;
+        let mut chance = fastrand::Rng::with_seed(4);
+        let writes: Vec<IoRequest> =
+            (0..600).map(|n| request(RequestOp::Write, chance.u64(0..pages) * PAGE, [PAGE, 512][n % 2])).collect();
+        run(&mut machine, writes, Some(16));
+        machine
+    };
+    let sound = run_until(None);
+    assert!(sound.power_failed().is_none());
+    let (mut before, mut at) = (0, Ps::ZERO);
+    let events = sound.events();
+    for fails_after in (0..events).step_by((events / 40) as usize) {
+        let machine = run_until(Some(fails_after));
+        assert_eq!((machine.hash(), machine.now()), (sound.hash(), sound.now()), "after {fails_after} events");
+        let found = machine.power_failed().expect("the power failed in the run");
+        let ended: u32 = found.ended.values().sum();
+        assert!(ended >= before && found.at >= at, "{ended} programs at {} after {fails_after} events", found.at);
+        (before, at) = (ended, found.at);
+    }
+    let all: u64 = sound.flash().counts.programs.iter().sum();
+    assert!(u64::from(before) <= all && u64::from(before) > all / 2, "{before} of {all} programs");
+    assert!(run_until(Some(events)).power_failed().is_none(), "the power fails after the last event");
+}

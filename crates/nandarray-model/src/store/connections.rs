@@ -326,4 +326,90 @@ mod tests {
         all.end(0, (0, 0), None);
         assert_eq!((all.cores[0].held, all.spill_one()), (0, None));
     }
+    /// A byte of a connected output in the reference: the core that holds it, and its readers that have not taken it.
+    struct HeldByte {
+        core: Option<usize>,
+        left: u64,
+    }
+
+    /// Takes all that is left of an output for each reader.
+    fn take_rest(all: &mut Connections, bytes: u64, taken: &[u64]) {
+        for &from in taken.iter().filter(|&&from| from < bytes) {
+            all.take((0, 0), from, bytes - from);
+        }
+    }
+
+    /// Random tasks of one program, whose output several readers take piece by piece, compared with a list of bytes:
+    /// each reader gets every byte once, from the place where it lies, and buffers hold what no reader has given up.
+    #[test]
+    fn readers_take_every_byte_from_where_it_lies() {
+        for seed in 0..300 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let (readers, capacity, page) = (chance.u64(1..4), chance.u64(4..40), chance.u64(1..6));
+            let mut all = connections(readers, capacity);
+            let (mut bytes, mut taken) = (Vec::<HeldByte>::new(), vec![0u64; readers as usize]);
+            let mut task = 0;
+            for step in 0..200 {
+                let context = format!("seed {seed}, step {step}");
+                if chance.u8(0..3) == 0 && task < 12 {
+                    // A task runs on a core: it stores whole pages, waits or spills, and ends with a part of a page.
+                    let (core, pages) = (chance.usize(0..2), chance.u64(0..6));
+                    all.begin(core);
+                    let (mut held, mut spilled, mut waits) = (0, false, false);
+                    for _ in 0..pages {
+                        match all.store(core, 0, page) {
+                            PageRoom::Held => held += page,
+                            PageRoom::Spill => spilled = true,
+                            PageRoom::Wait => {
+                                waits = true;
+                                break;
+                            }
+                        }
+                        assert!(!spilled || all.store(core, 0, page) == PageRoom::Spill, "{context}: it stays spilled");
+                    }
+                    if waits {
+                        all.wait(core, 0, held);
+                        assert_eq!((all.spill_one(), all.resume(core)), (Some(core), Some((0, held))), "{context}");
+                        assert_eq!(all.store(core, 0, page), PageRoom::Spill, "{context}");
+                        spilled = true;
+                    }
+                    let used = if spilled { held + chance.u64(0..20) } else { held + chance.u64(0..page) };
+                    if chance.u8(0..8) == 0 {
+                        all.end(core, (0, task), None);
+                    } else {
+                        all.end(core, (0, task), Some(&[used]));
+                        assert_eq!(all.is_held((0, 0), task, core), !spilled, "{context}");
+                        all.delivered((0, 0), Some(task), used);
+                        let here = if spilled { held } else { used };
+                        let byte = |n| HeldByte { core: (n < here).then_some(core), left: readers };
+                        bytes.extend((0..used).map(byte));
+                    }
+                    task += 1;
+                }
+                let reader = chance.usize(0..readers as usize);
+                let (from, there) = (taken[reader], bytes.len() as u64);
+                if from < there {
+                    let more = chance.u64(1..=there - from);
+                    let (parts, freed) = all.take((0, 0), from, more);
+                    let found: Vec<Option<usize>> =
+                        parts.iter().flat_map(|&(core, bytes)| std::iter::repeat_n(core, bytes as usize)).collect();
+                    let own = &mut bytes[from as usize..(from + more) as usize];
+                    let wanted: Vec<Option<usize>> = own.iter().map(|byte| byte.core).collect();
+                    assert_eq!(found, wanted, "{context}: bytes {from} to {} of reader {reader}", from + more);
+                    assert!(freed.iter().all(|core| found.contains(&Some(*core))), "{context}: {freed:?}");
+                    own.iter_mut().for_each(|byte| byte.left -= 1);
+                    taken[reader] += more;
+                }
+                for core in 0..2 {
+                    let least = bytes.iter().filter(|byte| byte.core == Some(core) && byte.left > 0).count() as u64;
+                    let held = all.cores[core].held;
+                    // With several readers, a task's bytes leave together.
+                    assert!(held >= least && (readers > 1 || held == least), "{context}: core {core} holds {held} B");
+                }
+            }
+            take_rest(&mut all, bytes.len() as u64, &taken);
+            let rest = (all.cores[0].held, all.cores[1].held, all.made.len());
+            assert_eq!(rest, (0, 0, 0), "seed {seed}: all was taken");
+        }
+    }
 }

@@ -428,4 +428,96 @@ mod tests {
         let (window, legs) = InputFeed::of(&rules, &[InputLocation::Here(100)], &FlashTrace::default()).pop().unwrap();
         assert!(legs.is_empty() && window.available() == 100, "a window in DRAM is there");
     }
+    /// Blocks of random pages: cut into pages they name the same pages in the same order, with the same bytes, and each
+    /// page has no more than a page's.
+    #[test]
+    fn pages_of_blocks_in_order_are_the_pages_of_the_trace() {
+        let mut in_order = 0;
+        for seed in 0..400 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let page = 4096u64;
+            let (mut ops, mut blocks, mut places) = (Vec::new(), Vec::new(), 0);
+            for _ in 0..chance.u32(1..5) {
+                let extents: Vec<u32> = (0..chance.u32(0..4)).map(|_| chance.u32(1..6)).collect();
+                let pages: u32 = extents.iter().sum();
+                let last = chance.u32(1..=4096);
+                for (n, &extent) in extents.iter().enumerate() {
+                    let last_bytes = if n + 1 == extents.len() { last } else { 4096 };
+                    ops.push(read(places, extent, last_bytes));
+                    places += u64::from(extent) + chance.u64(1..9);
+                    if chance.u8(0..6) == 0 {
+                        ops.push(ExtentOp { cause: OpCause::Map, ..read(1 << 20, 1, 4096) });
+                    }
+                }
+                let first = chance.u64(1..=page);
+                let bytes = match pages {
+                    0 => chance.u64(1..9_000),
+                    1 => u64::from(last),
+                    n => first + u64::from(n - 2) * page + u64::from(last),
+                };
+                let runs = if chance.u8(0..8) == 0 { 2 } else { 1 };
+                blocks.push(BlockOps { ops_end: ops.len(), runs, bytes });
+            }
+            let trace = FlashTrace { ops, blocks, ..FlashTrace::default() };
+            let found = in_stream_order(&trace, page);
+            assert_eq!(found.is_none(), trace.blocks.iter().any(|block| block.runs > 1), "seed {seed}");
+            let Some(found) = found else { continue };
+            in_order += 1;
+            let sum = |blocks: &[BlockOps]| blocks.iter().map(|block| block.bytes).sum::<u64>();
+            assert_eq!(sum(&found.blocks), sum(&trace.blocks), "seed {seed}");
+            let pages = |trace: &FlashTrace, cause| -> Vec<u64> {
+                let own = trace.ops.iter().filter(|op| op.cause == cause);
+                own.flat_map(|op| (0..u64::from(op.pages)).map(|n| op.first.0 + n)).collect()
+            };
+            for cause in [OpCause::Host, OpCause::Map] {
+                assert_eq!(pages(&found, cause), pages(&trace, cause), "seed {seed}, {cause:?}");
+            }
+            let mut from = 0;
+            for block in &found.blocks {
+                assert!(block.ops_end - from <= 1, "seed {seed}: {block:?} has more than a page");
+                assert!(block.ops_end == from || block.bytes <= page, "seed {seed}: {block:?}");
+                from = block.ops_end;
+            }
+        }
+        assert!(in_order > 40, "{in_order} traces are in order");
+    }
+
+    /// An input that is read page by page, with pages that arrive in any order: the core never has more pages than the
+    /// read-ahead, sees a growing prefix of its bytes, and in the end all of them.
+    #[test]
+    fn pages_come_within_the_read_ahead_and_in_order() {
+        for seed in 0..200 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let (bytes, read_ahead) = (chance.u64(1..60_000), chance.usize(1..6));
+            let rules = FeedRules { read_ahead, ..rules(InputFrom::Stream) };
+            let mut all = InputFeed::of(&rules, &[InputLocation::Here(bytes)], &FlashTrace::default());
+            let (mut feed, _) = all.pop().unwrap();
+            let job = SpaceJobId::for_test(seed);
+            feed.set_core_job(job);
+            let pages = bytes.div_ceil(4096) as usize;
+            let (mut credited, mut there, mut read) = (0usize, vec![false; pages], 0u64);
+            for step in 0..2_000 {
+                let context = format!("seed {seed}, step {step}");
+                credited += feed.credits(&rules, 0) as usize;
+                assert!(credited <= pages && credited <= (read / 4096) as usize + read_ahead, "{context}");
+                assert_eq!(feed.holds(), (credited - (read / 4096) as usize, credited == pages), "{context}");
+                let on_the_way: Vec<usize> = (0..credited).filter(|&page| !there[page]).collect();
+                if let Some(&page) = chance.choice(&on_the_way) {
+                    feed.arrives(job, page);
+                    there[page] = true;
+                }
+                let prefix = there.iter().take_while(|&&there| there).count() as u64;
+                let available = (prefix * 4096).min(bytes);
+                assert_eq!(feed.available(), available, "{context}");
+                if available > read && chance.bool() {
+                    read += chance.u64(1..=available - read);
+                    feed.taken(read);
+                }
+                if read == bytes {
+                    break;
+                }
+            }
+            assert_eq!(read, bytes, "seed {seed}");
+        }
+    }
 }

@@ -208,3 +208,6 @@ pub(super) fn stuck() -> Error {
 pub(super) fn too_many() -> Error {
     Error::Busy(format!("{IN_FLIGHT_MAX} commands are in flight, and no more may be; let some end first"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -242,4 +242,58 @@ mod tests {
             prop_assert_eq!(got, expected);
         }
     }
+    /// Elements of any size at any place, several boxes, small requests: the bytes of all runs, one by one, rounded out
+    /// to sectors, are requested in order and no others.
+    #[test]
+    fn requests_are_the_sectors_of_runs_byte_by_byte() {
+        for seed in 0..200 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let n = chance.usize(1..4);
+            let shape: Vec<u64> = (0..n).map(|_| chance.u64(1..9)).collect();
+            let part = |chance: &mut fastrand::Rng| {
+                let start: Vec<u64> = shape.iter().map(|&d| chance.u64(0..d)).collect();
+                let count = start.iter().zip(&shape).map(|(s, d)| chance.u64(1..=d - s)).collect();
+                ArrayBox { start, count }
+            };
+            let all_boxes = Boxes {
+                write: chance.bool(),
+                item_bytes: chance.u64(1..900),
+                offset_bytes: chance.u64(0..3_000),
+                boxes: (0..chance.usize(0..4)).map(|_| part(&mut chance)).collect(),
+                request_bytes_max: 512 * chance.u64(1..6),
+                depth: 1,
+                shape: shape.clone(),
+            };
+            let mut wanted: Vec<u64> = Vec::new();
+            for part in &all_boxes.boxes {
+                // Elements in order; those that follow each other without a gap are one run.
+                let mut runs: Vec<(u64, u64)> = Vec::new();
+                for element in 0..shape.iter().product::<u64>() {
+                    let mut rest = element;
+                    let inside = (0..n).rev().all(|i| {
+                        let index = rest % shape[i];
+                        rest /= shape[i];
+                        (part.start[i]..part.start[i] + part.count[i]).contains(&index)
+                    });
+                    let at = all_boxes.offset_bytes + element * all_boxes.item_bytes;
+                    match runs.last_mut() {
+                        Some((_, end)) if inside && *end == at => *end += all_boxes.item_bytes,
+                        _ if inside => runs.push((at, at + all_boxes.item_bytes)),
+                        _ => {}
+                    }
+                }
+                wanted.extend(runs.iter().flat_map(|(from, end)| from / 512..end.div_ceil(512)));
+            }
+            let (write, most) = (all_boxes.write, all_boxes.request_bytes_max);
+            let mut source = BoxRequests::new(all_boxes, 1 << 30).unwrap();
+            let mut found = Vec::new();
+            while let Some(r) = source.next(Ps::ZERO).unwrap() {
+                assert!(r.bytes > 0 && r.bytes <= most && (r.op == RequestOp::Write) == write, "seed {seed}: {r:?}");
+                assert_eq!((r.offset_bytes % 512, r.bytes % 512, r.at), (0, 0, None), "seed {seed}: {r:?}");
+                found.extend(r.offset_bytes / 512..(r.offset_bytes + r.bytes) / 512);
+            }
+            assert_eq!(found, wanted, "seed {seed}: {shape:?}");
+            assert_eq!(source.progress(Ps::ZERO), Some(if wanted.is_empty() { 0.0 } else { 1.0 }), "seed {seed}");
+        }
+    }
 }

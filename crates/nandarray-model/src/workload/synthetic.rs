@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::skew::{PlaceSampler, Skew};
+use super::trace::AT_MAX;
 use super::{IoRequest, RequestOp, RequestSource, WorkloadError};
 use nandarray_sim::Ps;
 
@@ -187,6 +188,9 @@ impl Generator {
             _ => {}
         }
         s.skew.check()?;
+        if !s.offset_bytes.is_multiple_of(SECTOR_BYTES) {
+            return wrong(format!("an offset of {} B; it must be a multiple of 512", s.offset_bytes));
+        }
         let room = device_bytes.saturating_sub(s.offset_bytes);
         let set = s.working_set_bytes.unwrap_or(room);
         if set == 0 || set > room {
@@ -323,6 +327,11 @@ impl RequestSource for Generator {
         let at = self.arrival();
         if self.until.is_some_and(|until| at.unwrap_or(now) >= until) {
             return Ok(None);
+        }
+        let late = at.filter(|at| at.0 > AT_MAX);
+        if let (Some(late), Arrival::Constant { per_s } | Arrival::Poisson { per_s }) = (late, self.settings.arrival) {
+            let number = self.issued + 1;
+            return wrong(format!("{per_s} requests a second: request {number} arrives at {late}, after 115 days"));
         }
         let stream = (self.issued % u64::from(self.settings.streams)) as u32;
         self.issued += 1;

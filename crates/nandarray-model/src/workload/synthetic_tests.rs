@@ -150,6 +150,7 @@ fn what_cannot_be_is_refused_with_its_numbers() {
         (Synthetic { align_bytes: Some(100), ..d() }, "an alignment of 100 B"),
         (Synthetic { working_set_bytes: Some(2 * GIB), ..d() }, "on a device of 1073741824 B"),
         (Synthetic { offset_bytes: GIB, ..d() }, "a working set of 0 B from byte 1073741824"),
+        (Synthetic { offset_bytes: 4100, ..d() }, "an offset of 4100 B; it must be a multiple of 512"),
         (Synthetic { skew: Skew::Zipf { theta: 9.0 }, ..d() }, "theta of a Zipf skew is 9"),
         (
             Synthetic { pattern: Pattern::Sequential, streams: 65_536, working_set_bytes: Some(1 << 20), ..d() },
@@ -201,6 +202,147 @@ proptest! {
         for r in all(settings, GIB) {
             prop_assert!(r.offset_bytes >= from * 512 && r.offset_bytes + r.bytes <= from * 512 + set, "{:?}", r);
             prop_assert_eq!((r.offset_bytes - from * 512) % align.map_or(512, |a| a * 512), 0);
+        }
+    }
+}
+
+/// Rates so low that an arrival would be beyond the clock's range end with an error that names the request.
+#[test]
+fn arrivals_beyond_the_clock_are_refused_when_they_come() {
+    let within = |arrival, requests, seconds| {
+        let settings = Synthetic { arrival, requests: Some(requests), seconds, ..Synthetic::default() };
+        let mut generator = Generator::new(settings, GIB).unwrap();
+        loop {
+            match generator.next(Ps::ZERO) {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => return Some((generator.issued, error.to_string())),
+            }
+        }
+    };
+    // Request 1 arrives at 0, request 2 after 10,000,000 s, which is the latest.
+    assert_eq!(within(Arrival::Constant { per_s: 1e-7 }, 2, None), None);
+    let (issued, said) = within(Arrival::Constant { per_s: 8e-8 }, 3, None).unwrap();
+    assert_eq!(issued, 1);
+    assert!(said.ends_with("requests a second: request 2 arrives at 12500000 s, after 115 days"), "{said}");
+    let (_, said) = within(Arrival::Constant { per_s: 1e-300 }, 3, None).unwrap();
+    assert!(said.contains("request 2 arrives at"), "{said}");
+    for seed in 0..20 {
+        let poisson = Arrival::Poisson { per_s: 1e-9 * (seed + 1) as f64 };
+        assert!(within(poisson, 1_000, None).is_some(), "seed {seed}");
+        // A limit of time comes first.
+        assert_eq!(within(poisson, 1_000, Some(1e7)), None, "seed {seed}");
+    }
+}
+
+/// Each stream's walk, as a list: the next multiple of the alignment, or the beginning where the request would leave
+/// the stream's part.
+#[test]
+fn walks_of_several_sizes_are_those_of_a_plain_loop() {
+    for seed in 0..60 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let streams = chance.u32(1..5);
+        let sizes: Vec<Size> =
+            (0..chance.usize(1..4)).map(|_| Size { bytes: 512 * chance.u64(1..40), weight: 1.0 }).collect();
+        let align = chance.bool().then(|| 512 * chance.u64(1..20));
+        let largest = sizes.iter().map(|size| size.bytes).max().unwrap();
+        let grid = align.unwrap_or(largest);
+        let set = u64::from(streams) * (largest.max(grid) * chance.u64(2..9) + 512 * chance.u64(0..50));
+        let settings = Synthetic {
+            sizes,
+            align_bytes: align,
+            offset_bytes: 512 * chance.u64(0..9),
+            working_set_bytes: Some(set),
+            pattern: Pattern::Sequential,
+            streams,
+            seed,
+            requests: Some(400),
+            ..Synthetic::default()
+        };
+        let offset = settings.offset_bytes;
+        let part = set / u64::from(streams) / grid * grid;
+        let mut next = vec![0u64; streams as usize];
+        for (n, r) in all(settings, GIB).iter().enumerate() {
+            assert_eq!(u64::from(r.stream), n as u64 % u64::from(streams), "seed {seed}");
+            let at = &mut next[r.stream as usize];
+            let each = align.unwrap_or(r.bytes);
+            while !at.is_multiple_of(each) {
+                *at += 512;
+            }
+            if *at + r.bytes > part {
+                *at = 0;
+            }
+            let wanted = offset + u64::from(r.stream) * part + *at;
+            assert_eq!(r.offset_bytes, wanted, "seed {seed}, request {n} of {} B, stream {}", r.bytes, r.stream);
+            *at += r.bytes;
+        }
+    }
+}
+
+/// Counts of a long run lie within five deviations of the exact expectation: operations, sizes, places by rank.
+#[test]
+fn what_is_drawn_is_drawn_as_often_as_its_share() {
+    let n = 60_000u64;
+    for seed in 0..6 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let (read, trim) = (chance.f64() * 0.6, chance.f64() * 0.4);
+        let weights: Vec<f64> = (0..chance.usize(2..6)).map(|_| 0.05 + chance.f64()).collect();
+        let sizes: Vec<Size> =
+            weights.iter().zip(1u64..).map(|(&weight, n)| Size { bytes: 4096 * n, weight }).collect();
+        let settings = Synthetic {
+            read_share: read,
+            trim_share: trim,
+            sizes: sizes.clone(),
+            align_bytes: Some(4096),
+            skew: Skew::HotCold { space: 0.25, requests: 0.7 },
+            requests: Some(n),
+            seed,
+            ..Synthetic::default()
+        };
+        let made = all(settings, GIB);
+        let near = |what: &str, found: usize, share: f64| {
+            let (mean, found) = (n as f64 * share, found as f64);
+            let five = 5.0 * (mean * (1.0 - share)).sqrt() + 1.0;
+            assert!((found - mean).abs() < five, "seed {seed}, {what}: {found}, {mean} are expected");
+        };
+        for (op, share) in [(RequestOp::Read, read), (RequestOp::Trim, trim), (RequestOp::Write, 1.0 - read - trim)] {
+            near(op.name(), made.iter().filter(|r| r.op == op).count(), share);
+        }
+        let whole: f64 = weights.iter().sum();
+        for (size, weight) in sizes.iter().zip(&weights) {
+            near("size", made.iter().filter(|r| r.bytes == size.bytes).count(), weight / whole);
+        }
+        // A quarter of the places is hot: the places, sorted by the requests that they got, show it.
+        let mut by_place = std::collections::HashMap::new();
+        made.iter().for_each(|r| *by_place.entry(r.offset_bytes / 4096).or_insert(0usize) += 1);
+        let places = GIB / 4096;
+        assert!(by_place.keys().all(|&place| place < places), "seed {seed}");
+        // With so few requests a place, cold places got one request or two, and hot ones up to five times as many.
+        let twice = by_place.values().filter(|&&times| times >= 2).map(|times| times - 1).sum::<usize>();
+        let pairs = |requests: f64, places: f64| requests - places * (1.0 - (-requests / places).exp());
+        let (hot, cold) = (0.25 * places as f64, 0.75 * places as f64);
+        let wanted = pairs(0.7 * n as f64, hot) + pairs(0.3 * n as f64, cold);
+        assert!((twice as f64 / wanted - 1.0).abs() < 0.05, "seed {seed}: {twice} repeats, {wanted} are expected");
+    }
+}
+
+/// A flush follows each n-th write at once, in the stream whose turn it is, and counts as a request.
+#[test]
+fn flushes_come_behind_every_nth_write() {
+    for every in [1, 2, 7] {
+        let settings = Synthetic {
+            read_share: 0.5,
+            flush_every: every,
+            streams: 3,
+            requests: Some(3_000),
+            ..Synthetic::default()
+        };
+        let (mut writes, mut due) = (0, false);
+        for (n, r) in all(settings, GIB).iter().enumerate() {
+            assert_eq!(r.op == RequestOp::Flush, due, "request {n}, a flush every {every} writes");
+            assert_eq!(r.stream as usize, n % 3);
+            writes += u64::from(r.op == RequestOp::Write);
+            due = r.op == RequestOp::Write && writes % every == 0;
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use nandarray_sim::Ps;
 /// Maximum length of a line in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Latest time of arrival in picoseconds, 115 days, which leaves the clock room after it.
-const AT_MAX: u64 = 10_000_000_000_000_000_000;
+pub(super) const AT_MAX: u64 = 10_000_000_000_000_000_000;
 
 /// Format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,11 +170,15 @@ impl Trace {
             return wrong(format!("a trace for a device of {device_bytes} B"));
         }
         let read = Arc::new(AtomicU64::new(0));
-        let mut counted = BufReader::with_capacity(1 << 18, Counted { inner: source, count: read.clone() });
-        let gzipped =
-            counted.fill_buf().map_err(|error| WorkloadError::Io { line: 1, error })?.starts_with(&[0x1f, 0x8b]);
+        let mut counted = Counted { inner: source, count: read.clone() };
+        // A pipe may return a single byte at first, and a signal may interrupt it.
+        let mut first = Vec::new();
+        let peeked = counted.by_ref().take(2).read_to_end(&mut first);
+        peeked.map_err(|error| WorkloadError::Io { line: 1, error })?;
+        let is_gzip = first == [0x1f, 0x8b];
+        let whole = BufReader::with_capacity(1 << 18, Cursor::new(first).chain(counted));
         let plain: Box<dyn Read + Send> =
-            if gzipped { Box::new(flate2::bufread::MultiGzDecoder::new(counted)) } else { Box::new(counted) };
+            if is_gzip { Box::new(flate2::bufread::MultiGzDecoder::new(whole)) } else { Box::new(whole) };
         let mut trace = Self {
             lines: BufReader::with_capacity(1 << 16, plain),
             line: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::io::{Cursor, Write};
+use std::io::Write;
 
 const GIB: u64 = 1 << 30;
 
@@ -293,4 +293,180 @@ proptest! {
         }
         prop_assert_eq!(got.len(), want.len());
     }
+}
+
+/// A reader that returns a byte or a few at a time, sometimes interrupted, and fails at a place if there is one.
+struct Halting {
+    bytes: Vec<u8>,
+    at: usize,
+    fails_at: Option<usize>,
+    chance: fastrand::Rng,
+}
+
+impl Read for Halting {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        if self.chance.u8(0..4) == 0 {
+            return Err(std::io::ErrorKind::Interrupted.into());
+        }
+        let end = self.fails_at.unwrap_or(self.bytes.len());
+        if self.at == end && self.fails_at.is_some() {
+            return Err(std::io::Error::other("the disk is gone"));
+        }
+        let n = self.chance.usize(1..20).min(buf.len()).min(end - self.at);
+        buf[..n].copy_from_slice(&self.bytes[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+fn packed(text: &str) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(text.as_bytes()).unwrap();
+    packed.finish().unwrap()
+}
+
+/// Returns the requests of a trace until its end or its first error.
+fn until_error(source: Box<dyn Read + Send>) -> (Vec<IoRequest>, Option<WorkloadError>) {
+    let mut trace = match Trace::new(source, None, TraceSettings::default(), GIB) {
+        Ok(trace) => trace,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
+    let mut requests = Vec::new();
+    loop {
+        match trace.next(Ps::ZERO) {
+            Ok(Some(request)) => requests.push(request),
+            Ok(None) => return (requests, None),
+            Err(error) => return (requests, Some(error)),
+        }
+    }
+}
+
+/// A trace that is cut at any byte gives the requests of its whole lines; its last line is read as it is, or named.
+#[test]
+fn a_trace_that_is_cut_gives_its_whole_lines() {
+    for text in [FIO2, FIO3, BLKPARSE, MSR] {
+        let whole = all(text, TraceSettings::default()).unwrap();
+        for cut in 0..=text.len() {
+            let part = &text[..cut];
+            let lines = part.matches('\n').count();
+            let (found, error) = until_error(Box::new(Cursor::new(part.as_bytes().to_vec())));
+            let kept = all(&part[..part.rfind('\n').map_or(0, |at| at + 1)], TraceSettings::default());
+            let kept = kept.unwrap_or_default();
+            assert!(whole.starts_with(&kept) && found.starts_with(&kept), "cut at byte {cut}: {found:?}");
+            assert!(found.len() <= kept.len() + 2, "cut at byte {cut}: a line has one request, or a flush before it");
+            if let Some(error) = error {
+                let WorkloadError::Line { line, .. } = error else { panic!("cut at byte {cut}: {error}") };
+                assert_eq!(line as usize, lines + 1, "cut at byte {cut}: {error}");
+                assert_eq!(found.len(), kept.len(), "cut at byte {cut}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_compressed_trace_that_is_cut_or_flipped_gives_a_prefix_and_an_error() {
+    let long: String = (0..400).map(|n| format!("{n},h,0,Write,{},4096,1\n", n * 4096)).collect();
+    let whole = all(&long, TraceSettings::default()).unwrap();
+    let bytes = packed(&long);
+    for cut in (0..bytes.len()).step_by(7).skip(1) {
+        let (found, error) = until_error(Box::new(Cursor::new(bytes[..cut].to_vec())));
+        assert!(whole.starts_with(&found), "cut at byte {cut}");
+        assert!(matches!(error, Some(WorkloadError::Io { .. } | WorkloadError::Line { .. })), "cut at byte {cut}");
+    }
+    let mut chance = fastrand::Rng::with_seed(8);
+    for _ in 0..300 {
+        let (at, bit) = (chance.usize(2..bytes.len()), chance.u8(0..8));
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << bit;
+        // Heads have fields that do not matter, such as a time; data has a checksum, which comes last.
+        let (found, error) = until_error(Box::new(Cursor::new(flipped)));
+        assert!(error.is_some() || found == whole, "bit {bit} of byte {at}");
+    }
+    // Two members, as parallel compressors write them, are one trace.
+    let (first, second) = long.split_at(long.find("200,").unwrap());
+    let joined = [packed(first), packed(second)].concat();
+    assert_eq!(until_error(Box::new(Cursor::new(joined))).0, whole);
+}
+
+#[test]
+fn a_reader_that_halts_is_read_on_and_one_that_fails_is_named_with_its_line() {
+    for seed in 0..40 {
+        let text = [FIO2, FIO3, BLKPARSE, MSR][seed % 4];
+        let whole = all(text, TraceSettings::default()).unwrap();
+        let mut chance = fastrand::Rng::with_seed(seed as u64);
+        let bytes = if chance.bool() { packed(text) } else { text.as_bytes().to_vec() };
+        let plain = bytes == text.as_bytes();
+        let halting = |fails_at: Option<usize>, chance: &mut fastrand::Rng| {
+            Box::new(Halting { bytes: bytes.clone(), at: 0, fails_at, chance: chance.fork() })
+        };
+        let (found, error) = until_error(halting(None, &mut chance));
+        assert!(error.is_none() && found == whole, "seed {seed}: {error:?}");
+        let at = chance.usize(0..bytes.len());
+        let (found, error) = until_error(halting(Some(at), &mut chance));
+        assert!(whole.starts_with(&found), "seed {seed}, fails at byte {at}");
+        let Some(WorkloadError::Io { line, error }) = error else {
+            // The summary of a blkparse text is not read to its end.
+            assert!(text == BLKPARSE && found == whole, "seed {seed}, fails at byte {at}: {error:?}");
+            continue;
+        };
+        assert!(error.to_string().contains("the disk is gone"), "seed {seed}: {error}");
+        let lines = text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() as u64;
+        assert!(!plain || line == 1 || line == lines + 1, "seed {seed}, byte {at}: line {line} behind {lines} lines");
+    }
+}
+
+/// Places of records by arithmetic on wide integers: whole sectors, modulo the device, never across its end.
+#[test]
+fn records_are_placed_as_wide_arithmetic_places_them() {
+    for seed in 0..40 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let bits = chance.u32(1..24);
+        let capacity = 512 * chance.u64(1..1 << bits);
+        let records: Vec<(u64, u64)> = (0..60)
+            .map(|_| (chance.u64(..) >> chance.u32(0..50), 1 + (chance.u64(..) >> chance.u32(20..60))))
+            .collect();
+        let lines: String =
+            records.iter().enumerate().map(|(n, (at, bytes))| format!("{n},h,0,Read,{at},{bytes},0\n")).collect();
+        let source = Box::new(Cursor::new(lines.into_bytes()));
+        let mut trace = Trace::new(source, None, TraceSettings::default(), capacity + seed % 512).unwrap();
+        let (mut wrapped, mut cut) = (0, 0);
+        for &(at, bytes) in &records {
+            let found = trace.next(Ps::ZERO).unwrap().unwrap();
+            let wide = u128::from(capacity);
+            let begin = u128::from(at) / 512 * 512;
+            let end = (u128::from(at) + u128::from(bytes)).min(u128::from(u64::MAX)).div_ceil(512) * 512;
+            let length = (end - begin).min(wide);
+            let place = (begin % wide).min(wide - length);
+            assert_eq!(
+                (u128::from(found.offset_bytes), u128::from(found.bytes)),
+                (place, length),
+                "seed {seed}: {bytes} B at {at} of a device of {capacity} B"
+            );
+            wrapped += u64::from(place != begin);
+            cut += u64::from(end - begin > wide);
+        }
+        let notes = trace.notes();
+        for (n, what) in [(wrapped, "lay beyond the device"), (cut, "were larger than the device")] {
+            let note = notes.iter().find(|note| note.contains(what));
+            let number = note.map_or(0, |note| note.split(' ').next().unwrap().parse().unwrap());
+            assert_eq!(number, n, "seed {seed}: {notes:?}");
+        }
+    }
+}
+
+/// Files of an iolog begin at places of their own, spread over the device.
+#[test]
+fn files_lie_apart() {
+    let mut text = "fio version 2 iolog\n".to_owned();
+    (0..200).for_each(|n| text += &format!("/f{n} read 0 4096\n"));
+    let mut trace =
+        Trace::new(Box::new(Cursor::new(text.into_bytes())), None, TraceSettings::default(), 1 << 40).unwrap();
+    let mut places: Vec<u64> = (0..200).map(|_| trace.next(Ps::ZERO).unwrap().unwrap().offset_bytes).collect();
+    assert_eq!(places[0], 0);
+    places.sort_unstable();
+    let gaps: Vec<u64> = places.windows(2).map(|two| two[1] - two[0]).chain([(1 << 40) - places[199]]).collect();
+    let even = (1u64 << 40) / 200;
+    // By the three-distance theorem, gaps of the golden ratio's multiples differ by a factor of at most 2.618.
+    assert!(gaps.iter().all(|&gap| gap > even / 3 && gap < even * 3), "{gaps:?}");
+    assert!(places.iter().all(|place| place % (1 << 20) == 0));
 }

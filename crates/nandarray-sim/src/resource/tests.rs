@@ -104,8 +104,8 @@ fn steps() -> impl Strategy<Value = Vec<(u8, u64, u64, u32)>> {
 }
 
 proptest! {
-    /// Servers booked in any of the ways that wait have one service at a time, and are busy up to any moment for as long
-    /// as their services cover it, picosecond by picosecond.
+    /// Servers booked in any of the ways that wait have one service at a time, and are busy up to any moment for as
+    /// long as their services cover it, picosecond by picosecond.
     #[test]
     fn busy_times_are_those_of_the_services_one_by_one(servers in 1u32..4, steps in steps()) {
         let mut resource = Resource::new(servers, Track);
@@ -127,7 +127,7 @@ proptest! {
             let until: Vec<u64> = resource.busy_until(Ps(now)).map(|busy| busy.0).collect();
             for (server, found) in until.into_iter().enumerate() {
                 let covers = |&(start, end): &(u64, u64)| end.min(now).saturating_sub(start.min(now));
-                prop_assert_eq!(found, services[server].iter().map(covers).sum::<u64>(), "server {} at {}", server, now);
+                prop_assert_eq!(found, services[server].iter().map(covers).sum::<u64>(), "server {}, {}", server, now);
             }
         }
         prop_assert_eq!((resource.served(), resource.waited()), (steps.len() as u64, Ps(waited)));
@@ -138,7 +138,7 @@ proptest! {
         }
     }
 
-    /// Pipelined hardware begins everything at once; work that has to wait for it waits for the longest of its services.
+    /// Pipelined hardware begins everything at once; work that has to wait for it waits for its longest service.
     #[test]
     fn what_waits_for_a_pipeline_waits_for_its_longest_service(steps in steps()) {
         let mut resource = Resource::new(2, Track);
@@ -159,8 +159,8 @@ proptest! {
         prop_assert_eq!([0, 1].map(|server| resource.free_at(server)), free.map(Ps));
     }
 
-    /// A port of a byte a picosecond: lines follow each other and wait for no more than a burst, nothing is lost, and the
-    /// last transfer, delayed by the lines that went ahead of it, ends when the port is free.
+    /// A port of a byte a picosecond: lines follow each other and wait for no more than a burst, nothing is lost, and
+    /// the last transfer, delayed by the lines that went ahead of it, ends when the port is free.
     #[test]
     fn lines_go_ahead_by_at_most_a_burst_and_the_port_moves_every_byte(
         steps in steps(), burst in 1u64..40, latency in 0u64..9,

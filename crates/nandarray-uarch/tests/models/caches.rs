@@ -19,7 +19,7 @@ struct ListedCache {
     counts: LineCounts,
 }
 
-/// What an access found: a hit, or a miss with the dirty line that left.
+/// The outcome of an access: a hit, or a miss with the dirty line that left.
 type Found = Result<(), Option<u64>>;
 
 impl ListedCache {

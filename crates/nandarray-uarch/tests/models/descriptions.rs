@@ -114,7 +114,7 @@ fn changes_are_numbers_sizes_truths_or_texts_and_none_takes_away() {
     assert_eq!(with("five-stage", &[("memory.t_access", "1_000")]).unwrap().memory.unwrap().t_access, 1_000);
     assert_eq!(with("five-stage", &[("l1d.size", "64 KiB")]).unwrap().l1d.unwrap().size_bytes, 64 << 10);
     assert!(with("c66x", &[("vliw.simd_pairs", "true")]).unwrap().vliw.unwrap().simd_pairs);
-    // What is not there is taken away without a trace, with the table that it would be in.
+    // A key that is not there is taken away without a trace.
     for key in ["l2.t_hit", "vector.t_align", "vliw.width", "scratchpad", "a.b.c"] {
         let before = with("ibex", &[]).unwrap();
         assert_eq!(with("ibex", &[(key, "none")]).unwrap(), before, "{key} of ibex");

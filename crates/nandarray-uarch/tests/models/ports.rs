@@ -1,5 +1,5 @@
-//! A core that shares a memory with nobody takes the ticks of a core with a memory of its own: every pause, however it
-//! divides a block, leaves the pipeline where it was.
+//! A core that shares a memory with no other takes the ticks of a core with a memory of its own: every pause,
+//! however it divides a block, leaves the pipeline where it was.
 
 use nandarray_hart::{Extensions, Hart, HartMode, Limits, Rv64, Stop, Streams};
 use nandarray_uarch::{CacheDescription, CoreDescription, CoreReport, MemoryDescription, Replacement, TimedCore};
@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(160))]
 
     #[test]
-    fn a_memory_shared_with_nobody_is_ones_own(
+    fn a_memory_that_no_other_core_shares_is_ones_own(
         body in prop::collection::vec(instruction(), 1..50),
         rounds in 1..6u32,
         chunk in prop::option::of(1..60u64),

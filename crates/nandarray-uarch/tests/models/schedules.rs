@@ -64,8 +64,8 @@ fn resources(d: &CoreDescription, units: VliwUnits, ops: &[TimedOp]) -> i64 {
     d.unpipelined.iter().map(|&unit| of_unit(unit)).max().unwrap_or(0).max(i64::from(whole))
 }
 
-/// Whether some cycle of dependences takes longer than an interval allows: the longest way between any two instructions,
-/// by Floyd and Warshall.
+/// Whether some cycle of dependences takes longer than an interval allows: the longest way between any two
+/// instructions, by Floyd and Warshall.
 fn recurs(n: usize, edges: &[Edge], interval: i64) -> bool {
     const NONE: i64 = i64::MIN / 4;
     let mut way = vec![vec![NONE; n]; n];
@@ -162,7 +162,7 @@ proptest! {
         prop_assert!(length <= ops.iter().map(|op| cycles(&d, op)).sum::<i64>());
         let least = (resources(&d, units, &ops)..).find(|&interval| !recurs(ops.len(), &edges, interval)).unwrap();
         let wanted = least.min(length) * i64::from(cycle);
-        prop_assert_eq!(summary.taken.ticks.total() as i64, wanted, "an interval of {} cycles, a schedule of {}", least, length);
+        prop_assert_eq!(summary.taken.ticks.total() as i64, wanted, "{} of {} cycles", least, length);
         prop_assert_eq!(summary.taken.state, AT_REST, "the next iteration finds its operands");
     }
 

@@ -412,8 +412,9 @@ impl SpaceClient {
         if p.at == PartStage::Landed {
             self.complete_early(ctx, now, part);
         }
-        let to_core = p.at == PartStage::Gathered && self.jobs[p.job as usize].kind == SpaceJobKind::Input;
-        let past = p.at == PartStage::Reading && self.jobs[p.job as usize].kind.core().is_some();
+        let kind = self.kind_of(&p);
+        let to_core = p.at == PartStage::Gathered && kind == Some(SpaceJobKind::Input);
+        let past = p.at == PartStage::Reading && kind.and_then(SpaceJobKind::core).is_some();
         let next = if past { PartStage::Delivered } else { p.next_stage(to_core) };
         if p.at == PartStage::Leaving && p.bytes > 0 {
             self.parts[part as usize].at = next;
@@ -446,6 +447,11 @@ impl SpaceClient {
                 self.blocks_progress(ctx, now, p.job);
             }
         }
+    }
+
+    /// Returns the kind of a part's job; `None` if the job has ended before its part, an extent in the write cache.
+    fn kind_of(&self, part: &SpacePart) -> Option<SpaceJobKind> {
+        self.jobs.get(part.job as usize).filter(|job| job.id.0 == part.age).map(|job| job.kind)
     }
 
     fn ops_of(&self, part: &SpacePart) -> Vec<ExtentOp> {
@@ -515,7 +521,7 @@ impl SpaceClient {
             let d = &ctx.fabric.description;
             let crosses = d.controller.spaces_in_device || d.dram.read_crossings == 2;
             let bytes = u64::from(ended.bytes);
-            let there = match self.jobs.get(self.parts[part as usize].job as usize).and_then(|job| job.kind.core()) {
+            let there = match self.kind_of(&self.parts[part as usize]).and_then(SpaceJobKind::core) {
                 Some(core) => self.bring_to_core(ctx, now, part, core, bytes),
                 None if crosses => ctx.fabric.through_dram(now, bytes, "page", OpCause::Host),
                 None => now,
@@ -770,3 +776,6 @@ impl SpaceClient {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

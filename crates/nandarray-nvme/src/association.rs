@@ -521,7 +521,7 @@ impl Association {
         let csi = match nsid {
             crate::NSID_MEMORY | crate::NSID_PROGRAMS | crate::NSID_ND => self.subsystem.csi(nsid)?,
             // Blocks of a namespace beyond those that identify lists; a flush may name all.
-            NN.. if nsid > NN && nsid != NSID_ALL && entry.opcode & boxes::VENDOR == 0 => {
+            _ if nsid > NN && nsid != NSID_ALL && entry.opcode & boxes::VENDOR == 0 => {
                 return Err(Status::INVALID_NAMESPACE);
             }
             _ => CommandSet::NVM,

@@ -438,7 +438,7 @@ fn operand(at: &Surroundings<'_>, range: &MemoryRange) -> Result<Operand, Status
             if len != 0 && len != found.bytes { Err(Status::MEMORY_RANGE) } else { Ok(Operand::Space(found)) }
         }
         // Arrays of such names are no namespaces.
-        NSID_MEMORY.. => Err(Status::MEMORY_NAMESPACE),
+        nsid if nsid >= NSID_MEMORY => Err(Status::MEMORY_NAMESPACE),
         nsid => match at.controller.resolve_bytes(nsid, sb, len) {
             Err(status) if status == Status::INVALID_NAMESPACE => Err(Status::MEMORY_NAMESPACE),
             done => done.map(Operand::Space),

@@ -46,7 +46,7 @@ fn faults(meant: &Meant) -> Vec<Status> {
     let mut fault = |is: bool, status: Status| faults.extend(is.then_some(status));
     match meant.opcode {
         0x02 | 0x04 | 0x05 => {
-            fault(meant.first % 4 != 0 || len % 4 != 0, Status::INVALID_FIELD);
+            fault(!meant.first.is_multiple_of(4) || !len.is_multiple_of(4), Status::INVALID_FIELD);
             fault(!is_inside(meant.first, len), Status::LBA_OUT_OF_RANGE);
             fault(meant.opcode == 0x02 && meant.room != Some(len as usize), Status::DATA_LENGTH_INVALID);
             let given = meant.source.as_ref().map(Vec::len);

@@ -347,7 +347,7 @@ fn executions_name_a_program_that_is_active_and_a_set_that_is_there() {
     assert_eq!(host.admin(&delete), (Status::SUCCESS, 1), "nor the set");
     // Blocks in, and blocks out.
     assert_eq!(host.admin(&activation(1, 1)).0, Status::SUCCESS);
-    let data: Vec<u8> = (0..4096u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..4096u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let write = nandarray::nvme::NvmeCommand::Write(nandarray::nvme::Blocks::new(1, 0, 8)).encode(0);
     assert_eq!(host.send(&write, &data).0, Status::SUCCESS);
     let blocks = [MemoryRange::new(1, 0, 4096), MemoryRange::new(1, 8 * 512, 4096), range(0, 8)];

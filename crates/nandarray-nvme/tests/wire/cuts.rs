@@ -56,7 +56,7 @@ fn a_host_that_is_cut_off_has_done_what_it_said_whole_and_nothing_else() {
     let (all, ..) = conversation(1, cntlid, &nqn, 0);
     // Every byte of headers and entries, and some of the data.
     let data = |at: usize| all[at..].iter().take(64).all(|byte| *byte == 0);
-    let cuts: Vec<usize> = (0..=all.len()).filter(|at| *at % 41 == 0 || !data(*at)).collect();
+    let cuts: Vec<usize> = (0..=all.len()).filter(|at| at.is_multiple_of(41) || !data(*at)).collect();
     assert!(cuts.len() > 300, "{} places", cuts.len());
     for (round, count) in cuts.into_iter().enumerate() {
         let (old, new) = (round as u8 | 1, round as u8 & 0xfe);
@@ -94,7 +94,7 @@ fn hosts_that_vanish_leave_no_connection_and_no_association_behind() {
         let count = bytes.len() * round / 39;
         let mut stream: TcpStream = raw(&target);
         stream.write_all(&bytes[..count]).unwrap();
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             drop(admin);
         }
         // With answers that were not read: the other side sees a reset.

@@ -118,7 +118,7 @@ fn an_initiator_beside_a_controller_that_is_cut_off_ends_with_an_error() {
     let (address, said) = recorder(target.address());
     let right = converse(address, &nqn, cntlid, Digests::default()).unwrap();
     let said = said.join().unwrap();
-    for count in (0..=said.len()).filter(|count| count % 23 == 0 || *count + 40 > said.len()) {
+    for count in (0..=said.len()).filter(|count| count.is_multiple_of(23) || *count + 40 > said.len()) {
         let (address, replayed) = replay(said[..count].to_vec());
         let done = converse(address, &nqn, cntlid, Digests::default());
         replayed.join().unwrap();

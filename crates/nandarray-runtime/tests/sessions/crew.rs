@@ -234,7 +234,7 @@ fn kernels_of_a_session_give_what_they_give_one_after_the_other() {
                 cancelled[which] |= session.cancel(&jobs[which]);
             }
         }
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             session.close(false);
         }
         let end = |job: &Arc<SessionJob>| {

@@ -105,7 +105,7 @@ fn a_run_that_is_cancelled_at_any_step_writes_nothing() {
     assert!(steps > 200, "{steps} steps");
     let old = vec![1; ITEMS as usize];
     let mut cancelled = 0;
-    for after in (0..steps + 5).filter(|step| step % 13 == 0 || step + 10 > steps) {
+    for after in (0..steps + 5).filter(|step| step.is_multiple_of(13) || step + 10 > steps) {
         fill(device, store.to, &old);
         let progress = Progress::default();
         let done = store.copy_seen(&Stopping::new(Some(after), &progress), u64::MAX, &progress);

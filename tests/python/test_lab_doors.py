@@ -237,7 +237,8 @@ def test_a_file_is_loaded_once_until_it_changes() -> None:
 
 def test_imports_are_followed_into_the_lab_alone(tmp_path: Path) -> None:
     found = registry._imports(
-        b"import nandarray.lab.claims, os\nfrom nandarray.lab import pareto as p\nfrom . import x\n"
+        b"import nandarray.lab.claims, os\nfrom nandarray.lab import pareto as p\n"
+        b"from . import x\nfrom .nandarray.lab.cost import y\n"
         b"def f():\n    from nandarray.lab.nds.pipeline import pipelined\n"
     )
     assert found == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from nandarray.cli import replay as cli_replay
 from nandarray.errors import InvalidError, NandarrayError
 from nandarray.lab import registry
 
+DEEP = bool(os.environ.get("NANDARRAY_DEEP"))
 OWN = """
 from nandarray import lab
 def run(context):
@@ -96,7 +98,7 @@ def lines(rng: random.Random, command: tuple[str, ...]) -> Iterator[list[str]]:
 
 
 @pytest.mark.usefixtures("_folder")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(20) if DEEP else range(2))
 @pytest.mark.parametrize("command", OPTIONS, ids=" ".join)
 def test_any_words_are_answered(command: tuple[str, ...], seed: int) -> None:
     rng = random.Random(f"{command}{seed}")

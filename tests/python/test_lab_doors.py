@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from nandarray.cli import replay as cli_replay
 from nandarray.errors import InvalidError, NandarrayError
 from nandarray.lab import registry
 
+DEEP = bool(os.environ.get("NANDARRAY_DEEP"))
 OWN = """
 from nandarray import lab
 def run(context):
@@ -96,7 +98,7 @@ def lines(rng: random.Random, command: tuple[str, ...]) -> Iterator[list[str]]:
 
 
 @pytest.mark.usefixtures("_folder")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(20) if DEEP else range(2))
 @pytest.mark.parametrize("command", OPTIONS, ids=" ".join)
 def test_any_words_are_answered(command: tuple[str, ...], seed: int) -> None:
     rng = random.Random(f"{command}{seed}")
@@ -237,7 +239,8 @@ def test_a_file_is_loaded_once_until_it_changes() -> None:
 
 def test_imports_are_followed_into_the_lab_alone(tmp_path: Path) -> None:
     found = registry._imports(
-        b"import nandarray.lab.claims, os\nfrom nandarray.lab import pareto as p\nfrom . import x\n"
+        b"import nandarray.lab.claims, os\nfrom nandarray.lab import pareto as p\n"
+        b"from . import x\nfrom .nandarray.lab.cost import y\n"
         b"def f():\n    from nandarray.lab.nds.pipeline import pipelined\n"
     )
     assert found == (

@@ -27,8 +27,8 @@ from nandarray.cli.program.run import operand, scalars_of
 from nandarray.index.text import parse_slices
 
 APART = {"lab", "device", "replay", "serve", "bench", "doctor", "advise", "--install-completion", "--show-completion"}
-SEEDS = 40 if os.environ.get("NANDARRAY_DEEP") else 2
-RUNS = 20
+SEEDS = 40 if os.environ.get("NANDARRAY_DEEP") else 1
+RUNS = 30
 
 STORES = ["d.nand", "d.nand", "d.nand", "none.nand", "not.nand", ".", "/dev/null", "cut.nand", "a b.nand", ""]
 NAMES = [

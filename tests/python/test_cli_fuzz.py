@@ -27,7 +27,7 @@ from nandarray.cli.program.run import operand, scalars_of
 from nandarray.index.text import parse_slices
 
 APART = {"lab", "device", "replay", "serve", "bench", "doctor", "advise", "--install-completion", "--show-completion"}
-SEEDS = 40 if os.environ.get("NANDARRAY_DEEP") else 2
+SEEDS = 40 if os.environ.get("NANDARRAY_DEEP") else 1
 RUNS = 30
 
 STORES = ["d.nand", "d.nand", "d.nand", "none.nand", "not.nand", ".", "/dev/null", "cut.nand", "a b.nand", ""]
@@ -312,7 +312,7 @@ def test_a_device_or_a_pipe_is_never_replaced_by_a_file(prepared: Path, tmp_path
 @pytest.mark.parametrize("where", ["/dev/full", "closed pipe"])
 @pytest.mark.parametrize(
     "words",
-    [["read", "d.nand", "x"], ["program", "list", "--json"], ["--help"]],
+    [["read", "d.nand", "x"], ["--help"]],
     ids=lambda words: " ".join(words),
 )  # fmt: skip
 def test_an_output_that_takes_nothing_ends_a_command_with_a_line_at_most(

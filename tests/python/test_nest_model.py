@@ -62,6 +62,48 @@ def test_a_random_nest_computes_what_python_computes(store: Any, seed: int) -> N
     kernel.check(screens=min(n, 3), scalars={"whole": 5, "scale": 0.5}, **given)
 
 
+# Where C has other rules than Python: widths, signs, and limits of loops that change.
+RULES = """
+def rules(b: Read["i4", "n"], c: Read["u4", "n"], d: Read["u1", "n"], y: Write["i8", "n", 16]):
+    for i in screens(n):
+        y[i, 0] = 1 if b[i] < c[i] else 0
+        y[i, 1] = min(b[i], c[i])
+        y[i, 2] = max(c[i], b[i])
+        y[i, 3] = c[i] if d[i] > 3 else b[i]
+        y[i, 4] = c[i] - 5
+        y[i, 5] = b[i] * b[i]
+        y[i, 6] = -c[i]
+        y[i, 7] = abs(d[i] - c[i])
+        y[i, 8] = (b[i] == c[i]) << 40
+        y[i, 9] = (d[i] << n * 5) + (1 << n * 6)
+        y[i, 10] = (1 << 31) + 2147483647 + 1
+        y[i, 11] = (d[i] - 200) >> 35
+        end = 6
+        for j in range(end):
+            end -= 2
+            y[i, 12] += j
+        for j in range(end, 9, 3):
+            end = 20
+            y[i, 13] += j
+        first = 5
+        for j in range(first, d[i] % 4, -1):
+            first = 0
+            y[i, 14] = y[i, 14] * 10 + j
+        y[i, 15] = c[i] > -1 and not b[i] > c[i]
+"""
+
+
+def test_rules_of_c_that_are_not_pythons_do_not_count(store: Any) -> None:
+    b = np.array([-1, -(2**31), 2**31 - 1, 0, 7, 46341, -5], "i4")
+    c = np.array([0, 2**32 - 1, 2**31, 3, 7, 46341, 4], "u4")
+    d = np.array([0, 255, 3, 4, 200, 1, 2], "u1")
+    function = function_of(RULES, n=7)
+    kernel, wanted = nandarray.kernel(function), np.zeros((7, 16), "i8")
+    by_python(function, {"b": b, "c": c, "d": d, "y": wanted})
+    for form in FORMS:
+        np.testing.assert_array_equal(results(store, kernel, {"b": b, "c": c, "d": d}, form)["y"], wanted, err_msg=form)
+
+
 # --- parts of rows ----------------------------------------------------------------------------------------------------
 
 STENCIL = """

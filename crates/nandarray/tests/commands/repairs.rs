@@ -122,8 +122,8 @@ fn a_repair_that_a_loss_of_power_ends_is_completed_by_the_next() {
     assert!(interrupted > 60, "{interrupted} repairs were interrupted");
 }
 
-/// Repairs a store in whose write buffer data wait, while writes fail from number `after` on; panics unless the data are
-/// there after the next flush. Returns whether a write has failed.
+/// Repairs a store in whose write buffer data wait, while writes fail from number `after` on; panics unless the data
+/// are there after the next flush. Returns whether a write has failed.
 fn repair_beside_a_write(seed: u64, after: u64, errno: i32) -> bool {
     let context = || format!("seed {seed}: writes of a repair fail by {errno} from number {after} on");
     let (bytes, mut model) = damaged(seed);

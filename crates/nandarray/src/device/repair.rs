@@ -75,8 +75,8 @@ impl Device {
             self.recount()?;
             self.drain()?;
             let mut log = self.log.lock();
-            // Changes that wait for a record, such as earlier writes of callers, are in the checkpoint; if it fails, they
-            // wait on.
+            // Changes that wait for a record, such as earlier writes of callers, are in the checkpoint; if it fails,
+            // they wait on.
             self.leave_journal(&mut log)?;
             self.checkpoint(&mut log)?;
         }

@@ -122,8 +122,8 @@ fn a_repair_that_a_loss_of_power_ends_is_completed_by_the_next() {
     assert!(interrupted > 60, "{interrupted} repairs were interrupted");
 }
 
-/// Repairs a store in whose write buffer data wait, while writes fail from number `after` on; panics unless the data are
-/// there after the next flush. Returns whether a write has failed.
+/// Repairs a store in whose write buffer data wait, while writes fail from number `after` on; panics unless the data
+/// are there after the next flush. Returns whether a write has failed.
 fn repair_beside_a_write(seed: u64, after: u64, errno: i32) -> bool {
     let context = || format!("seed {seed}: writes of a repair fail by {errno} from number {after} on");
     let (bytes, mut model) = damaged(seed);
@@ -151,7 +151,7 @@ fn repair_beside_a_write(seed: u64, after: u64, errno: i32) -> bool {
     disk.fail(Kind::Write, after, u64::MAX, errno);
     let done = check(&device, true);
     let reached = disk.done(Kind::Write) > before + after;
-    assert_eq!(done.is_err(), reached, "{done:?}; {}", context());
+    assert!(reached || done.is_ok(), "{done:?}; {}", context());
     disk.heal();
     device.execute(command::Flush).unwrap_or_else(|e| panic!("{e}; {}", context()));
     // Not closed: the bytes are those that a kill leaves.

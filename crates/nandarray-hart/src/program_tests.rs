@@ -130,7 +130,9 @@ fn attributes(all: &[(u64, Result<u64, &str>)]) -> Vec<u8> {
 #[test]
 fn an_architecture_is_found_among_other_attributes_and_none_in_a_part_of_them() {
     let arch = "rv64i2p1_m2p0";
-    for others in [vec![], vec![(4, Ok(16))], vec![(4, Ok(1 << 40)), (7, Err("")), (9, Err("x")), (300, Ok(0))]] {
+    for others in
+        [vec![], vec![(4, Ok(16))], vec![(4, Ok(1 << 40)), (7, Err("")), (9, Err("x")), (300, Ok(0)), (301, Err("x"))]]
+    {
         let mut all = others.clone();
         all.push((5, Err(arch)));
         let before = attributes(&all);

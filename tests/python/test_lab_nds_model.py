@@ -204,7 +204,7 @@ def simulated(items: list[tuple[int, ...]], buffers: int) -> Ran:
     st.integers(1, 4).flatmap(lambda n: st.lists(st.tuples(*[st.integers(0, 6)] * n), min_size=1, max_size=12)),
     st.integers(1, 4),
 )
-def test_a_pipeline_is_that_of_ticks(items: list[tuple[int, ...]], buffers: int) -> None:
+def test_a_pipeline_takes_the_time_of_a_simulation_by_ticks(items: list[tuple[int, ...]], buffers: int) -> None:
     assert pipelined(items, buffers) == simulated(items, buffers)
 
 

@@ -344,7 +344,7 @@ def strict(value: Any) -> Any:
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Refuse to replace a file without ``--overwrite``, and what is no file at all."""
+    """Refuse a device, pipe or socket always, and an existing file without ``--overwrite`` (StoreExistsError)."""
     refuse_special(path)
     if path.exists() and not overwrite:
         raise StoreExistsError(errno.EEXIST, "exists already; --overwrite replaces it", str(path))

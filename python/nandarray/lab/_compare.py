@@ -30,7 +30,15 @@ Rows = list[dict[str, Any]]
 
 
 class Comparison:
-    """Two runs, ``a`` and ``b``, beside each other. Made by :func:`nandarray.lab.compare`."""
+    """Two runs beside each other.
+
+    Made by :func:`nandarray.lab.compare`.
+
+    Attributes
+    ----------
+    a, b : Run
+        The runs.
+    """
 
     def __init__(self, a: Run, b: Run) -> None:
         self.a, self.b = a, b

@@ -38,10 +38,22 @@ def weights_of(given: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def cost(description: Description, weights: Mapping[str, float] | None = None) -> float:
-    """Return the cost proxy of a device, in billions of bytes of one-bit cells.
+    """Return the cost proxy of a device.
 
-    ``weights``, all of them, go in the place of :data:`WEIGHTS`.
+    Parameters
+    ----------
+    description : Description
+        The device.
+    weights : mapping, optional
+        Instead of :data:`WEIGHTS`, all of them.
 
+    Returns
+    -------
+    float
+        In billions of bytes of one-bit cells.
+
+    Examples
+    --------
     >>> from nandarray.device import load
     >>> from nandarray.lab.cost import cost
     >>> round(cost(load("samsung-970-pro")), 1)

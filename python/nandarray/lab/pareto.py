@@ -16,11 +16,12 @@ __all__ = ["front"]
 
 
 def front(columns: Mapping[str, Sequence[Any]], objectives: Mapping[str, str]) -> list[bool]:
-    """Return whether each point is on the front; ``objectives`` has "max" or "min" for columns, a number a point each.
+    """Return whether each point is on the front.
 
-    A point is on the front unless another one is at least as good in everything and better in something. Points with
-    the same numbers are all on it or all not. A point without a number is not. An objective that is neither, or has no
-    column, is an InvalidError.
+    ``columns`` has a number for each point; ``objectives`` says "max" or "min" for each column that counts. A point is
+    on the front unless another one is at least as good in everything and better in something. Points with the same
+    numbers are all on it or all not. A point without a number is not. An objective that is neither, or has no column,
+    is an InvalidError.
 
     >>> from nandarray.lab.pareto import front
     >>> front({"speed": [1, 2, 3, 2], "cost": [1, 2, 5, 3]}, {"speed": "max", "cost": "min"})

@@ -302,7 +302,7 @@ def _metadata(program: Program) -> bytes:
 def shape_of(output: Output) -> tuple[int, ...] | None:
     """Return the shape of an output that has an element for each one of an array, before it is run.
 
-    It is None where how much comes is not known, or is not one element for each.
+    It is None where the number of elements is unknown or differs from the array's.
     """
     one: Any = output
     while isinstance(one, Output):

@@ -80,7 +80,7 @@ fn caches_have_lines_ways_and_sets_within_their_ranges() {
 }
 
 #[test]
-fn what_lacks_its_counterpart_is_refused() {
+fn a_part_without_its_counterpart_is_refused() {
     for (preset, changes, says) in [
         (
             "five-stage",
@@ -113,6 +113,7 @@ fn changes_are_numbers_sizes_truths_or_texts_and_none_takes_away() {
     let plain = with("five-stage", &[]).unwrap();
     assert_eq!(with("five-stage", &[("memory.t_access", "1_000")]).unwrap().memory.unwrap().t_access, 1_000);
     assert_eq!(with("five-stage", &[("l1d.size", "64 KiB")]).unwrap().l1d.unwrap().size_bytes, 64 << 10);
+    assert_eq!(with("ibex", &[("source", "a sheet")]).unwrap().source, "a sheet");
     assert!(with("c66x", &[("vliw.simd_pairs", "true")]).unwrap().vliw.unwrap().simd_pairs);
     // A key that is not there is taken away without a trace.
     for key in ["l2.t_hit", "vector.t_align", "vliw.width", "scratchpad", "a.b.c"] {

@@ -19,7 +19,7 @@ struct Reader {
 
 fn store_options(seed: u64, turn: u64) -> Options {
     Options {
-        capacity_bytes: (seed % 2 == 0).then(|| Geometry::TINY.medium_bytes(18)),
+        capacity_bytes: seed.is_multiple_of(2).then(|| Geometry::TINY.medium_bytes(18)),
         exact_geometry: true,
         write_buffer_bytes: [0, 2000, 64 << 20][seed as usize % 3],
         map: seed % 4 < 2,

@@ -109,7 +109,7 @@ impl Media for Reading {
 /// A small store under a capacity, so that reclaim moves pages, with several sizes of the write buffer.
 fn store_options(seed: u64) -> Options {
     Options {
-        capacity_bytes: (seed % 2 == 0).then(|| Geometry::TINY.medium_bytes(24)),
+        capacity_bytes: seed.is_multiple_of(2).then(|| Geometry::TINY.medium_bytes(24)),
         exact_geometry: true,
         write_buffer_bytes: [0, 3000, 64 << 20][seed as usize % 3],
         verify: Verify::Always,

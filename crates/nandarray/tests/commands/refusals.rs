@@ -430,7 +430,7 @@ fn handles_of_deleted_arrays_and_ended_transactions_say_so_ever_after() {
     let (device, mut model) = make();
     let space = id(&device, "plain");
     let transaction = device.execute(command::Begin { spaces: &[(space, &[6, 10])] }).unwrap();
-    let bytes = vec![1u8; 200];
+    let bytes = [1u8; 200];
     // SAFETY: the buffer has the elements of the target.
     let source = unsafe { Source::from_raw(bytes.as_ptr()) };
     let target = Target::Box { start: &[0, 0], step: &[1, 1], count: &[6, 10], strides: &[20, 2], view: None };

@@ -98,7 +98,7 @@ def read_spec(path: Path) -> Spec:
     """Read a pipeline from a file: JSON if its name ends in ``.json``, TOML else.
 
     Paths are relative to the file; whether programs and arrays are there is not looked into. An InvalidError says where
-    something is wrong.
+    something is wrong; a file that cannot be read is an OSError.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -245,8 +245,8 @@ def _hint(name: str, names: Iterable[str]) -> str:
 def chain(sources: Sequence[str], inputs: Sequence[str], name: Callable[[str], str]) -> Spec:
     """Make a pipeline of programs that each take the output of the one before, the first of them ``inputs``.
 
-    The output of the last is wanted. ``name`` gives a program a name; those behind the first of a name get a number,
-    too.
+    The output of the last is wanted. ``name`` gives a program a name; a later program of the same name gets a number
+    behind it.
     """
     steps: dict[str, StepSpec] = {}
     outside = {str(number): word for number, word in enumerate(inputs, 1)}

@@ -71,7 +71,7 @@ def list_cores(*, as_json: bool) -> None:
 
 
 def of_run(core: CoreChoice | None, program: Program, watch: Any, done: Offloaded) -> Timed | None:
-    """Return the figures of a run that is over, if it was on a described core, whose watch this is."""
+    """Return the figures of a finished run from its core's ``watch``; None without a described core."""
     from nandarray.programs.timing import figures
 
     return None if core is None else figures(core, program, watch, done)

@@ -71,7 +71,8 @@ def vectoradd(  # noqa: PLR0917 (a case, as Context.map calls it)
     """Add two vectors, of ``elements`` of 8 bytes, into a third, by one of four ways.
 
     Write-backs are ``"waited"`` for, or ``"overlapped"``; lines that are written whole are not fetched before
-    (``"replaced"``); or a CPU does proactive ``"tiling"``. The drive is of the lab or a preset.
+    (``"replaced"``); or a CPU does proactive ``"tiling"``, to which alone ``tiles`` applies. The
+    drive is of the lab or a preset.
     """
     drives_of = [bam.drive(drive)] * drives
     if how == "tiling":

@@ -74,7 +74,8 @@ def _widths(values: np.ndarray[Any, Any], bits: int) -> dict[int, float]:
 def model_rows(name: str, network: Quantised, images: np.ndarray[Any, Any], alignments: list[int]) -> list[Row]:
     """Return the analytical model's rows for the products of a network's dense layer with the pictures' features.
 
-    Full is over vectors of the smallest type that holds every product; alignments are in bits.
+    ``over_fixed`` is the gain over fixed elements of 8, 16 or 32 bits, the narrowest that hold every product;
+    ``alignments`` are in bits.
     """
     features = network.features(images)
     rows: list[Row] = []

@@ -37,9 +37,9 @@ Kind = tuple[tuple[int, ...], tuple[int, ...]]
 class Fetched:
     """The time of one fetch, by stage.
 
-    After ``seconds`` all that is read is in the host's memory; of NDS: in its place. ``restructure_seconds`` is the
-    copy to its place, where that is a stage of its own. ``bytes_read`` crossed the link; ``how`` is the plan of the
-    baseline.
+    ``seconds`` pass until all data lie in the host's memory (with NDS, in their place); ``restructure_seconds`` is the
+    copy to their place, where that is a stage of its own. ``bytes_read`` crossed the link; ``how`` names the
+    baseline's plan.
     """
 
     seconds: float

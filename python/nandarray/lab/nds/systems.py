@@ -102,7 +102,8 @@ class Baseline:
     def read(self, boxes: Sequence[Box], depth: int | None = None) -> Moved:
         """Read sub-blocks, one after the other, each straight to where its rows belong.
 
-        ``depth``, the requests on their way, is the settings' if left out. All are counted together.
+        ``depth``, the requests on their way, is the settings' if left out. The result has the bytes
+        and seconds of all sub-blocks together.
         """
         s = self.settings
         return self._move(boxes, s if depth is None else replace(s, depth=depth), write=False)

@@ -56,7 +56,7 @@ int64_t nd_block(nd_args *args) {{
 
 
 def source(form: str, shift: int) -> str:
-    """Return the program, in C; features lose ``shift`` bits, 0 to 15.
+    """Return the C source of a network's inference in one form; features lose ``shift`` bits, 0 to 15.
 
     The form is one of :data:`nandarray.lab.varve.measure.FORMS`, ``"v-fused"`` or ``"full-masked"``.
     """

@@ -25,8 +25,8 @@ Kernel = Callable[[Sequence[Array]], Array]
 class Sweep:
     """One pass of a stencil over a matrix that arrives in blocks.
 
-    ``shape`` and ``block`` are of two dimensions; ``margin`` is the radius of the stencil ``kernel``, which takes so
-    many ``operands``, matrices of that shape.
+    ``shape`` and ``block`` are of two dimensions; ``margin`` is the radius of the stencil ``kernel``; ``operands``
+    is the number of matrices of that shape that it takes.
     """
 
     def __init__(

@@ -75,13 +75,13 @@ class Fetch:
     operand: int = 0
 
     def box(self, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Return the elements as a slice for each dimension of a view of a shape, cut at the edge."""
+        """Return the sub-block's slice of each dimension of a view of ``shape``, cut at the edge."""
         return tuple(
             slice(c * s, min((c + 1) * s, n)) for c, s, n in zip(self.coordinate, self.sub_shape, shape, strict=True)
         )
 
     def count(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of what is read of a view of a shape: ``sub_shape``, cut at the edge."""
+        """Return the shape of the sub-block in a view of ``shape``: ``sub_shape``, cut at the edge."""
         return tuple(s.stop - s.start for s in self.box(shape))
 
 

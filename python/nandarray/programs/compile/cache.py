@@ -114,7 +114,10 @@ def _read_own(path: Path) -> bytes:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only this user can enter, and those that it lies in; one that is there stays as it is."""
+    """Make a folder that only this user can enter, and those that it lies in; one that is there stays as it is.
+
+    A folder that cannot be made is an OSError.
+    """
     if path.is_dir():
         return
     if path.parent != path:

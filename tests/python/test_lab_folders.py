@@ -251,6 +251,8 @@ def test_a_damaged_environment_costs_the_date_alone(text: str, folder: Path) -> 
         again = type(one)(one.path)
         with pytest.raises(FileNotFoundError if text == "gone" else CorruptError, match=ENVIRONMENTS[text]):
             _ = again.environment
+        if isinstance(again, lab.Run) and text != "gone":
+            assert source.read(again).environment == {}
     code, shown, told = command("list", "--ran", "--runs", folder)
     assert (code, told) == (0, "")
     assert shown.count(" - ") >= 3
@@ -270,6 +272,23 @@ def test_folders_that_may_not_be_read_hide_no_other(folder: Path, monkeypatch: p
     monkeypatch.setattr(Path, "read_text", refused)
     assert [run.id for run in lab.runs(folder)] == [second.id]
     assert "Permission denied" in lab.damaged(folder)[first.id]
+
+
+def test_a_run_that_is_removed_while_runs_are_listed_is_passed_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = lab.runs(folder)
+    is_file = Path.is_file
+
+    def removing(self: Path) -> bool:
+        found = is_file(self)
+        if self == first.path / "run.json" and found:
+            self.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "is_file", removing)
+    assert [run.id for run in lab.runs(folder)] == [second.id]
+    assert lab.damaged(folder) == {}
 
 
 def test_other_things_in_the_folder_of_runs_are_passed_over(folder: Path) -> None:

@@ -165,6 +165,26 @@ def functions(x: Read["f8", "n"], w: Read["f4", "n"], y: Write["f8", "n", 2], v:
     assert math.isfinite(found["v"][-1, 0])
 
 
+STEPS = """
+def steps(x: Read["i8", "n"], y: Write["i8", "n", 20], by: int):
+    for i in screens(n):
+        lambda_ = 0
+        for j in range(x[i], 10, by):
+            if lambda_ < 20:
+                y[i, lambda_] = j
+            lambda_ = lambda_ + 1
+"""
+
+
+@pytest.mark.parametrize("by", [1, 3, 50, -1, -4])
+def test_a_step_may_be_a_number_of_the_kernel_of_either_sign(store: Any, by: int) -> None:
+    function = function_of(STEPS, n=5)
+    x, wanted = np.array([0, 9, 10, 11, 25], "i8"), np.zeros((5, 20), "i8")
+    by_python(function, {"x": x, "y": wanted}, by=by)
+    for form in FORMS:
+        np.testing.assert_array_equal(results(store, nandarray.kernel(function), {"x": x}, form, by=by)["y"], wanted)
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 HEAD = """
@@ -226,7 +246,10 @@ LOOPS = [
     ("for j in range(stop=3): y[i] = 1.0", "it takes 1 to 3 numbers"),
     ("for j in range(*k): y[i] = 1.0", "it takes 1 to 3 numbers"),
     ("for j in range(x[i]): y[i] = 1.0", "x[i] is no integer, as range(x[i]) needs it"),
-    ("for j in range(0, 9, 0): y[i] = 1.0", "the step of range(0, 9, 0) is a number that stands there, and not 0"),
+    (
+        "for j in range(0, 9, 0): y[i] = 1.0",
+        "the step of range(0, 9, 0) is a number of the kernel, or one that stands there, and not 0",
+    ),
     ("for j in range(0, 9, k[i]): y[i] = 1.0", "the step of range(0, 9, k[i])"),
     ("for j in x: y[i] = 1.0", "For is not in the language"),
     ("for j, h in range(3): y[i] = 1.0", "For is not in the language"),

@@ -247,6 +247,11 @@ DIFFERENT: list[tuple[str, Callable[[int], dict[str, Any]]]] = [
     ("def f(x):\n    return x + c.limit\n", lambda n: {"c": module("c", limit=n)}),
     ("def f(x):\n    return x + c.limit\n", lambda n: {"c": module("c", limit=n, __version__="1")}),
     ("def f(x):\n    return x + p.c.limit\n", lambda n: {"p": module("p", c=module("p.c", limit=n))}),
+    ("def f(x):\n    return x + p.c.limit\n",
+     lambda n: {"p": module("p", c=module("p.c", limit=n), __version__="1")}),
+    ("def f(x):\n    return x + c.limit[0]\n", lambda n: {"c": module("c", limit=(n, 1), __version__="1")}),
+    ("def f(x):\n    return x + c.limit\n", lambda n: {"c": module("c", limit=np.float32(n), __version__="1")}),
+    ("def f(x):\n    return x + c.limit[0]\n", lambda n: {"c": module("c", limit=np.array([n]), __version__="1")}),
     ("def f(x):\n    return x + p.q.c.limit\n",
      lambda n: {"p": module("p", q=module("p.q", c=module("p.q.c", limit=n)))}),
     ("def f(x):\n    return h(x)\n", lambda n: {"h": helper(n)}),
@@ -256,6 +261,7 @@ DIFFERENT: list[tuple[str, Callable[[int], dict[str, Any]]]] = [
     ("def f(x):\n    return (lambda y: y + limit)(x)\n", lambda n: {"limit": n}),
     ("def f(x):\n    def g(y):\n        return y * c.limit\n    return g(x)\n", lambda n: {"c": module("c", limit=n)}),
     ("def f(x):\n    return x + Color.RED\n", lambda n: {"Color": color(n, 9)}),
+    ("def f(x):\n    return x + Color.RED\n", lambda n: {"Color": color(n - 4, 1)}),
     ("def f(x):\n    return x + c.Color.RED.value\n", lambda n: {"c": module("c", Color=color(n, 9))}),
     ("def f(x):\n    return Point(x, 2 * x).b\n", lambda n: {"Point": point(*[("a", "b"), ("b", "a")][n % 2])}),
     ("def f(x):\n    return Point(x).b\n", lambda n: {"Point": point("a", "b", defaults=(n,))}),
@@ -286,6 +292,16 @@ def test_a_fingerprint_does_not_change_with_what_is_not_looked_up() -> None:
         for number, version in ((1, "1"), (2, "1"), (1, "2"))
     ]
     assert versions[0] == versions[1] != versions[2]
+
+
+def test_modules_that_name_each_other_are_said_once() -> None:
+    def made(limit: int) -> Any:
+        modules = [module(f"m{i}", limit=limit) for i in range(30)]
+        for one in modules:
+            vars(one).update({other.__name__: other for other in modules})
+        return function("def f(x):\n    return x + " + " + ".join(f"m{i}.limit" for i in range(30)), m0=modules[0])
+
+    assert fingerprint(made(1)) == fingerprint(made(1)) != fingerprint(made(2))
 
 
 def test_a_fingerprint_of_defaults_and_closures_is_theirs() -> None:

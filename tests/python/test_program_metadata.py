@@ -11,6 +11,8 @@ import copy
 import json
 import struct
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -213,6 +215,14 @@ def test_short_forms_of_dtypes_are_numpys() -> None:
 
 LETTERS = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"}
 FLOATS = {"f4": "f", "f8": "d"}
+
+
+def test_exact_numbers_are_scalars_of_floats_alone() -> None:
+    port = {"name": "s", "dtype": "<f8"}
+    for value in (Fraction(5, 4), Decimal("1.25")):
+        assert ports.bits(value, port) == struct.unpack("<q", struct.pack("<d", 1.25))[0]
+        with pytest.raises(InvalidError, match="scalar s is"):
+            ports.bits(value, {"name": "s", "dtype": "<i8"})
 
 
 def wanted_bits(value: Any, dtype: str) -> int | None:

@@ -119,6 +119,26 @@ def test_a_dataset_reads_as_xarrays_own_backend_reads_it(seed: int) -> None:
             assert {**dataset[name].attrs}.items() <= {**mine[name].attrs}.items(), (context, name)
 
 
+@pytest.mark.parametrize(
+    ("own", "units"),
+    [
+        ("s", "milliseconds"),
+        ("s", "nanoseconds"),
+        ("ms", "milliseconds"),
+        ("ms", "microseconds"),
+        ("us", "nanoseconds"),
+    ],
+)
+def test_durations_in_units_finer_than_their_dtype_are_kept(own: str, units: str) -> None:
+    spans = np.array([5, "NaT", 86_400, -7], f"m8[{own}]")
+    dataset = xr.Dataset({"d": ("x", spans), "n": ("x", np.arange(4))})
+    first = {"d": {"units": units, "dtype": "i8"}}
+    nandarray.from_xarray(dataset.isel(x=slice(0, 3)), "o.nand", encoding=first)
+    nandarray.from_xarray(dataset.isel(x=slice(3, 4)), "o.nand", append_dim="x")
+    with xr.open_dataset("o.nand", engine="nandarray", decode_timedelta=True) as read:
+        np.testing.assert_array_equal(read["d"].values.astype(spans.dtype), spans)
+
+
 _FINE = ["milliseconds since 2000-01-01", "microseconds since 1970-01-01 12:00", "nanoseconds since 2000-01-01"]
 
 

@@ -86,9 +86,12 @@ class Folder:
         parent = folder_of_runs(folder)
         whole = [path for path in parent.iterdir() if not path.name.endswith(PART)] if parent.is_dir() else []
         found, damaged = [], {}
-        for path in sorted(path for path in whole if (path / cls.HEAD).is_file()):
+        for path in sorted(whole):
             try:
-                found.append(cls(path))
+                if (path / cls.HEAD).is_file():
+                    found.append(cls(path))
+            except NotFoundError:  # removed since it was listed
+                continue
             except OSError as error:  # damaged, of a newer program, or not to be read
                 damaged[path.name] = " ".join(str(error).split())
         return found, damaged

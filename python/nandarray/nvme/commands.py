@@ -37,7 +37,6 @@ __all__ = [
     "SpaceInformation",
     "Write",
     "WriteZeroes",
-    "memory_of",
 ]
 
 #: All namespaces, in a flush.

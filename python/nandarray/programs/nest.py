@@ -86,7 +86,7 @@ _OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LS
 _OF_C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-args first_ last_ main int64_t int32_t uint32_t uint8_t size_t NULL
+args first_ last_ int64_t int32_t uint32_t uint8_t size_t NULL
 """
 _TAKEN = frozenset(_OF_C.split())
 
@@ -237,11 +237,14 @@ class _Nest:
                 return [f"{pad}{place} = {self._binary(s, (place, kind), op, self._expression(value))[0]};"]
             case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
                 start, stop, step = self._limits(s, most=3)
-                test = ">" if step.startswith("(-") else "<"
                 first = f"int64_t {name} = {start}"
                 if _assigned(s.body) & _names(s.iter):  # Python computes the end once, before the first turn
                     first, stop = f"{first}, {name}_end_ = {stop}", f"{name}_end_"
-                head = f"{pad}for ({first}; {name} {test} {stop}; {name} += {step}) {{"
+                up, down = f"{name} < {stop}", f"{name} > {stop}"
+                test = down if step.startswith("(-") else up
+                if not step.strip("()-").isdigit():  # a number of the kernel, of which only the run knows the sign
+                    test = f"{step} > 0 ? {up} : {step} < 0 && {down}"
+                head = f"{pad}for ({first}; {test}; {name} += {step}) {{"
                 return [head, *self._within(s, depth + 1), pad + "}"]
             case ast.If(test=test, body=body, orelse=orelse):
                 made = [f"{pad}if ({self._truth(test)}) {{", *self._block(body, depth + 1)]
@@ -286,10 +289,12 @@ class _Nest:
             case ast.Constant(value=int(step)) | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(step))):
                 if step:
                     return codes[0], codes[1], codes[2]
-        raise self._error(loop, f"the step of {word} is a number that stands there, and not 0")
+            case ast.Name(id=name) if name in self.scalars:
+                return codes[0], codes[1], codes[2]
+        raise self._error(loop, f"the step of {word} is a number of the kernel, or one that stands there, and not 0")
 
     def _check_name(self, at: ast.AST, name: str) -> None:
-        if name in _TAKEN or name.startswith("nd_") or name.endswith("_"):
+        if name in _TAKEN or name.startswith("nd_") or name.endswith("_end_"):
             raise self._error(at, f"{name} is a word of C, or one of the text around a kernel: take another name")
 
     def _check_new(self, at: ast.AST, name: str) -> None:

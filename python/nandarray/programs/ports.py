@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -170,6 +172,8 @@ def at_least_one(**numbers: Any) -> None:
 def bits(value: Any, port: Mapping[str, Any]) -> int:
     """Return a scalar as the 64 bits of the argument block: signed integers extended by their sign, others by zeros."""
     dtype = abi.record(port["dtype"], port["name"])
+    if dtype.kind == "f" and isinstance(value, Fraction | Decimal):
+        value = float(value)
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:

@@ -176,7 +176,7 @@ def check_values(variable: Variable, name: str, *, exact: bool = False) -> Varia
     With ``exact``, fractions are refused even where nothing is scaled: what is there is integers. The variable is
     returned, or one that looks at its values as they pass.
     """
-    if variable.dtype.kind == "M":
+    if variable.dtype.kind in "mM":
         return _as_fine_as_units(variable, name)
     encoding = variable.encoding
     wanted = encoding.get("dtype")
@@ -203,14 +203,14 @@ def check_values(variable: Variable, name: str, *, exact: bool = False) -> Varia
 
 
 def _as_fine_as_units(variable: Variable, name: str) -> Variable:
-    """Give times the resolution of their units: xarray makes every time NaT whose units are finer than its dtype."""
+    """Give times and durations the resolution of their units; xarray makes those NaT whose units are finer."""
     word = str(variable.encoding.get("units", "")).partition(" ")[0].lower().removesuffix("s")
     target = {"millisecond": "ms", "microsecond": "us", "nanosecond": "ns"}.get(word)
     own = np.datetime_data(variable.dtype)[0]
     order = ("s", "ms", "us", "ns")
     if target is None or own not in order or order.index(own) >= order.index(target):
         return variable
-    times = _converted(variable, name, np.dtype(f"M8[{target}]"))
+    times = _converted(variable, name, np.dtype(f"{variable.dtype.kind}8[{target}]"))
     return Variable(variable.dims, times, variable.attrs, variable.encoding, fastpath=True)
 
 

@@ -52,10 +52,14 @@ def read(run: Source | Run | str | os.PathLike[str]) -> Source:
     if isinstance(run, Source):
         return run
     found = run if isinstance(run, Run) else Run(run)
+    try:
+        environment = found.environment
+    except OSError:  # damaged: a report does without the date and the machine
+        environment = {}
     return Source(
         key=found.id,
         facts=found.data,
-        environment=found.environment,
+        environment=environment,
         tables={name: rows_of(found, name) for name in found.tables},
         reports=found.reports,
     )

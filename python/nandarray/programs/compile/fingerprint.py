@@ -20,6 +20,13 @@ _BYTES_MAX = 64 << 20
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 
 
+def _is_constant(value: Any) -> bool:
+    """Whether a value is one that compiled functions take as a constant whatever version its module has."""
+    if isinstance(value, tuple):
+        return all(map(_is_constant, value))
+    return isinstance(value, (*_PLAIN, np.ndarray, np.generic))
+
+
 class _NoValueError(Exception):
     """Something has no value that could be compared."""
 
@@ -44,7 +51,7 @@ class _Walk:
         self.seen: dict[int, int] = {}
         self.alive: list[Any] = []  # so that no id is used twice
         self.names: set[str] = set()  # that the function looks up which is walked now
-        self.modules: list[str] = []  # those on the way to the value
+        self.modules: set[tuple[str, frozenset[str]]] = set()  # said already, with the names looked up in them
 
     def say(self, *parts: Any) -> None:
         for part in parts:
@@ -91,7 +98,7 @@ class _Walk:
             self.say("class", value.__module__, value.__qualname__)
             # Constants of enumerations, and the places of fields, are compiled into functions.
             if issubclass(value, enum.Enum):
-                self.value([(one.name, one.value) for one in value])
+                self.value([(name, one.value) for name, one in value.__members__.items()])
             elif issubclass(value, tuple) and hasattr(value, "_fields"):
                 self.value([value._fields, getattr(value, "_field_defaults", {})])
         elif isinstance(value, types.BuiltinFunctionType | np.ufunc):
@@ -125,19 +132,21 @@ class _Walk:
                 self.value(function.__globals__[name])
         self.names = before
 
-    def module(self, module: types.ModuleType) -> None:
-        """Say what the function may take from a module; of one with a version, only plain values."""
-        version = getattr(module, "__version__", None)
+    def module(self, module: types.ModuleType, package: str | None = None) -> None:
+        """Say what the function may take from a module; of one with a version, or its package's, only constants."""
+        version = getattr(module, "__version__", package)
         self.say("module", module.__name__, version or "")
-        if module.__name__ in self.modules:
+        if (key := (module.__name__, frozenset(self.names))) in self.modules:
             return
-        self.modules.append(module.__name__)
+        self.modules.add(key)
         for name in sorted(self.names & set(vars(module))):
             found = vars(module)[name]
-            if version is None or isinstance(found, _PLAIN):
+            if version is None or _is_constant(found):
                 self.say("member", name)
                 self.value(found)
-        self.modules.pop()
+            elif isinstance(found, types.ModuleType) and found.__name__.startswith(f"{module.__name__}."):
+                self.say("member", name)
+                self.module(found, version)
 
     def code(self, code: types.CodeType) -> None:
         # Lines are part of what errors say; the folder is not.

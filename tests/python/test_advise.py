@@ -283,7 +283,8 @@ def test_the_command(store: nandarray.Store, path: Path, tmp_path: Path) -> None
     assert cli("sum", "--data", "nothing").exit_code != 0
     assert cli("nothing").exit_code != 0
     for words, code in [
-        (("summ",), 1), (("--data", f"{path}:/x"), 2), (("--trust",), 2), (("sum", "--data", f"{path}:/y"), 1),
+        (("",), 1), (("summ",), 1),
+        (("--data", f"{path}:/x"), 2), (("--trust",), 2), (("sum", "--data", f"{path}:/y"), 1),
         (("sum", "--data", f"{path}:/x", "--to-store", "y"), 1), (("sum", "--direction", "up"), 1),
         (("sum", "--trust"), 1), (("sum", "-s", "x"), 2), (("sum", "-s", "x=1"), 1), (("sum", "--device", "no"), 1),
         (("sum", "--html", "none/x.html"), 1), (("sum", "--direction", "read", "--to-store", "all"), 1),

@@ -40,7 +40,7 @@ def complete_device(incomplete: str) -> list[str]:
 
 
 ProgramName = Annotated[
-    str,
+    str | None,
     typer.Argument(
         help="A ready-made program's name, a C file, a Python file (FILE.py:NAME), an ELF; all ready-made ones if "
         "left out.",
@@ -99,7 +99,7 @@ Html = Annotated[
 
 def advise_command(
     *,
-    program: ProgramName = "",
+    program: ProgramName = None,
     data: Data = None,
     to_store: ToStore = None,
     scalars: Scalars = None,

@@ -28,7 +28,7 @@ from nandarray.index.text import parse_slices
 
 APART = {"lab", "device", "replay", "serve", "bench", "doctor", "advise", "--install-completion", "--show-completion"}
 SEEDS = 40 if os.environ.get("NANDARRAY_DEEP") else 1
-RUNS = 30
+RUNS = 20
 
 STORES = ["d.nand", "d.nand", "d.nand", "none.nand", "not.nand", ".", "/dev/null", "cut.nand", "a b.nand", ""]
 NAMES = [

@@ -41,6 +41,17 @@ def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def recorder() -> None:
+    """Skip tests that record accesses where there is no compiler for that; the reason names those looked for."""
+    from nandarray.lab.bam import recording
+
+    try:
+        recording.compiler()
+    except nandarray.NotFoundError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A file name at which nothing is yet."""

@@ -9,17 +9,10 @@ import pytest
 
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab import bam
-from nandarray.lab.bam import recording
 from nandarray.lab.experiments.bam_analytics import tiles_of
 from nandarray.model.fetch import Accesses, fetches
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _compiled():
-    try:
-        recording.compiler()
-    except NotFoundError as error:
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("recorder")
 
 
 def components(words) -> int:

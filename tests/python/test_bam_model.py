@@ -24,14 +24,6 @@ from nandarray.model.fetch import Accesses, fetches
 MAKERS = {"rmat": bam.rmat, "uniform": bam.uniform}
 
 
-@pytest.fixture(scope="module")
-def _compiler() -> None:
-    try:
-        recording.compiler()
-    except NotFoundError as error:
-        pytest.skip(str(error))
-
-
 def neighbours(words: np.ndarray) -> list[list[int]]:
     """A graph's words as lists."""
     vertices = int(words[0])
@@ -105,7 +97,7 @@ def test_tiles_load_two_vectors_and_write_the_third_two_phases_later(elements: i
 # --- recordings -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("_compiler")
+@pytest.mark.usefixtures("recorder")
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_search_reads_the_rows_of_each_level_once(kind: str, seed: int) -> None:
@@ -126,7 +118,7 @@ def test_a_search_reads_the_rows_of_each_level_once(kind: str, seed: int) -> Non
         assert counts["phases"] in (max(level.values()), max(level.values()) + 1)
 
 
-@pytest.mark.usefixtures("_compiler")
+@pytest.mark.usefixtures("recorder")
 @pytest.mark.parametrize(("what", "how"), [("cc", "optimised"), ("random", "read"), ("random", "write")])
 def test_accesses_of_a_recording_name_fetches_that_are_there(what: str, how: str) -> None:
     words: list[Any] = [bam.uniform(6, 4, 1)] if what == "cc" else [500, 3]
@@ -145,7 +137,7 @@ def test_accesses_of_a_recording_name_fetches_that_are_there(what: str, how: str
     assert made.rows[:, 5].sum() == made.counts["atomics"] or what == "random"
 
 
-@pytest.mark.usefixtures("_compiler")
+@pytest.mark.usefixtures("recorder")
 def test_a_recorder_that_does_not_compile_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(recording, "_FLAGS", (*recording._FLAGS, "-DND_BROKEN", "--no-such-flag-of-a-compiler"))
     monkeypatch.setattr(recording.tempfile, "gettempdir", lambda: str(tmp_path))

@@ -77,7 +77,9 @@ class RowDataset:
         IndexError
             There is no such row.
         InvalidError
-            The numbers are no integers; a mask of rows is none either.
+            The sequence has other values than integers; a mask of rows is none of numbers.
+        TypeError
+            A single index is no integer.
         """
         if np.ndim(index) == 0:
             return self._made(self._rows([operator.index(index)]), 0)

@@ -142,35 +142,19 @@ fn pages_lie_where_nested_loops_put_them() {
     }
 }
 
+/// Two channels of one plane, each of eight blocks of eight pages.
+const SMALL: FlashGeometry =
+    FlashGeometry { channels: 2, ways: 1, dies: 1, planes: 1, blocks: 8, pages: 8, page_bytes: 4_096, spare_bytes: 0 };
+
 #[test]
 fn a_flash_that_no_store_fits_on_says_why() {
-    let flash = FlashGeometry {
-        channels: 2,
-        ways: 1,
-        dies: 1,
-        planes: 1,
-        blocks: 8,
-        pages: 8,
-        page_bytes: 4_096,
-        spare_bytes: 0,
-    };
-    let error = StoreLayout::new(FlashGeometry { page_bytes: 256, ..flash }).unwrap_err().to_string();
+    let error = StoreLayout::new(FlashGeometry { page_bytes: 256, ..SMALL }).unwrap_err().to_string();
     assert!(error.contains("no store fits on this device: ") && error.contains("page_bytes is 256"), "{error}");
-    StoreLayout::new(flash).unwrap();
+    StoreLayout::new(SMALL).unwrap();
 }
 
 #[test]
 #[should_panic(expected = "segment 8 of a flash with 8 blocks a plane")]
 fn a_segment_beyond_the_flash_is_a_bug_of_the_caller() {
-    let flash = FlashGeometry {
-        channels: 2,
-        ways: 1,
-        dies: 1,
-        planes: 1,
-        blocks: 8,
-        pages: 8,
-        page_bytes: 4_096,
-        spare_bytes: 0,
-    };
-    StoreLayout::new(flash).unwrap().block(8, 0);
+    StoreLayout::new(SMALL).unwrap().block(8, 0);
 }

@@ -93,7 +93,9 @@ pub struct WriteCache {
     sector_bytes: u32,
     whole: u128,
     order: CacheOrder,
+    /// Clean pages, the next to be evicted first.
     clean: LinkedHashMap<u64, CachedPage, FxBuildHasher>,
+    /// Dirty pages, the next to be drained first.
     dirty: LinkedHashMap<u64, CachedPage, FxBuildHasher>,
     draining: FxHashMap<u64, CachedPage>,
     /// Pairs of a change by which a page became dirty (`since`) and the page, in order. Entries whose change has
@@ -267,7 +269,7 @@ impl WriteCache {
         match held.again {
             Some((since, sectors)) => {
                 let held = CachedPage { sectors: held.sectors | sectors, since, again: None, dropped: false };
-                self.dirty.insert(lpa, held);
+                assert!(self.dirty.insert(lpa, held).is_none(), "page {lpa} is dirty and was being drained");
             }
             None if held.dropped => {}
             None => assert!(self.clean.insert(lpa, held).is_none(), "page {lpa} is clean and was being drained"),
@@ -286,7 +288,8 @@ impl WriteCache {
         if !held.dropped {
             let (again, sectors) = held.again.unwrap_or((0, 0));
             let since = if held.since == 0 { again } else { held.since };
-            self.dirty.insert(lpa, CachedPage { sectors: held.sectors | sectors, since, again: None, dropped: false });
+            let held = CachedPage { sectors: held.sectors | sectors, since, again: None, dropped: false };
+            assert!(self.dirty.insert(lpa, held).is_none(), "page {lpa} is dirty and was being drained");
         }
         self.forget_safe();
     }

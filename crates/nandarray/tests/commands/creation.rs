@@ -79,8 +79,7 @@ fn fail_at(path: &Path, mode: Mode, (kind, left): (Kind, i64), then: Box<dyn Fn(
 
 /// Creates an array and closes the store, which shows that it is whole.
 fn use_it(device: &Device) {
-    let op =
-        Op::Create { name: "a".into(), shape: vec![9], item: 1, block: None, compression: None, key: false, fill: 0 };
+    let op = Op::bytes("a", &[9]);
     op.run(device).unwrap();
     assert_sound(device, &String::new);
     device.close().unwrap();

@@ -106,8 +106,7 @@ fn room_that_readers_hold_back_comes_back_when_they_have_gone() {
     };
     let writer = Device::open_file(&path, Mode::Append, &tiny(1)).unwrap();
     let (shape, name) = (vec![150_000], "a".to_owned());
-    let create =
-        Op::Create { name, shape: shape.clone(), item: 1, block: None, compression: None, key: false, fill: 0 };
+    let create = Op::bytes(name, &shape);
     let mut model = Model::new();
     let fill = |salt| Op::Write { name: "a".into(), part: Part::all(&shape), salt };
     for op in [create, fill(2), Op::Flush] {

@@ -446,15 +446,7 @@ fn handles_of_deleted_arrays_and_ended_transactions_say_so_ever_after() {
     let stage = command::StageWrite { transaction, space, target: target.clone(), source };
     assert_refused(device.execute(stage), "closed", &over, &"stage");
     // The name may be taken again; the number is not.
-    let op = Op::Create {
-        name: "plain".into(),
-        shape: vec![2],
-        item: 1,
-        block: None,
-        compression: None,
-        key: false,
-        fill: 0,
-    };
+    let op = Op::bytes("plain", &[2]);
     op.run(&device).unwrap();
     op.tell(&mut model);
     let mut out = vec![0u8; 200];

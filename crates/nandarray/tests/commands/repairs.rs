@@ -28,7 +28,7 @@ fn damaged(seed: u64) -> (Vec<u8>, Model) {
         op.tell(&mut model);
     }
     let name = "last".to_owned();
-    let last = Op::Create { name, shape: vec![70, 50], item: 1, block: None, compression: None, key: false, fill: 0 };
+    let last = Op::bytes(name, &[70, 50]);
     last.run(&device).unwrap();
     last.tell(&mut model);
     // Blocks that are written again and then moved leave older and equal copies behind.
@@ -131,18 +131,7 @@ fn repair_beside_a_write(seed: u64, after: u64, errno: i32) -> bool {
     let device = open(disk.clone(), Mode::ReadWrite, &tiny(70)).unwrap();
     let name = "waits".to_owned();
     let part = Part::boxed(&[3], &[5]);
-    for op in [
-        Op::Create {
-            name: name.clone(),
-            shape: vec![90],
-            item: 1,
-            block: None,
-            compression: None,
-            key: false,
-            fill: 0,
-        },
-        Op::Write { name, part, salt: 5 },
-    ] {
+    for op in [Op::bytes(name.clone(), &[90]), Op::Write { name, part, salt: 5 }] {
         op.run(&device).unwrap();
         op.tell(&mut model);
     }

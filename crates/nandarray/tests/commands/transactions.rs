@@ -296,15 +296,7 @@ fn transactions_that_are_never_ended_are_discarded_when_the_store_is_closed() {
     let device = open(media.clone(), Mode::Append, &store_options(0, 1)).unwrap();
     let mut model = Model::new();
     for name in ["a", "b"] {
-        let op = Op::Create {
-            name: name.into(),
-            shape: vec![40, 40],
-            item: 1,
-            block: None,
-            compression: None,
-            key: false,
-            fill: 0,
-        };
+        let op = Op::bytes(name, &[40, 40]);
         op.run(&device).unwrap();
         op.tell(&mut model);
     }

@@ -356,6 +356,12 @@ pub(crate) fn difference(found: &Model, expected: &Model) -> Option<String> {
 }
 
 impl Op {
+    /// Creates an array of bytes with every option left out.
+    pub(crate) fn bytes(name: impl Into<String>, shape: &[u64]) -> Self {
+        let (name, shape) = (name.into(), shape.to_vec());
+        Self::Create { name, shape, item: 1, block: None, compression: None, key: false, fill: 0 }
+    }
+
     /// Applies the command to a device. The caller must handle [`Op::Reopen`].
     pub(crate) fn run(&self, device: &Device) -> Result<()> {
         match self {

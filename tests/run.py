@@ -2,8 +2,9 @@
 
 Each step runs whatever became of those before it, its output passed on as it comes. Steps that use one core run in a
 second lane, beside those of cargo, which leave a core idle while they link; their output is printed when they end. The
-summary names every step; a lint counts as one test. It is also written to ``target/test-summary.txt``. Its last line is
-for machines: ``N passed, N failed, N skipped``. Exit status 0 if nothing failed.
+summary names every step, and the twenty slowest tests; a lint counts as one test. It is also written to
+``target/test-summary.txt``. Its last line is for machines: ``N passed, N failed, N skipped``. Exit status 0 if nothing
+failed.
 
 ``make test`` sets up what this needs and calls it. It takes words that steps begin with, to run only these::
 
@@ -29,6 +30,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SUMMARY = ROOT / "target" / "test-summary.txt"
 BENCH = "tests/python/test_bench.py"
+#: Number of the slowest tests that the summary names.
+SLOWEST = 20
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,19 @@ def of_pytest(lines: list[str], status: int) -> Counts:
     return Counts(found.get("passed", 0), failed or int(status != 0), skipped)
 
 
+def slow_tests(lines: list[str]) -> list[tuple[float, str]]:
+    """Seconds and names of pytest's slowest phases, and of cargo's test binaries (it tells no times of tests)."""
+    found, binary = [], ""
+    for line in lines:
+        if started := re.match(r" +(?:Running|Doc-tests) (?:unittests )?(.+?)(?: \(target/.*)?$", line):
+            binary = started[1]
+        elif ended := re.match(r"test result: .* finished in ([\d.]+)s", line):
+            found.append((float(ended[1]), f"all of {binary}"))
+        elif phase := re.match(r"([\d.]+)s (call|setup|teardown) +(\S+)", line):
+            found.append((float(phase[1]), phase[3] + ("" if phase[2] == "call" else f" ({phase[2]})")))
+    return found
+
+
 def steps() -> list[Step]:
     """All steps, cheap ones first."""
     python = (sys.executable, "-m")
@@ -98,7 +114,7 @@ def steps() -> list[Step]:
         Step("stubtest", (*python, "mypy.stubtest", "nandarray._nandarray"), of_status, beside=True),
         # The benchmarks have a process of their own: the filters of HDF5 cannot be registered where other tests have
         # used its library.
-        Step("pytest, benchmarks", (*python, "pytest", BENCH), of_pytest, beside=True),
+        Step("pytest, benchmarks", (*python, "pytest", BENCH, f"--durations={SLOWEST}"), of_pytest, beside=True),
         Step(
             "cargo clippy",
             (cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"),
@@ -114,7 +130,7 @@ def steps() -> list[Step]:
         # Two processes, a file at a time: its tests share what they set up.
         Step(
             "pytest",
-            (*python, "pytest", "-n", "2", "--dist", "loadfile", f"--ignore={BENCH}", "--durations=40"),
+            (*python, "pytest", "-n", "2", "--dist", "loadfile", f"--ignore={BENCH}", f"--durations={SLOWEST}"),
             of_pytest,
             waits=True,
         ),
@@ -158,16 +174,26 @@ def closing(step: Step, lines: list[str]) -> list[str]:
     return []
 
 
-def outcome(step: Step) -> tuple[Counts, list[str]]:
-    """Run one step; return its counts and its lines of the summary."""
+@dataclass(frozen=True)
+class Outcome:
+    """Counts of a step, its lines of the summary, seconds and names of its slow tests."""
+
+    counts: Counts
+    lines: list[str]
+    slow: list[tuple[float, str]]
+
+
+def outcome(step: Step) -> Outcome:
+    """Run one step."""
     start = time.monotonic()
     counts, lines = run(step)
-    return counts, [*closing(step, lines), f"{step.name:<14}{time.monotonic() - start:7.1f} s   {counts}"]
+    last = f"{step.name:<14}{time.monotonic() - start:7.1f} s   {counts}"
+    return Outcome(counts, [*closing(step, lines), last], slow_tests(lines))
 
 
-def run_all(chosen: list[Step]) -> list[tuple[Counts, list[str]]]:
+def run_all(chosen: list[Step]) -> list[Outcome]:
     """Run steps in their lanes; return the outcomes in the order of the steps."""
-    outcomes: dict[str, tuple[Counts, list[str]]] = {}
+    outcomes: dict[str, Outcome] = {}
 
     def lane(steps: list[Step]) -> None:
         for step in steps:
@@ -184,10 +210,12 @@ def run_all(chosen: list[Step]) -> list[tuple[Counts, list[str]]]:
 def main(only: list[str]) -> int:
     """Run the chosen steps, all by default; return the exit status."""
     chosen = [step for step in steps() if not only or step.name.startswith(tuple(only))]
-    total, summary = Counts(), []
-    for counts, lines in run_all(chosen):
-        total += counts
-        summary += lines
+    total, summary, slow = Counts(), [], []
+    for one in run_all(chosen):
+        total += one.counts
+        summary += one.lines
+        slow += one.slow
+    summary += [f"{seconds:7.1f} s   {name}" for seconds, name in sorted(slow, reverse=True)[:SLOWEST]]
     summary.append(str(total))
     SUMMARY.parent.mkdir(exist_ok=True)
     SUMMARY.write_text("\n".join(summary) + "\n")

@@ -27,6 +27,7 @@ __all__ = [
     "Watch",
     "__version__",
     "accelerator_run",
+    "check_name",
     "core_describe",
     "core_names",
     "core_text",
@@ -68,6 +69,7 @@ class QueueServer:
     def stop(self) -> None: ...
     def counts(self) -> dict[str, int]: ...  # commands, served, dead
     def arrays(self) -> list[str]: ...
+    def lost(self) -> bool: ...  # another process has truncated the region
     def failed(self) -> bool: ...
 
 @final
@@ -166,8 +168,19 @@ class Store:
     def execute(self, asked: Any, watch: Watch) -> dict[str, Any]: ...
     def nvme(self) -> Nvme: ...
     def serve_queues(
-        self, name: str, *, queues: int, depth: int, data_bytes: int, threads: int, writable: bool
+        self,
+        name: str,
+        *,
+        queues: int,
+        depth: int,
+        data_bytes: int,
+        threads: int,
+        writable: bool,
+        group: int | None = None,  # the number of a group whose members may be clients
     ) -> QueueServer: ...
+    # "own", "kept" or "new"; what a copy of a served file gives up, in 16 bytes
+    def choose_identity(self, choice: str) -> bytes | None: ...
+    def file_state(self) -> dict[str, Any] | None: ...  # uid, gid, mode, names, at_path
     def refresh(self) -> None: ...  # a read-only store: see what the writer has committed since
     def create(
         self,
@@ -392,6 +405,7 @@ def get_sub_block(
     space: Space, view: tuple[int, ...], coordinate: object, sub_shape: object, dtype: np.dtype[Any], out: object = None
 ) -> Any: ...
 def error_kinds() -> list[str]: ...
+def check_name(name: str, *, chosen: bool) -> None: ...  # the rule of new names
 
 # The modelled clock of a store; times in modelled seconds.
 @final

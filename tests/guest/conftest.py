@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,11 +30,14 @@ HARMLESS: tuple[str, ...] = ()
 class Drive:
     """``nandarray serve`` on a store, in a process of its own."""
 
-    def __init__(self, folder: Path, log: Path) -> None:
+    def __init__(self, folder: Path, log: Path, *, copied: Path | None = None) -> None:
         self.store = folder / "drive.nand"
-        with nandarray.open(self.store, mode="w") as store:
-            for nsid, lba in NAMESPACES.items():
-                assert store.nvme().create_namespace(nsid, BYTES // lba, lba).ok
+        if copied is not None:
+            shutil.copy(copied, self.store)
+        else:
+            with nandarray.open(self.store, mode="w") as store:
+                for nsid, lba in NAMESPACES.items():
+                    assert store.nvme().create_namespace(nsid, BYTES // lba, lba).ok
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.log = log

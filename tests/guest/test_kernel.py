@@ -61,6 +61,34 @@ def test_verified_data(guest: Guest, connected: Drive, nsid: int) -> None:
     guest.run(f"dd if={disk} bs=4M count=2 iflag=direct 2>/dev/null | cmp - /tmp/big && rm /tmp/big")
 
 
+def test_a_copy_of_a_store_is_another_disk(guest: Guest, drive: Drive, tmp_path: Path) -> None:
+    drive.stop()
+    (tmp_path / "copy").mkdir()
+    other = Drive(tmp_path / "copy", tmp_path / "copy.txt", copied=drive.store)
+    nqn = drive.nqn
+    drive.start()
+    try:
+        assert drive.nqn == nqn != other.nqn
+        connect(guest, drive.port, drive.nqn)
+        first = disks(guest)[2]
+        wait = "for i in $(seq 100); do [ $(ls -d /sys/block/nvme?n* | wc -l) -ge 4 ] && break; sleep 0.2; done"
+        guest.run(f"nvme connect -t tcp -a {HOST} -s {other.port} -n {other.nqn} --reconnect-delay=1; {wait}")
+        names = guest.run("cat /sys/block/nvme*/wwid").split()
+        assert len(names) == len(set(names)) == 4, names
+        second = next(
+            line.replace("/sys/block", "/dev")
+            for line in guest.run("ls -d /sys/block/nvme?n* | cat").split()
+            if guest.run(f"cat {line}/nsid").strip() == "2" and line.replace("/sys/block", "/dev") != first
+        )
+        guest.run(f"head -c 4096 /dev/urandom > /tmp/one && dd if=/tmp/one of={first} bs=4096 count=1 oflag=direct")
+        guest.run(f"dd if={second} bs=4096 count=1 iflag=direct 2>/dev/null | tr -d '\\000' | cmp - /dev/null")
+        guest.run(f"nvme disconnect -n {other.nqn}")
+        guest.run(f"dd if={first} bs=4096 count=1 iflag=direct 2>/dev/null | cmp - /tmp/one")
+    finally:
+        guest.run(f"nvme disconnect -n {drive.nqn}; nvme disconnect -n {other.nqn}; true")
+        other.stop()
+
+
 def test_digests(guest: Guest, drive: Drive) -> None:
     connect(guest, drive.port, drive.nqn, "--hdr-digest --data-digest")
     guest.run(f"{FIO} --filename={disks(guest)[2]} --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=4m", 300)

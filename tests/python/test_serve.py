@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 import nandarray
 from nandarray import programs
-from nandarray.errors import InvalidError, NandarrayError, NotFoundError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError, ReadOnlyError
 from nandarray.nvme import (
     Compare,
     DatasetManagement,
@@ -278,6 +279,49 @@ def start(path: Path) -> tuple[subprocess.Popen[str], str]:
     raise AssertionError(f"the server ended with {process.wait()}")
 
 
+def identities(path: Path, **options: Any) -> set[bytes | str]:
+    """What names a served store, and its namespace 1: NQN, serial number, NGUID."""
+    with nandarray.open(path, "r+") as opened, nandarray.serve(opened, **options) as server:
+        with nandarray.open(server.url) as remote:
+            pages = {}
+            for cns, nsid in ((0, 1), (1, 0), (3, 1)):
+                entry = bytearray(64)
+                entry[0] = 6
+                struct.pack_into("<I", entry, 4, nsid)
+                struct.pack_into("<I", entry, 40, cns)
+                done, pages[cns] = remote.call(bytes(entry), None, 4096, admin=True)
+                assert done.ok
+        return {server.nqn, bytes(pages[1][4:24]), bytes(pages[0][104:120]), bytes(pages[3][4:20])}
+
+
+def test_a_copy_of_a_store_is_another_drive(tmp_path: Path) -> None:
+    first, second, moved = tmp_path / "a.nand", tmp_path / "b.nand", tmp_path / "c.nand"
+    with nandarray.open(first, "w") as made:
+        assert made.nvme().create_namespace(1, 16, 4096).ok
+    shutil.copy(first, second)  # before either was ever served
+    one, two = identities(first), identities(second)
+    assert len(one) == 3
+    assert not one & two
+    first.rename(moved)
+    assert identities(moved) == one
+    shutil.copy(moved, first)
+    with pytest.warns(UserWarning, match="is another drive now"):
+        three = identities(first)
+    assert not three & (one | two)
+    assert identities(first) == three  # told once
+    assert identities(first, nqn="nqn.2026-01.org.example:it") == {
+        *three - {f for f in three if isinstance(f, str)},
+        "nqn.2026-01.org.example:it",
+    }
+    shutil.copy(moved, second)
+    assert identities(second, identity="kept") == one == identities(second)
+    four = identities(second, identity="new")
+    assert not four & (one | two | three)
+    assert identities(second) == four
+    with nandarray.open(second) as opened, pytest.raises(ReadOnlyError):
+        nandarray.serve(opened, identity="new")
+
+
 def cli(*arguments: str) -> str:
     done = subprocess.run([sys.executable, "-m", "nandarray", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -313,7 +357,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("serve", "none.nand"), "none.nand"),
-        (("serve", "d.nand", "--status"), "no NVMe/TCP server runs"),
+        (("serve", "d.nand", "--status"), "no server runs"),
         (("nvme", "create", "d.nand", "1", "10000B"), "whole blocks of 4096"),
         (("nvme", "create", "d.nand", "1", "1MiB", "--lba", "0"), "power of two from 512"),
         (("nvme", "create", "d.nand", "3", "1MiB"), "namespace 3: Space Exists"),

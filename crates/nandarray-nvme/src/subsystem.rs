@@ -32,7 +32,7 @@ const ASSOCIATIONS_MAX: usize = 256;
 /// Options and limits of a subsystem.
 #[derive(Clone, Debug)]
 pub struct SubsystemOptions {
-    /// Qualified name; `None` to derive it from the store's UUID.
+    /// Qualified name; `None` to derive it from the store's identity as a drive.
     pub nqn: Option<String>,
     /// Whether commands that change the store are refused.
     pub read_only: bool,
@@ -93,7 +93,7 @@ impl Subsystem {
     /// Makes a subsystem of a store and its programs.
     pub fn new(runtime: &Arc<Runtime>, options: SubsystemOptions) -> Arc<Self> {
         let device = runtime.device();
-        let uuid = device.uuid();
+        let uuid = device.identity();
         let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
         let parts: Vec<&str> = [0..8, 8..12, 12..16, 16..20, 20..32].map(|r| &hex[r]).to_vec();
         let own = format!("nqn.2014-08.org.nvmexpress:uuid:{}", parts.join("-"));

@@ -40,10 +40,10 @@ impl PyQueueServer {
         device: &Arc<Device>,
         name: &str,
         (queues, depth, data_bytes, threads): (u32, u32, u64, u32),
-        writable: bool,
+        (writable, group): (bool, Option<u32>),
     ) -> PyResult<Self> {
         let geometry = RegionGeometry { queues, depth, data_bytes, threads };
-        let server = run(py, || QueueServer::start(device, name, ServeOptions { geometry, writable }))?;
+        let server = run(py, || QueueServer::start(device, name, ServeOptions { geometry, writable, group }))?;
         Ok(Self { server: Mutex::new(server) })
     }
 }
@@ -61,6 +61,10 @@ impl PyQueueServer {
 
     fn arrays(&self) -> Vec<String> {
         self.server.lock().arrays()
+    }
+
+    fn lost(&self) -> bool {
+        self.server.lock().lost()
     }
 
     fn failed(&self) -> bool {

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::{Command, Device, Error, Geometry, Mode, NewSpace, Options, OwnedCommand, Space, command};
+use nandarray::{
+    Command, Device, Error, Geometry, IdentityChoice, Mode, NewSpace, Options, OwnedCommand, Space, command, names,
+};
 use nandarray_model::describe::Description;
 use nandarray_model::store::Backing;
 use nandarray_runtime::Runtime;
@@ -34,6 +36,13 @@ struct ReopenArgs {
 struct Model {
     description: Description,
     bytes: Backing,
+}
+
+/// Checks a new name of an array by the engine's rule; `chosen` is whether a user has chosen it.
+#[pyfunction]
+#[pyo3(signature = (name, *, chosen))]
+pub(crate) fn check_name(py: Python<'_>, name: &str, chosen: bool) -> PyResult<()> {
+    fail(py, if chosen { names::check_chosen_name(name) } else { names::check_name(name) })
 }
 
 fn beside(device: Device) -> Option<Arc<Runtime>> {
@@ -252,7 +261,7 @@ impl PyStore {
     }
 
     #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
-    #[pyo3(signature = (name, *, queues, depth, data_bytes, threads, writable))]
+    #[pyo3(signature = (name, *, queues, depth, data_bytes, threads, writable, group=None))]
     fn serve_queues(
         &self,
         py: Python<'_>,
@@ -262,9 +271,38 @@ impl PyStore {
         data_bytes: u64,
         threads: u32,
         writable: bool,
+        group: Option<u32>,
     ) -> PyResult<PyQueueServer> {
         let device = fail(py, device_of(&self.device))?;
-        PyQueueServer::start(py, &device, name, (queues, depth, data_bytes, threads), writable)
+        PyQueueServer::start(py, &device, name, (queues, depth, data_bytes, threads), (writable, group))
+    }
+
+    /// Chooses the identity that the store has as a drive: "own", "kept" or "new"; returns the identity that a copy of
+    /// a file gives up, or None.
+    fn choose_identity(&self, py: Python<'_>, choice: &str) -> PyResult<Option<[u8; 16]>> {
+        let choice = match choice {
+            "own" => IdentityChoice::Own,
+            "kept" => IdentityChoice::Kept,
+            "new" => IdentityChoice::New,
+            _ => {
+                let what = format!("identity {choice:?}; it must be \"own\", \"kept\" or \"new\"");
+                return Err(to_py(py, &Error::Invalid(what), None));
+            }
+        };
+        let device = fail(py, device_of(&self.device))?;
+        run(py, move || device.choose_identity(choice))
+    }
+
+    /// What the system says of the store's file now; None of a store in no file.
+    fn file_state<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(state) = fail(py, device_of(&self.device))?.file_state() else { return Ok(None) };
+        let dict = PyDict::new(py);
+        dict.set_item("uid", state.uid)?;
+        dict.set_item("gid", state.gid)?;
+        dict.set_item("mode", state.mode)?;
+        dict.set_item("names", state.names)?;
+        dict.set_item("at_path", state.at_path)?;
+        Ok(Some(dict))
     }
 
     fn nvme(&self, py: Python<'_>) -> PyResult<PyNvme> {

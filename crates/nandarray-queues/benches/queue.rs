@@ -102,7 +102,8 @@ fn main() {
     };
     // In `/dev/shm`, as every server's.
     let name = format!("bench-{}", std::process::id());
-    let mut server = QueueServer::stepped(&device, &name, ServeOptions { geometry, writable: false }).unwrap();
+    let mut server =
+        QueueServer::stepped(&device, &name, ServeOptions { geometry, writable: false, group: None }).unwrap();
     let mut step = || {
         server.step();
     };

@@ -285,6 +285,8 @@ impl QueueClient {
         if std::mem::take(&mut rings.past) {
             past_caches::fence();
         }
+        // Bytes of a region that lost its file are none of the array's.
+        let done = if self.region.lost() { Err(QueueError::Gone(self.name.clone())) } else { done };
         if let Err(error) = done {
             rings.broken = true;
             rings.runs.fill(None);
@@ -489,7 +491,9 @@ impl QueueClient {
     /// One round of a wait: an error if the server has ended or the deadline has passed.
     fn round(&self, wait: &mut Wait) -> Result<(), QueueError> {
         let ended = || {
-            self.region.word(ABORT_OFFSET).load(Ordering::Relaxed) != 0 || self.word(ENDED).load(Ordering::Relaxed) != 0
+            self.region.lost()
+                || self.region.word(ABORT_OFFSET).load(Ordering::Relaxed) != 0
+                || self.word(ENDED).load(Ordering::Relaxed) != 0
         };
         match wait.round(self.deadline, ended, || !self.region.held(SERVER_BYTE)) {
             None => Ok(()),

@@ -14,6 +14,17 @@ pub enum QueueError {
     /// The file with this name is not a region of queues of this version.
     #[error("{0} is no region of queues of this version")]
     NotARegion(String),
+    /// The path of a region has something that no server of this user left there; it stays.
+    #[error(
+        "{path} stays as it is, since it is no region of an ended server of this user: {why}; another name must be \
+             given, or the file removed"
+    )]
+    NotOurs {
+        /// Path of the region.
+        path: String,
+        /// What the path has.
+        why: String,
+    },
     /// Another server with this name is running.
     #[error("a server named '{0}' is running")]
     Taken(String),

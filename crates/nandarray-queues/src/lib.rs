@@ -11,6 +11,7 @@
 //! | `entries` | the entries and status codes of NVMe that this crate uses |
 //! | `layout` | the region, byte for byte |
 //! | `region` | the file, its mapping and its locks |
+//! | `guard` | a mapping whose file another process truncates |
 //! | `prepared` | an array as a namespace, resolved once |
 //! | `ring` | the server's side of one queue pair |
 //! | `atomic` | the machine's atomics, which a test replaces |
@@ -27,6 +28,7 @@ mod client;
 mod entries;
 mod error;
 mod futex;
+mod guard;
 mod layout;
 mod prepared;
 mod region;

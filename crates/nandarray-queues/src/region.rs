@@ -3,10 +3,16 @@
 //! Locks of the open file (OFD locks) show which processes are alive: the server holds the lock of one byte, and each
 //! client the lock of one byte for each queue that it has claimed. The kernel releases a process's locks when it ends.
 //! Words of the region are accessed as atomics; no other reference to its bytes is ever made.
+//!
+//! A server replaces nothing but a region that an ended server left: an ordinary file that begins with the magic number
+//! and belongs to this user. A region is for those alone who may read and write the store, since whoever may open its
+//! file reads what others have fetched, and can hold their locks ([`RegionAccess`]). A mapping is watched by `guard`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -14,7 +20,11 @@ use memmap2::{MmapOptions, MmapRaw};
 use zerocopy::FromBytes;
 
 use crate::error::{QueueError, system};
-use crate::layout::{QUEUE_HEADER_BYTES, RegionHeader, SERVER_BYTE};
+use crate::guard::GuardedMapping;
+use crate::layout::{MAGIC, QUEUE_HEADER_BYTES, RegionHeader, SERVER_BYTE};
+
+/// Opens without following a link, and without waiting for the other end of a FIFO.
+const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// Returns the path of a region's file: a name with a slash is the path, any other name stands for a file in
 /// `/dev/shm`.
@@ -22,10 +32,60 @@ pub fn region_path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { Path::new("/dev/shm").join(format!("nandarray-{name}")) }
 }
 
+/// Those who may open a region, beside the user who serves: a client needs reading and writing, and nobody gets only one
+/// of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RegionAccess {
+    /// User and group of the file; `None` for those of this process.
+    owner: Option<(u32, u32)>,
+    /// Whether the file's group may, and everybody.
+    group: bool,
+    others: bool,
+}
+
+impl RegionAccess {
+    /// Returns the access of those who may read and write a store with this owner, group and mode; `group` is another
+    /// group that may.
+    pub(crate) fn of_store(store: Option<(u32, u32, u32)>, group: Option<u32>) -> Self {
+        // SAFETY: the call takes nothing and cannot fail.
+        let this_user = unsafe { libc::geteuid() };
+        let (uid, gid, mode) = store.unwrap_or((this_user, u32::MAX, 0o600));
+        let may = |shift: u32| mode >> shift & 6 == 6;
+        match group {
+            Some(gid) => Self { owner: Some((uid, gid)), group: true, others: false },
+            None => Self { owner: Some((uid, gid)), group: may(3), others: may(0) },
+        }
+    }
+
+    /// Gives a new file, which is this user's alone so far, its owner and mode. `demanded` is whether the group was asked
+    /// for; otherwise a group that this user cannot give gets no access.
+    fn give(self, file: &File, demanded: bool) -> std::io::Result<()> {
+        let mut mode = 0o600;
+        if let Some((uid, gid)) = self.owner {
+            let own = file.metadata()?;
+            let group = Some(gid).filter(|&gid| gid != u32::MAX && gid != own.gid());
+            // Only root can give a file away; a store of another user, opened by its group, is served by this user.
+            let user = Some(uid).filter(|&uid| uid != own.uid());
+            let _ = user.map_or(Ok(()), |uid| fchown(file, Some(uid), None));
+            let given = group.map_or(Ok(()), |gid| fchown(file, None, Some(gid)));
+            if demanded {
+                given?;
+            } else if given.is_err() {
+                return file.set_permissions(PermissionsExt::from_mode(mode));
+            }
+        }
+        mode |= if self.group { 0o060 } else { 0 };
+        mode |= if self.others { 0o006 } else { 0 };
+        file.set_permissions(PermissionsExt::from_mode(mode))
+    }
+}
+
 /// A region mapped into this process.
 #[derive(Debug)]
 pub(crate) struct QueueRegion {
     file: File,
+    /// Declared before the mapping that it watches: it is dropped first.
+    guard: GuardedMapping,
     map: MmapRaw,
     pub(crate) path: PathBuf,
 }
@@ -72,31 +132,58 @@ impl<'a> PairRings<'a> {
 }
 
 impl QueueRegion {
-    /// Creates the file, filled with zeroes, maps it, and takes the server's lock.
-    pub(crate) fn create(path: &Path, bytes: u64) -> Result<Self, QueueError> {
-        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = open().map_err(system(format!("opening {}", path.display())))?;
-        if !lock(&file, SERVER_BYTE, libc::F_WRLCK) {
-            return Err(QueueError::Taken(path.display().to_string()));
+    /// Creates the file, filled with zeroes but for its magic number, maps it, and takes the server's lock. A region
+    /// that an ended server left under this path is removed; `group` is whether `access` has a group that was asked for.
+    ///
+    /// # Errors
+    /// [`QueueError::Taken`]; [`QueueError::NotOurs`] if anything else has the path; [`QueueError::System`].
+    pub(crate) fn create(path: &Path, bytes: u64, access: RegionAccess, group: bool) -> Result<Self, QueueError> {
+        // A server that changes its folder finds its file all the same when it ends.
+        let path = &std::path::absolute(path).map_err(system(format!("the path {}", path.display())))?;
+        remove_left(path, access)?;
+        let making = || format!("making {}", path.display());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600).custom_flags(FLAGS);
+        let mut file = match options.open(path) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                return Err(QueueError::Taken(path.display().to_string()));
+            }
+            made => made.map_err(system(making()))?,
+        };
+        // The magic number comes first: should this process be killed, the next server knows the file.
+        let made = file.write_all(&MAGIC.to_le_bytes()).and_then(|()| access.give(&file, group));
+        let made = made.and_then(|()| file.set_len(bytes)).map_err(system(format!("{} of {bytes} bytes", making())));
+        let done = made.and_then(|()| {
+            let locked = lock(&file, SERVER_BYTE, libc::F_WRLCK);
+            if locked { Self::map(file, path) } else { Err(QueueError::Taken(path.display().to_string())) }
+        });
+        if done.is_err() {
+            // This call has made the file.
+            let _ = std::fs::remove_file(path);
         }
-        // The file is from a server that has ended: its clients keep their mapping, and the name is free for a new
-        // file.
-        std::fs::remove_file(path).map_err(system(format!("removing {}", path.display())))?;
-        let file = open().map_err(system(format!("making {}", path.display())))?;
-        if !lock(&file, SERVER_BYTE, libc::F_WRLCK) {
-            return Err(QueueError::Taken(path.display().to_string()));
+        done
+    }
+
+    /// Removes the file, unless another one has its name by now.
+    pub(crate) fn remove(&self) {
+        let named = std::fs::symlink_metadata(&self.path);
+        if named.is_ok_and(|named| self.file.metadata().is_ok_and(|own| is_same(&own, &named))) {
+            let _ = std::fs::remove_file(&self.path);
         }
-        file.set_len(bytes).map_err(system(format!("{bytes} bytes for {}", path.display())))?;
-        Self::map(file, path)
+    }
+
+    /// Whether another process has truncated the file, so that this process has only zeroes in its place.
+    pub(crate) fn lost(&self) -> bool {
+        self.guard.lost()
     }
 
     /// Opens and maps the region of a running server; returns it with a copy of its header.
     pub(crate) fn open(path: &Path) -> Result<(Self, RegionHeader), QueueError> {
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = OpenOptions::new().read(true).write(true).custom_flags(FLAGS).open(path);
         let file = file.map_err(system(format!("no server of queue pairs: opening {}", path.display())))?;
-        let bytes = file.metadata().map_err(system("its size"))?.len();
+        let found = file.metadata().map_err(system("its size"))?;
         let wrong = || QueueError::NotARegion(path.display().to_string());
-        if bytes < crate::layout::PAGE_BYTES {
+        if !found.is_file() || found.len() < crate::layout::PAGE_BYTES {
             return Err(wrong());
         }
         let region = Self::map(file, path)?;
@@ -111,7 +198,10 @@ impl QueueRegion {
 
     fn map(file: File, path: &Path) -> Result<Self, QueueError> {
         let map = MmapOptions::new().map_raw(&file).map_err(system(format!("mapping {}", path.display())))?;
-        Ok(Self { file, map, path: path.to_owned() })
+        // SAFETY: the mapping lives longer than its guard, and all use of its bytes is by atomics and copies of bytes
+        // that may be any.
+        let guard = unsafe { GuardedMapping::new(map.as_mut_ptr(), map.len()) };
+        Ok(Self { file, guard, map, path: path.to_owned() })
     }
 
     /// Returns the address of `bytes` bytes of the region, from `offset` on.
@@ -180,6 +270,54 @@ impl QueueRegion {
         let done = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut wanted) };
         done != 0 || wanted.l_type != libc::F_UNLCK as i16
     }
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Removes the region of a server that has ended; its clients keep their mapping. Does nothing if the path is free.
+///
+/// # Errors
+/// [`QueueError::Taken`] if the server runs; [`QueueError::NotOurs`] for anything that is not such a region.
+fn remove_left(path: &Path, access: RegionAccess) -> Result<(), QueueError> {
+    let not_ours = |why: &str| QueueError::NotOurs { path: path.display().to_string(), why: why.to_owned() };
+    let file = match OpenOptions::new().read(true).write(true).custom_flags(FLAGS).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => {
+            return Err(match e.raw_os_error() {
+                Some(libc::ELOOP) => not_ours("it is a link"),
+                Some(libc::EISDIR) => not_ours("it is a directory"),
+                Some(libc::ENXIO) => not_ours("it is a socket or a FIFO"),
+                Some(libc::EACCES | libc::EPERM) => not_ours("this user may not read and write it"),
+                _ => system(format!("opening {}", path.display()))(e),
+            });
+        }
+    };
+    let found = file.metadata().map_err(system(format!("inspecting {}", path.display())))?;
+    if !found.is_file() {
+        return Err(not_ours("it is not an ordinary file"));
+    }
+    // SAFETY: the call takes nothing and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    // Root gives a region to the store's owner.
+    let of_owner = user == 0 && access.owner.is_some_and(|(uid, _)| uid == found.uid());
+    if found.uid() != user && !of_owner {
+        return Err(not_ours(&format!("it belongs to user {}, and user {user} would serve", found.uid())));
+    }
+    let mut magic = [0; 8];
+    if file.read_exact_at(&mut magic, 0).is_err() || u64::from_le_bytes(magic) != MAGIC {
+        return Err(not_ours("it does not begin as a region does"));
+    }
+    if !lock(&file, SERVER_BYTE, libc::F_WRLCK) {
+        return Err(QueueError::Taken(path.display().to_string()));
+    }
+    let named = std::fs::symlink_metadata(path).map_err(system(format!("inspecting {}", path.display())))?;
+    if !is_same(&found, &named) {
+        return Err(QueueError::Taken(path.display().to_string()));
+    }
+    std::fs::remove_file(path).map_err(system(format!("removing {}", path.display())))
 }
 
 fn flock(byte: i64, kind: i32) -> libc::flock {

@@ -3,7 +3,7 @@
 //! Pair q belongs to thread q modulo the number of threads, so no pair needs a lock. A thread with nothing to do polls
 //! for some rounds, then sleeps on a word of the region (`sleep`) for at most a tenth of a second, and checks for
 //! clients that have ended before each sleep. When the server stops, it sets the abort word, so that the waits of its
-//! clients end with an error, and removes the file.
+//! clients end with an error, and removes the file. If another process truncates the file, the threads end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::error::{QueueError, system};
 use crate::futex;
 use crate::layout::{ABORT_OFFSET, ASLEEP, HEARTBEAT_OFFSET, NamespaceEntry, RegionGeometry};
 use crate::prepared::{ARRAY_NSID, Prepared};
-use crate::region::{QueueRegion, region_path};
+use crate::region::{QueueRegion, RegionAccess, region_path};
 use crate::ring::{ServedPair, ServedStore};
 use crate::sleep;
 
@@ -35,6 +35,8 @@ pub struct ServeOptions {
     pub geometry: RegionGeometry,
     /// Whether clients may write to arrays.
     pub writable: bool,
+    /// Group whose members may be clients, beside the owner; `None` for those who may read and write the store's file.
+    pub group: Option<u32>,
 }
 
 /// Counts of the work that a server has done.
@@ -104,7 +106,9 @@ impl QueueServer {
             arrays.extend(Prepared::new(device, &record, nsid, options.writable));
         }
         let header = options.geometry.header(arrays.len() as u32)?;
-        let region = QueueRegion::create(&region_path(name), header.region_bytes)?;
+        let store = device.file_state().map(|file| (file.uid, file.gid, file.mode));
+        let access = RegionAccess::of_store(store, options.group);
+        let region = QueueRegion::create(&region_path(name), header.region_bytes, access, options.group.is_some())?;
         for (i, array) in arrays.iter().enumerate() {
             let at = header.namespaces_offset + (i * size_of::<NamespaceEntry>()) as u64;
             region.copy_in(at, array.entry().as_bytes());
@@ -136,6 +140,11 @@ impl QueueServer {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
+    /// Returns whether another process has truncated the region: its queue pairs are served no more.
+    pub fn lost(&self) -> bool {
+        self.shared.region.lost()
+    }
+
     /// Ends all service: waits of clients end with an error, the threads are joined, and the file is removed.
     pub fn stop(&mut self) {
         self.counters.stop.store(true, Ordering::SeqCst);
@@ -148,8 +157,7 @@ impl QueueServer {
             // A thread that panicked has printed its message; the others are joined all the same.
             let _ = thread.join();
         }
-        // The name may be free already, or another server's by now.
-        let _ = std::fs::remove_file(&region.path);
+        region.remove();
     }
 }
 
@@ -182,7 +190,7 @@ fn thread(shared: &ServedStore, counters: &ServeCounters, number: u32, mut pairs
     let asleep = shared.region.word(shared.header.queue(number) + ASLEEP);
     let mut idle = 0;
     let mut served = 0;
-    while !counters.stop.load(Ordering::Relaxed) {
+    while !counters.stop.load(Ordering::Relaxed) && !shared.region.lost() {
         let done: u64 = pairs.iter_mut().map(|pair| pair.serve(shared)).sum();
         if done > 0 {
             counters.commands.fetch_add(done, Ordering::Relaxed);

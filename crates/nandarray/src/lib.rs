@@ -50,10 +50,11 @@ mod stl;
 
 // A store, its commands, and their parts.
 pub use codec::Packing;
+pub use device::names;
 pub use device::{Change, Command, NewSpace, Target, TransactionId, command};
 pub use device::{CheckReport, Dropped, Finding};
 pub use device::{Compound, StagedWrite};
-pub use device::{Device, Mode, Options};
+pub use device::{Device, IdentityChoice, Mode, Options};
 pub use device::{Done, OwnedCommand, OwnedTarget};
 pub use error::{Error, KINDS, Result, Shape};
 pub use flash::Geometry;
@@ -67,11 +68,11 @@ pub use stl::translate::check_view;
 pub use stl::write::Source;
 
 // Media, which store a store's bytes.
-pub use media::Media;
 pub use media::fault::FaultMedia;
 pub use media::file::{FileAccess, FileMedia};
 pub use media::memory::MemoryMedia;
 pub use media::sparse::SparseMedia;
+pub use media::{FileState, Media};
 
 /// Copies that bypass the caches, for destinations that do not fit into them.
 pub mod past_caches {

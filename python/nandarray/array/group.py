@@ -6,10 +6,11 @@ attributes, or that was created empty, is kept by a hidden array of no elements,
 are the group's; listings leave it out.
 
 Name rules: parts are separated by single ``/``; a trailing one is ignored, and a leading one starts at the root, as in
-h5py. ``.``, ``..`` and ``.group`` are no parts of a name. A name is an array or a group, never both. Arrays of an
-import that is under way, or was killed, lie in a group ``__importing__`` with twelve hexadecimal digits, which no
-listing shows; what a killed one left is removed when the store is next opened for writing. Users cannot make such
-names.
+h5py. ``.``, ``..`` and ``.group`` are no parts of a name, control characters are in none, and a name is an array or a
+group, never both: the engine's rule (``device/names.rs``), which all doors share. What has a name that an earlier
+version allowed is opened, renamed and deleted as any other. Arrays of an import under way, or of a killed one, lie in
+a group ``__importing__`` with twelve hexadecimal digits, which no listing shows; what a killed one left is removed when
+the store is next opened for writing. Users cannot make such names.
 
 Elsewhere: the file (:mod:`nandarray.array.store`, the group at the root), moving data (:mod:`nandarray.array.array`),
 creating an array (:mod:`nandarray.array.creation`).
@@ -460,18 +461,28 @@ class Group:
         relative = name.strip("/")
         if not relative:
             return "" if name.startswith("/") else self._path
-        parts = relative.split("/")
-        for part in parts:
-            if part in ("", ".", "..", MARKER) or "\0" in part:
-                raise InvalidError(f"{name!r} is not a name: {part!r} cannot be a part of one")
         # As in h5py, a leading "/" starts at the root.
-        return relative if name.startswith("/") else self._prefix + relative
+        path = relative if name.startswith("/") else self._prefix + relative
+        if not is_unfinished(path):
+            try:
+                _nandarray.check_name(path, chosen=True)
+            except InvalidError:
+                if not self._was_allowed(path):
+                    raise
+        return path
+
+    def _was_allowed(self, path: str) -> bool:
+        """Whether there is something whose name is none by today's rule, and that keeps no group."""
+        engine = self.store._engine
+        if path not in engine:
+            return bool(engine.names(path + "/"))
+        return path.rpartition("/")[2] != MARKER or tuple(engine.describe(path)["shape"]) != (0,)
 
     def _join_new(self, name: str) -> str:
         """Make the full name of something new, or refuse it."""
         path = self._join(name)
-        if is_unfinished(path):
-            raise InvalidError(f"{name!r} is not a name: {path.partition('/')[0]!r} is reserved for imports under way")
+        if path:
+            _nandarray.check_name(path, chosen=True)
         return path
 
     def _find(self, name: str, encryption_key: bytes | bytearray | None) -> Array | Group:

@@ -245,6 +245,8 @@ def _modelled(
     described = devices.load(Path(device) if isinstance(device, os.PathLike) else device)
     text, overrides = described.texts()
     name = f"<{described.name}>" if path is None else _path(path)
+    if trace is not None and os.path.exists(trace) and os.path.exists(name) and os.path.samefile(trace, name):
+        raise InvalidError(f"{trace} is the store itself, so no timeline can take its place")
     how: Mode = "a" if where != "file" else mode
     native = _nandarray.Store.open_modelled(name, how, text, overrides, bytes=where, trace=trace, **options)
     store = Store(native, mode)

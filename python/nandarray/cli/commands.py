@@ -24,6 +24,7 @@ import nandarray
 from nandarray.cli import advise, device, doctor, drive, lab, replay
 from nandarray.cli import show as cli_show
 from nandarray.cli.common import (
+    DeviceName,
     Json,
     KeyFile,
     OneLineErrors,
@@ -154,6 +155,7 @@ def create(
     capacity: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Most bytes of a new store; unlimited if left out.")
     ] = None,
+    device: DeviceName = None,
 ) -> None:
     """Make an array, and the store where there is none."""
     if name is None and shape is not None:
@@ -169,7 +171,7 @@ def create(
         attrs["_ARRAY_DIMENSIONS"] = names
     key = _key_to_encrypt(key_file, encrypt=encrypt)
     limit = None if capacity is None else parse_size(capacity)
-    with nandarray.open(str(store), "a", capacity=limit) as opened:
+    with nandarray.open(str(store), "a", capacity=limit, device=device) as opened:
         if name is None:
             return
         options: dict[str, Any] = {}

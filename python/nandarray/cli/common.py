@@ -17,10 +17,11 @@ import os
 import sys
 import sysconfig
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -34,10 +35,15 @@ from nandarray import units
 from nandarray.array.listing import open_array
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError, refuse_special
 
+if TYPE_CHECKING:
+    from nandarray.array.store import Store
+
 __all__ = [
     "Json",
     "KeyFile",
     "OneLineErrors",
+    "DeviceName",
+    "FileWatch",
     "StorePath",
     "Tell",
     "bars",
@@ -136,6 +142,9 @@ def _names_for_completion(ctx: typer.Context, *, groups: bool) -> list[str]:
     return sorted([*names, *parents]) if groups else names
 
 
+DeviceName = Annotated[
+    str | None, typer.Option("--device", metavar="NAME", help="A described device, which the store is made for.")
+]
 StorePath = Annotated[Path, typer.Argument(help="The store: a file.", metavar="STORE")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 KeyFile = Annotated[
@@ -213,13 +222,30 @@ def _key_from_text(text: str, where: str) -> bytes:
 # --- stores and names -------------------------------------------------------------------------------------------------
 
 
-def open_store(path: Path, mode: str = "r") -> Any:
-    """Open a store that exists (modes "r", "r+") or may be made (mode "a")."""
+def open_store(path: Path, mode: str = "r", *, device: str | None = None) -> Any:
+    """Open a store that exists (modes "r", "r+") or may be made (mode "a"), perhaps on a described device."""
     if mode != "a" and not path.exists():
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a directory, not a store", str(path))
-    return nandarray.open(str(path), mode)  # type: ignore[arg-type]
+    return nandarray.open(str(path), mode, device=device)  # type: ignore[arg-type]
+
+
+class FileWatch:
+    """Tells once that the file of a store that is being served has lost its name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._told = store, False
+
+    def look(self) -> None:
+        """Look at the file, and warn once."""
+        state = None if self._told else self._store._engine.file_state()
+        if state is None or state["at_path"]:
+            return
+        self._told = True
+        kept = "under another name" if state["names"] else "nowhere: it is gone when the server ends"
+        what = f"{self._store.path} is no longer the file that is served; what clients write is {kept}"
+        warnings.warn(what, UserWarning, stacklevel=2)
 
 
 def find_array(store: Any, name: str, *, key: bytes | None = None) -> Any:

@@ -8,8 +8,6 @@ of a process that is gone. ``nvme program`` talks to a drive over NVMe/TCP, by i
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import resource
 import signal
 import sys
@@ -20,9 +18,11 @@ from typing import Annotated, Any
 import typer
 
 import nandarray
+from nandarray.array.store import Store
 from nandarray.cli import serve_shm
-from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json
-from nandarray.errors import InvalidError, NandarrayError, NotFoundError
+from nandarray.cli.common import DeviceName, FileWatch, Json, StorePath, open_store, parse_size, print_json
+from nandarray.cli.status_file import StatusFile, status_of
+from nandarray.errors import InvalidError, NandarrayError
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
 from nandarray.nvme.names import check_nqn
 from nandarray.units import format_size
@@ -44,23 +44,8 @@ SecretFile = Annotated[
 
 #: Options of ``serve`` that only one of its two doors has.
 _OF_TCP = {"listen", "insecure", "read_only", "no_programs", "host", "secret_file", "device", "pace"}
-_OF_SHM = {"writable", "queues", "depth", "data", "threads"}
-
-
-def _status_file(store: Path) -> Path:
-    return store.with_name(f"{store.name}.serve.json")
-
-
-def _status_of(store: Path) -> str:
-    """Return what the running server of a store says of itself."""
-    try:
-        text = _status_file(store).read_text()
-        os.kill(json.loads(text)["pid"], 0)
-    except PermissionError:
-        pass  # it runs, as another user
-    except (FileNotFoundError, ProcessLookupError):
-        raise NotFoundError(f"no NVMe/TCP server runs on {store}") from None
-    return text
+_OF_TCP |= {"nqn", "new_ids", "keep_ids"}
+_OF_SHM = {"writable", "queues", "depth", "data", "threads", "group"}
 
 
 def _check_options(ctx: typer.Context, *, shm: bool, status: bool) -> None:
@@ -90,20 +75,20 @@ def _raise_limit() -> dict[str, int]:
     return {"open_files_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0], "open_files_limit_before": before}
 
 
-def _run(server: Server, file: Path, stop: threading.Event, about: dict[str, int]) -> None:
+def _run(server: Server, store: Store, file: StatusFile, stop: threading.Event, about: dict[str, int]) -> None:
     """Print a server's address, and keep its status in a file until it is to stop."""
     print(f"address  {server.address}\nNQN      {server.nqn}")
     print(f"url      {server.url}\nconnect  {server.connect_line}")
     sys.stdout.flush()
+    watch = FileWatch(store)
     try:
         while True:
-            new = file.with_name(file.name + ".new")
-            new.write_text(json.dumps({"pid": os.getpid(), **about, **server.status()}, indent=2) + "\n")
-            new.replace(file)
+            file.write({**about, **server.status()})
+            watch.look()
             if stop.wait(0.5):
                 break
     finally:
-        file.unlink(missing_ok=True)
+        file.remove()
 
 
 def serve(
@@ -114,13 +99,18 @@ def serve(
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
     no_programs: Annotated[bool, typer.Option("--no-programs", help="Let hosts run no programs.")] = False,
+    nqn: Annotated[
+        str | None, typer.Option(metavar="NQN", help="Name of the drive; else one of the file's own.")
+    ] = None,
+    new_ids: Annotated[bool, typer.Option("--new-ids", help="Be another drive than before, with new names.")] = False,
+    keep_ids: Annotated[
+        bool, typer.Option("--keep-ids", help="Be the drive that the file was before it was moved or restored.")
+    ] = False,
     host: Annotated[
         list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")
     ] = None,
     secret_file: SecretFile = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Serve it on a described device, with a report at the end.")
-    ] = None,
+    device: DeviceName = None,
     pace: Annotated[
         bool, typer.Option("--pace", help="With --device: completions leave when their modelled time has passed.")
     ] = False,
@@ -133,30 +123,34 @@ def serve(
     depth: Annotated[int, typer.Option(help="With --shm: entries of a ring, a power of two.")] = 256,
     data: Annotated[str, typer.Option(metavar="SIZE", help="With --shm: data of a queue pair.")] = "4MiB",
     threads: Annotated[int, typer.Option(help="With --shm: threads that serve.")] = 1,
+    group: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --shm: a group whose members may be clients.")
+    ] = None,
 ) -> None:
     """Serve a store until SIGTERM or SIGINT: as an NVMe/TCP drive, or with --shm to processes of this machine."""
     _check_options(ctx, shm=shm is not None, status=status)
     if shm is not None:
-        size = parse_size(data)
-        serve_shm.serve_shm(store, shm, writable=writable, queues=queues, depth=depth, data_bytes=size, threads=threads)
+        sizes = {"queues": queues, "depth": depth, "data_bytes": parse_size(data), "threads": threads}
+        serve_shm.serve_shm(store, shm, writable=writable, group=group, **sizes)
         return
     if status:
-        print(_status_of(store))
+        print(status_of(store))
         return
+    if new_ids and keep_ids:
+        raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
     if pace and device is None:
         raise typer.BadParameter("--pace: only a described device has modelled time; name one with --device")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    if device is None:
-        opened = open_store(store, "r" if read_only else "r+")
-    else:
-        opened = nandarray.open(store, "r" if read_only else "r+", device=device)
+    opened = open_store(store, "r" if read_only else "r+", device=device)
     about = _raise_limit()
     with opened:
         server = nandarray.serve(
             opened,
             listen,
+            nqn=nqn,
+            identity="new" if new_ids else "kept" if keep_ids else "own",
             insecure=insecure,
             read_only=read_only,
             programs=not no_programs,
@@ -165,7 +159,7 @@ def serve(
             pace=pace,
         )
         with server:
-            _run(server, _status_file(store), stop, about)
+            _run(server, opened, StatusFile(store, opened._engine.file_state()), stop, about)
         if device is not None:
             print(opened.report())
 
@@ -194,12 +188,13 @@ def create(
     nsid: Nsid,
     size: Annotated[str, typer.Argument(help="Bytes, like 64GiB.", metavar="SIZE")],
     lba: Annotated[int, typer.Option(help="Bytes of a logical block.")] = 4096,
+    device: DeviceName = None,
 ) -> None:
-    """Create a block namespace, which reads as zeroes."""
+    """Create a block namespace, which reads as zeroes, and the store where there is none."""
     if lba not in (1 << bits for bits in range(9, 17)):
         raise InvalidError(f"a logical block of {lba} bytes; it is a power of two from 512 to 65536")
     blocks = _blocks(size, lba)
-    with open_store(store, "a") as opened:
+    with open_store(store, "a", device=device) as opened:
         _check(nsid, _host(opened).create_namespace(nsid, blocks, lba))
 
 

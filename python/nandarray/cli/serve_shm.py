@@ -13,15 +13,17 @@ from typing import Any
 
 import typer
 
-from nandarray import gpu
-from nandarray.cli.common import open_store
+from nandarray import _nandarray, gpu
+from nandarray.array.store import Store
+from nandarray.cli.common import FileWatch, open_store
+from nandarray.cli.status_file import StatusFile
 from nandarray.errors import NandarrayError
 from nandarray.gpu.server import unserved
 
 __all__ = ["serve_shm"]
 
 
-def serve_shm(path: Path, name: str, *, writable: bool, queues: int, depth: int, data_bytes: int, threads: int) -> None:
+def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, **sizes: int) -> None:
     """Serve until SIGINT or SIGTERM a store in a region of some sizes, by its name or path."""
     over = threading.Event()
 
@@ -31,19 +33,35 @@ def serve_shm(path: Path, name: str, *, writable: bool, queues: int, depth: int,
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with open_store(path, "r+" if writable else "r") as store:
-            server = gpu.serve(
-                store, name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable
-            )
+            server = gpu.serve(store, name, **sizes, writable=writable, group=group)
             try:
                 served = len(server.arrays())
-                typer.echo(f"serving {served} arrays of {path} on shm://{name} ({queues} queue pairs of {depth})")
+                shape = f"{sizes['queues']} queue pairs of {sizes['depth']}"
+                typer.echo(f"serving {served} arrays of {path} on shm://{name} ({shape})")
                 for left, reason in unserved(store, server).items():
                     typer.echo(f"not serving {left!r}: {reason}")
-                while not over.wait(0.5):
-                    if server.failed():
-                        raise NandarrayError("a thread of the server failed; see its message above")
+                _watch(server, store, path, {"shm": name, "writable": writable, **sizes, "arrays": served}, over)
             finally:
                 server.stop()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _watch(
+    server: _nandarray.QueueServer, store: Store, path: Path, about: dict[str, Any], over: threading.Event
+) -> None:
+    """Keep the server's status in a file until it is to stop; raise where it cannot serve any more."""
+    file, watch = StatusFile(path, store._engine.file_state()), FileWatch(store)
+    try:
+        while True:
+            file.write({**about, **server.counts()})
+            watch.look()
+            if over.wait(0.5):
+                return
+            if server.lost():
+                raise NandarrayError("another process has truncated the region: nothing can be served any more")
+            if server.failed():
+                raise NandarrayError("a thread of the server failed; see its message above")
+    finally:
+        file.remove()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 from typing import TYPE_CHECKING
 
 from nandarray import _nandarray
@@ -26,6 +27,7 @@ def serve(
     data_bytes: int = 4 << 20,
     threads: int = 1,
     writable: bool = False,
+    group: str | int | None = None,
 ) -> _nandarray.QueueServer:
     """Serve the arrays that a store has now, by threads of the engine, until the server is stopped.
 
@@ -45,6 +47,9 @@ def serve(
         Threads that serve.
     writable : bool
         Whether clients may write.
+    group : str or int, optional
+        Group of this machine whose members may be clients. By default those may who may read and write the store's
+        file.
 
     Returns
     -------
@@ -59,7 +64,8 @@ def serve(
     Raises
     ------
     InvalidError
-        Sizes that cannot be, no name or one that another server has, or no room for the region.
+        Sizes that cannot be, no name or one that another server has, a path of anything but the region of an ended
+        server, a group that there is not, or no room for the region.
     """
     if not name:
         raise InvalidError("a server in shared memory needs a name")
@@ -72,8 +78,17 @@ def serve(
     if not 1 <= threads <= queues:
         raise InvalidError(f"{threads} threads for {queues} queue pairs; there are from 1 to {queues}")
     return store._engine.serve_queues(
-        name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable
-    )
+        name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable,
+        group=None if group is None else _group(group),
+    )  # fmt: skip
+
+
+def _group(group: str | int) -> int:
+    """Return the number of a group."""
+    try:
+        return (grp.getgrgid(group) if isinstance(group, int) else grp.getgrnam(group)).gr_gid
+    except (KeyError, OverflowError):
+        raise InvalidError(f"this machine has no group {group!r}") from None
 
 
 def unserved(store: Store, server: _nandarray.QueueServer) -> dict[str, str]:

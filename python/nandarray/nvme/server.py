@@ -5,8 +5,10 @@ The native module has the server with its threads; this file starts and ends it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import UUID
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from nandarray.array.store import Store
 
 __all__ = ["Server", "serve"]
+
+Identity: TypeAlias = Literal["own", "kept", "new"]
 
 
 class Server:
@@ -82,6 +86,7 @@ def serve(
     listen: str = "127.0.0.1:0",
     *,
     nqn: str | None = None,
+    identity: Identity = "own",
     insecure: bool = False,
     read_only: bool = False,
     programs: bool = True,
@@ -99,7 +104,11 @@ def serve(
     listen : str
         Address and port; port 0 takes a free one.
     nqn : str, optional
-        Qualified name of the subsystem; derived from the store's UUID by default.
+        Qualified name of the subsystem; made of the identity by default.
+    identity : {"own", "kept", "new"}
+        The drive that the store is, from which the names of the subsystem and its namespaces and its serial number are
+        made. "own": that of the file, which no copy of it has. "kept": that which the file had before it was moved to
+        another file system, or restored from a backup. "new": another one from now on.
     insecure : bool
         Listen on an address that is not loopback, although hosts may connect without authentication.
     read_only : bool
@@ -129,7 +138,9 @@ def serve(
     ------
     InvalidError
         The address cannot be listened on, or needs ``secrets`` or ``insecure``; ``pace`` without a described
-        device; a text that is no secret, or no qualified name.
+        device; a text that is no secret, or no qualified name; no identity to keep.
+    ReadOnlyError
+        ``identity="new"`` of a store that is open for reading.
 
     Examples
     --------
@@ -146,6 +157,14 @@ def serve(
     known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
     if nqn is not None:
         check_nqn(nqn, "the subsystem")
+    before = store._engine.choose_identity(identity)
+    if before is not None:
+        warnings.warn(
+            f"{store.path} is another file than drive {UUID(bytes=before)} was served from: a copy, restored, or moved "
+            "to another file system. It is another drive now; --keep-ids (identity='kept') makes it the same one",
+            UserWarning,
+            stacklevel=2,
+        )
     native = _nandarray.NvmeServer.start(
         store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
         hosts=known, secrets=pairs, kill_safe=kill_safe and not pace, pace=pace,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray::file_format::{Area, OOB_BYTES, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind, read_slots};
-use nandarray::{Geometry, Media, Result};
+use nandarray::{FileState, Geometry, Media, Result};
 use parking_lot::{Mutex, RwLock};
 
 use super::power::{LoggedWrite, WriteLog};
@@ -94,6 +94,10 @@ impl Media for ModelMedia {
             log.lock().writes.push(LoggedWrite::Length(bytes));
         }
         self.below.set_len(bytes)
+    }
+
+    fn file_state(&self) -> Option<FileState> {
+        self.below.file_state()
     }
 
     fn refresh(&self) -> Result<()> {

@@ -185,6 +185,10 @@ impl Probe for Clock {
         let mut any = false;
         loop {
             let guard = self.state.lock();
+            if guard.borrow().is_none() {
+                // A store that is being opened, or that could not be: no command is in flight.
+                return false;
+            }
             let waits = self.with(|state| match flight {
                 _ if state.running => false,
                 Some(id) => state.flights.contains(id),
@@ -313,12 +317,20 @@ pub fn open_logged(
         Backing::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
     };
     // A store of any layout of the medium has the same pages.
-    if device.geometry() != (Geometry { layout: device.geometry().layout, ..layout.store() }) {
+    let (found, wanted) = (device.geometry(), layout.store());
+    if found != (Geometry { layout: found.layout, ..wanted }) {
+        let sizes = |g: Geometry| {
+            let Geometry { page_bytes, channels, banks, pages_per_block, .. } = g;
+            format!(
+                "pages of {page_bytes} bytes, {channels} channels, {banks} banks and {pages_per_block} pages a block"
+            )
+        };
         return Err(Error::invalid(format!(
-            "the store was made with {:?}; device {:?} has {:?}",
-            device.geometry(),
+            "the store has {}, device {:?} has {}: a store must be made for its device, by `nandarray create STORE \
+             --device NAME` or `nandarray.open(path, \"x\", device=NAME)`",
+            sizes(found),
             description.name,
-            layout.store()
+            sizes(wanted)
         )));
     }
     let mut machine = Machine::new(description, options.seed, spans);

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Device;
-use super::catalog::check_name;
 use super::command::Change;
+use super::names::check_name;
 use super::wire::JournalOp;
 use crate::error::{Error, Result};
 use crate::ftl::Reservation;

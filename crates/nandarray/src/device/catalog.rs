@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::names::check_name;
 use super::wire::JournalOp;
 use super::{Device, NewSpace};
 use crate::codec::{CipherKey, Framing, KeyCheck};
@@ -11,22 +12,6 @@ use crate::flash::Run;
 use crate::stl::block_size;
 use crate::stl::index::Index;
 use crate::stl::space::{Encryption, IndexState, Inner, SPILLED, Space, SpaceId, SpaceRecord, check_item_bytes};
-
-/// Longest name of a space, in bytes.
-const NAME_BYTES_MAX: usize = 4096;
-
-pub(super) fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
-        return Err(Error::invalid(format!(
-            "a name has 1 to {NAME_BYTES_MAX} bytes and no NUL; this one has {} bytes",
-            name.len()
-        )));
-    }
-    if name.split('/').any(str::is_empty) {
-        return Err(Error::invalid(format!("name {name:?} has an empty part between slashes")));
-    }
-    Ok(())
-}
 
 impl Device {
     pub(super) fn create(&self, new: &NewSpace<'_>) -> Result<Arc<Space>> {
@@ -54,6 +39,9 @@ impl Device {
         let mut catalog = self.catalog.write();
         if catalog.by_name.contains_key(new.name) {
             return Err(Error::Exists { name: new.name.to_owned() });
+        }
+        if let Some(other) = catalog.in_the_way(new.name) {
+            return Err(Error::Exists { name: other.to_owned() });
         }
         if catalog.next >= SPILLED {
             return Err(Error::corrupt("no number is left for another array"));

@@ -17,6 +17,8 @@
 //! | `compound` | reads and staged writes whose caller decides step by step, applied as one: programs beside the data |
 //! | `transaction` | writes to several spaces, over several commands, applied as one |
 //! | `batch` | several changes of names and attributes as one command |
+//! | `names` | the rule of names |
+//! | `identity` | the identity of a served store, which no copy of its file has |
 //! | `log` | the journal: commit, checkpoint, flush |
 //! | `recover`, `replay`, `opening` | create, open; apply the journal; the records that were ignored on opening |
 //! | `reclaim`, `compact`, `defragment` | garbage collection; compaction; rewriting scattered blocks |
@@ -39,8 +41,10 @@ mod defragment;
 mod epoch;
 mod execute;
 mod flight;
+mod identity;
 mod io;
 mod log;
+pub mod names;
 mod oob_scan;
 mod opening;
 mod owned;
@@ -68,6 +72,7 @@ pub use command::{Change, NewSpace, Target};
 pub use compound::Compound;
 pub use execute::Command;
 pub use flight::Done;
+pub use identity::IdentityChoice;
 pub use opening::Dropped;
 pub use owned::{OwnedCommand, OwnedTarget};
 pub use staged_write::StagedWrite;
@@ -196,6 +201,15 @@ struct Catalog {
 }
 
 impl Catalog {
+    /// Returns the name of an array in which a new name would lie, or which would lie in it: a name is an array or a
+    /// group, never both.
+    fn in_the_way(&self, name: &str) -> Option<&str> {
+        let above = name.match_indices('/').find_map(|(at, _)| self.by_name.get_key_value(&name[..at]));
+        let group = format!("{name}/");
+        let below = || self.by_name.range(group.clone()..).next().filter(|(found, _)| found.starts_with(&group));
+        above.or_else(below).map(|(found, _)| found.as_str())
+    }
+
     /// Asserts that each space has exactly one name, which every change of names must keep.
     fn check(&self) {
         assert_eq!(self.by_name.len(), self.by_id.len(), "each space has one name");
@@ -256,6 +270,8 @@ pub struct Device {
     panicked: OnceLock<String>,
     opening: opening::Opening,
     uuid: [u8; 16],
+    /// Identity as a drive (`identity`).
+    identity: Mutex<[u8; 16]>,
     capacity_bytes: u64,
     transactions: Mutex<transaction::Transactions>,
     /// Record of the threads that are executing commands, in the process that opened the store.

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 
 use super::epoch::Epoch;
+use super::identity::identity_of;
 use super::log::{CheckpointIndex, CheckpointStream, JournalEnd, Log};
 use super::opening::{Dropped, Opening};
 use super::replay::{Journals, Replay, Replayed, is_damaged, read_journals, replay_all};
@@ -165,6 +166,7 @@ fn device(
 ) -> Result<Device> {
     Ok(Device {
         uuid: log.superblock().uuid,
+        identity: Mutex::new(identity_of(log.superblock().uuid, ftl.media().as_ref()).0),
         capacity_bytes: log.superblock().capacity_bytes,
         ftl,
         counters,

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 
 use super::extents::{Extents, will_need};
 use super::presence::{PageCache, Presence, memory_bytes};
-use super::{EXTENT_BYTES, HEAD_BYTES, Media};
+use super::{EXTENT_BYTES, FileState, HEAD_BYTES, Media};
 use crate::error::{Error, Holder, Result};
 use crate::sim::process::Home;
 
@@ -118,7 +118,8 @@ impl FileMedia {
         let media = Self {
             len: AtomicU64::new(0),
             file,
-            path: path.to_owned(),
+            // The path still leads there when the process has changed its folder.
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             map,
             windows: (0..WINDOWS).map(|_| OnceLock::new()).collect(),
             extents: OnceLock::new(),
@@ -254,6 +255,27 @@ fn media_error(op: &'static str, offset: u64, len: usize, source: io::Error) -> 
     Error::Media { op, offset, len: len as u64, source }
 }
 
+/// Returns the number that names a file among all others of this store: its inode, and the time at which the inode was
+/// made, which no copy, backup or reuse of an inode's number repeats. The number of the device is not in it: the system
+/// gives it anew when it starts. File systems whose snapshots keep inodes and times (btrfs, ZFS) have an identifier that
+/// tells these apart, and stays. Where the system knows no such time, it is the inode alone.
+fn file_key(file: &File, meta: &std::fs::Metadata) -> [u8; 16] {
+    const SNAPSHOTS: [i64; 2] = [0x9123_683e, 0x2fc1_2fc1];
+    let made = meta.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    let made = made.map_or(0, |since| since.as_nanos() as u64);
+    // SAFETY: zeroed structs of integers, which the calls fill, and an open descriptor.
+    let system = unsafe {
+        let (mut kind, mut about): (libc::statfs, libc::statvfs) = (std::mem::zeroed(), std::mem::zeroed());
+        let kind_known = libc::fstatfs(file.as_raw_fd(), &raw mut kind) == 0;
+        let keeps = kind_known && SNAPSHOTS.contains(&(kind.f_type as i64));
+        if keeps && libc::fstatvfs(file.as_raw_fd(), &raw mut about) == 0 { about.f_fsid as u64 } else { 0 }
+    };
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&(meta.ino() ^ system.rotate_left(32)).to_le_bytes());
+    key[8..].copy_from_slice(&made.to_le_bytes());
+    key
+}
+
 /// Takes or releases, by `kind` (`F_WRLCK`, ...), the lock on one byte of the file; `false` if another process has a
 /// conflicting lock. With `wait`, waits for the end of such a lock instead.
 fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
@@ -312,6 +334,19 @@ impl Media for FileMedia {
         self.file.set_len(bytes).map_err(|source| media_error("growing", bytes, 0, source))?;
         self.len.store(bytes, Ordering::Release);
         Ok(())
+    }
+
+    fn file_state(&self) -> Option<FileState> {
+        let meta = self.file.metadata().ok()?;
+        let same = |named: std::fs::Metadata| (named.dev(), named.ino()) == (meta.dev(), meta.ino());
+        Some(FileState {
+            key: file_key(&self.file, &meta),
+            uid: meta.uid(),
+            gid: meta.gid(),
+            mode: meta.mode() & 0o7777,
+            names: meta.nlink(),
+            at_path: std::fs::metadata(&self.path).is_ok_and(same),
+        })
     }
 
     fn refresh(&self) -> Result<()> {

@@ -15,6 +15,24 @@ pub mod sparse;
 
 use crate::error::Result;
 
+/// What the system says of a medium's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    /// Number that names this file, and not a copy of it: it stays when the file is renamed, and when the machine is
+    /// started again (`file::file_key`).
+    pub key: [u8; 16],
+    /// User to whom the file belongs.
+    pub uid: u32,
+    /// Group of the file.
+    pub gid: u32,
+    /// Permission bits of the file, 12 of them.
+    pub mode: u32,
+    /// Number of names of the file; with 0, what is written is lost when the file is closed.
+    pub names: u64,
+    /// Whether the path by which the file was opened names it still.
+    pub at_path: bool,
+}
+
 /// Unit in bytes at which a write may be torn: the smallest that a disk writes atomically.
 pub const SECTOR_BYTES: usize = 512;
 
@@ -71,6 +89,11 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// Whether these bytes can probably be read without waiting for a disk.
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {
         true
+    }
+
+    /// Returns the state of the medium's file; `None` of a medium in no file.
+    fn file_state(&self) -> Option<FileState> {
+        None
     }
 
     /// Whether all bytes would probably stay in memory after they were read.

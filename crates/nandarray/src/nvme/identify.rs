@@ -264,7 +264,7 @@ impl Controller {
         let device = self.device()?;
         let stat = run(&device, command::Stat)?;
         let capacity = device.capacity_bytes();
-        let uuid: String = device.uuid().iter().map(|b| format!("{b:02x}")).collect();
+        let uuid: String = device.identity().iter().map(|b| format!("{b:02x}")).collect();
         let parts: Vec<&str> = [0..8, 8..12, 12..16, 16..20, 20..32].map(|r| &uuid[r]).to_vec();
         let mut c = IdentifyController::new_zeroed();
         padded(&mut c.sn, &uuid[..20]);
@@ -317,7 +317,7 @@ impl Controller {
         n.mcl.set(ns.mcl());
         n.msrc = u8::MAX;
         n.nsattr = u8::from(ns.device.read_only());
-        n.nguid = ns.device.uuid();
+        n.nguid = ns.device.identity();
         n.nguid.iter_mut().rev().zip(nsid.to_le_bytes()).for_each(|(to, b)| *to ^= b);
         n.lbaf[0].lbads = ns.lba_bytes.ilog2() as u8;
         Ok(n)

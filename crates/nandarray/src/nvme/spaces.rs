@@ -14,6 +14,7 @@ use super::data_buffer::DataBuffer;
 use super::pages::{BoxPage, SpaceFlags, SpacePage, from_text, text};
 use super::status::Status;
 use super::views::View;
+use crate::device::names::check_chosen_name;
 use crate::device::{Device, NewSpace, Target, command};
 use crate::stl::block_size::DIMENSIONS_MAX;
 use crate::stl::space::{Space, SpaceId};
@@ -235,6 +236,13 @@ fn inside(dims: &[u64], unit: Unit, coordinate: &[u64], count: &[u64], item: u64
     Ok((start, bytes.ok_or(Status::DATA_LENGTH_INVALID)?))
 }
 
+/// Returns the name that a host has chosen for a new array.
+fn chosen_name(page: &SpacePage) -> Result<&str, Status> {
+    let name = page.name()?;
+    check_chosen_name(name)?;
+    Ok(name)
+}
+
 fn create(device: &Device, page: &SpacePage, dims: &[u64]) -> Result<Arc<Space>, Status> {
     let item_bytes = page.item_bytes.get();
     if item_bytes == 0 || item_bytes > ITEM_BYTES_MAX {
@@ -244,7 +252,7 @@ fn create(device: &Device, page: &SpacePage, dims: &[u64]) -> Result<Arc<Space>,
     let (dtype, compression) = (page.dtype()?, text(&page.compression)?);
     let plain = format!("|V{item_bytes}");
     let new = NewSpace {
-        name: page.name()?,
+        name: chosen_name(page)?,
         shape: dims,
         item_bytes,
         dtype: if dtype.is_empty() { &plain } else { dtype },

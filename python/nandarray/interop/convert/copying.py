@@ -15,12 +15,11 @@ a fixed width, and that a format without a dtype gets its usual encoding of it.
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,8 @@ from nandarray.array.parts import Part, stored
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
 from nandarray.interop.convert.limits import chunk_limit
+from nandarray.interop.convert.names import exported_names
+from nandarray.interop.convert.placing import placed
 from nandarray.interop.convert.sinks import Sink, Spec, open_sink
 from nandarray.interop.convert.slabs import pump, slab_shape, stored_slabs
 from nandarray.interop.convert.sources import Member, Source, SourceOptions, foreign_errors, open_source
@@ -205,18 +206,17 @@ def export(
     if path.exists() and not overwrite:
         raise StoreExistsError(17, "exists already", str(path))
     groups, arrays, alone = _gather(source, encryption_key)
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        with open_sink(unfinished, kind, compression=compression, order=order, alone=alone) as sink:
-            if sink.single and not alone:
-                raise InvalidError(f"{kind} holds one array; export a group as npz, zarr, hdf5 or netcdf")
-            for name, attrs in groups:
-                sink.group(name, attrs)
-            for name, array in arrays:
-                _export_array(name, array, sink, budget, progress)
-        _replace(unfinished, path)
-    finally:
-        _remove(unfinished)
+    names = exported_names([name for name, _ in arrays], [name for name, _ in groups])
+    with (
+        placed(path, source.store if isinstance(source, Group) else stored(source, "export").store) as unfinished,
+        open_sink(unfinished, kind, compression=compression, order=order, alone=alone) as sink,
+    ):
+        if sink.single and not alone:
+            raise InvalidError(f"{kind} holds one array; export a group as npz, zarr, hdf5 or netcdf")
+        for name, attrs in groups:
+            sink.group(names.get(name, name), attrs)
+        for name, array in arrays:
+            _export_array(names.get(name, name), array, sink, budget, progress)
 
 
 # --- import -----------------------------------------------------------------------------------------------------------
@@ -335,8 +335,11 @@ def _open_target(store: Any, stack: ExitStack) -> Store:
         return store  # type: ignore[no-any-return]
     path = Path(store)
     if not path.exists():
-        # "Nothing arrives" includes the store that would have been made for it.
-        stack.push(lambda kind, error, trace: path.unlink(missing_ok=True) if kind else None)
+        with suppress(StoreExistsError):  # another process was faster
+            made = open_store(path, "x")
+            # "Nothing arrives" includes the store that is made for it.
+            stack.push(lambda kind, error, trace: path.unlink(missing_ok=True) if kind else None)
+            return stack.enter_context(made)
     return stack.enter_context(open_store(path, "a"))
 
 
@@ -422,23 +425,6 @@ def _export_array(name: str, array: Array | Part, sink: Sink, budget: int, progr
     )
 
 
-def _replace(unfinished: Path, path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        old = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
-        path.rename(old)  # a directory cannot be replaced in one step
-        unfinished.rename(path)
-        _remove(old)
-    else:
-        os.replace(unfinished, path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
@@ -477,6 +463,8 @@ def _gather(
     if not isinstance(source, Group):
         one = stored(source, "export")
         return [], [(one.name.rpartition("/")[2], one)], True
-    groups = [("", dict(source.attrs)), *((name, dict(source[name].attrs)) for name in groups_below(source))]
-    arrays = [(name, open_array(source.store, source._prefix + name, key)) for name in source.array_names()]
+    names = source.array_names()
+    inside = sorted({*groups_below(source)}.difference(names))  # a host may have named an array within another
+    groups = [("", dict(source.attrs)), *((name, dict(source[name].attrs)) for name in inside)]
+    arrays = [(name, open_array(source.store, source._prefix + name, key)) for name in names]
     return groups, arrays, False

@@ -19,7 +19,8 @@ from pathlib import Path
 __all__ = ["folder"]
 
 _MEMORY = "/dev/shm"  # noqa: S108 (mkdtemp makes the folder, with a name that cannot be guessed)
-_PREFIX = "nandarray-"
+#: Beginning of their names, which no file or folder of a user or of another part of the package has.
+_PREFIX = "nandarray-compiles-"
 #: Bytes that must be free there; a compilation writes 10 MB, and 40 MB if all of Zig's library is parsed.
 _ROOM = 256 << 20
 #: Seconds after which a folder there is stale: no compilation takes as long.

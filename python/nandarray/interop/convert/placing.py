@@ -1,0 +1,81 @@
+"""The place of an export: made in private, whole, and with no more rights than the store.
+
+What is being made lies in a folder beside its destination, with a name that nobody can guess, which only this user may
+enter. At the end it takes the destination's name. It can be read by nobody who may not read the store.
+
+Only what was asked for is replaced: a file by a file, a directory only if it is one of Zarr, and never the store from
+which the data come.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nandarray.array.store import Store
+from nandarray.errors import InvalidError, StoreExistsError, refuse_special
+
+__all__ = ["placed"]
+
+#: Files of which a directory of Zarr has one, in formats 2 and 3.
+_OF_ZARR = ("zarr.json", ".zgroup", ".zarray")
+
+
+@contextmanager
+def placed(path: Path, store: Store) -> Iterator[Path]:
+    """Give the path at which a file or a directory is to be made, which then takes the place of ``path``.
+
+    The caller has refused a path that exists, unless it may be replaced. Afterwards nothing else is left; after an
+    error, nothing is left and ``path`` is as it was.
+    """
+    _refuse(path, store)
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+    try:
+        made = folder / path.name
+        yield made
+        _restrict(made, store)
+        _refuse(path, store)
+        if path.is_dir() and not path.is_symlink():
+            path.rename(folder / "old")  # a directory cannot be replaced in one step
+        with _back(folder / "old", path):
+            os.replace(made, path)
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _back(old: Path, path: Path) -> Iterator[None]:
+    """Put a directory back if the new one could not take its place."""
+    try:
+        yield
+    except BaseException:
+        with suppress(FileNotFoundError):
+            old.rename(path)
+        raise
+
+
+def _refuse(path: Path, store: Store) -> None:
+    refuse_special(path)
+    if not path.exists():
+        return
+    if path.is_dir() and not any((path / name).exists() for name in _OF_ZARR):
+        raise StoreExistsError(17, "is a directory and none of Zarr: it is not replaced", str(path))
+    if os.path.exists(store.path) and os.path.samefile(path, store.path):
+        raise InvalidError(f"{path} is the store itself")
+
+
+def _restrict(made: Path, store: Store) -> None:
+    """Take from a new file or directory the rights of those who may not read the store."""
+    state = store._engine.file_state()
+    if state is None:
+        return
+    mode = stat.S_IMODE(made.stat().st_mode)
+    for those in (stat.S_IRWXG, stat.S_IRWXO):
+        if not state["mode"] & those & (stat.S_IRGRP | stat.S_IROTH):
+            mode &= ~those
+    os.chmod(made, mode)

@@ -462,6 +462,8 @@ class NvmeServer:
         secrets: dict[str, tuple[str, str | None]] | None = None,
         kill_safe: bool = True,
         pace: bool = False,
+        nd: bool = True,
+        advertise: tuple[str, int | None] | None = None,
     ) -> NvmeServer: ...
     @property
     def address(self) -> str: ...

@@ -195,8 +195,12 @@ def test_a_program_runs_beside_the_data(store: nandarray.Store) -> None:
         (on_array,) = program.execute(remote["x"])
         (on_bytes,) = program.execute(values.tobytes())
         assert struct.unpack("<d", on_array) == struct.unpack("<d", on_bytes) == (values.sum(dtype="f8"),)
-        with pytest.raises(NandarrayError, match="Invalid Field"):
+        with pytest.raises(NandarrayError, match="Invalid Field.*: 4 ranges; the program has 1 inputs, 1 outputs"):
             program.execute(remote["x"], outputs=3)
+        with pytest.raises(NandarrayError, match="Invalid Memory Range Set.*: range 1, 1073741824 bytes from 0"):
+            program.execute(remote["x"], room=1 << 30)
+        with pytest.raises(NandarrayError, match="Invalid Program Data.*: .*ELF"):
+            remote.load(b"no program")
         program.unload()
         with pytest.raises(NandarrayError, match="No Program"):
             program.execute(remote["x"])
@@ -220,6 +224,63 @@ def test_who_may_connect(store: nandarray.Store) -> None:
         nandarray.open("nvme+tcp://127.0.0.1:1")
     with pytest.raises(InvalidError, match=r"cannot connect to 127\.0\.0\.1:1"):
         nandarray.open("nvme+tcp://127.0.0.1:1/nqn.none")
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "[::1%lo]:0"])
+def test_the_url_names_an_address_that_works(store: nandarray.Store, listen: str) -> None:
+    store["x"] = [1, 2, 3]
+    try:
+        server = nandarray.serve(store, listen, insecure=True)
+    except InvalidError as error:
+        if "::" not in listen:
+            raise
+        pytest.skip(f"a machine without IPv6: {error}")
+    with server, nandarray.open(server.url) as remote:
+        assert "0.0.0.0" not in server.url
+        assert "[::]" not in server.url
+        assert "-a :: " not in server.connect_line
+        assert remote["x"][1] == 2
+
+
+def test_an_advertised_address_is_told(store: nandarray.Store) -> None:
+    with nandarray.serve(store, advertise="192.0.2.7") as server:
+        port = server.address.rpartition(":")[2]
+        assert server.url.startswith(f"nvme+tcp://192.0.2.7:{port}/")
+        assert f"-a 192.0.2.7 -s {port} " in server.connect_line
+    with nandarray.serve(store, advertise="[2001:db8::7]:14420") as server:
+        assert server.url.startswith("nvme+tcp://[2001:db8::7]:14420/")
+        assert "-a 2001:db8::7 -s 14420 " in server.connect_line
+    for wrong in ("host.example", "192.0.2.7:0", "192.0.2.7:x", "0.0.0.0", "[::1", ""):
+        with pytest.raises(InvalidError, match="advertise is"):
+            nandarray.serve(store, advertise=wrong)
+
+
+@pytest.mark.parametrize(
+    ("listen", "message"),
+    [
+        ("4420", "has no port"),
+        (":4420", "has no host"),
+        ("127.0.0.1:http", "from 0 to 65535"),
+        ("127.0.0.1:99999", "from 0 to 65535"),
+        ("::1:4420", "must be in brackets"),
+        ("[::1:4420", "bracket is not closed"),
+    ],
+)
+def test_a_wrong_address_says_what_is_wrong(store: nandarray.Store, listen: str, message: str) -> None:
+    with pytest.raises(InvalidError, match=message):
+        nandarray.serve(store, listen)
+
+
+def test_a_drive_of_block_namespaces_alone(store: nandarray.Store) -> None:
+    assert store.nvme().create_namespace(1, BLOCKS, BLOCK).ok
+    with nandarray.serve(store, programs=False, nd=False) as server, nandarray.open(server.url) as remote:
+        assert remote.submit(Read(1, slba=0), bytearray(BLOCK)).ok
+        entry = struct.pack("<II32xI20x", 0x06, 0, 0x02)  # Identify 02h
+        done, page = remote.call(entry, None, 4096, admin=True)
+        assert done.ok
+        assert [nsid for (nsid,) in struct.iter_unpack("<I", page) if nsid] == [1]
+        with pytest.raises(NandarrayError, match="Invalid Namespace"):
+            remote["ns/1"]
 
 
 HOST = "nqn.2014-08.org.example:host"

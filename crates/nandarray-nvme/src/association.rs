@@ -9,43 +9,25 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nandarray::nvme::{
-    CompletionEntry, Controller, NSID_ALL, NvmeCommand, Opcode, OpenAction, Status, SubmissionEntry,
-};
+use nandarray::nvme::{CompletionEntry, Controller, NSID_ALL, Opcode, Status, SubmissionEntry};
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::boxes::{self, StoredBoxes};
+use crate::accounts::ExecutionAccounts;
+use crate::boxes::StoredBoxes;
+use crate::commands::{AdminCommand, CommandEffect, IoCommand};
+use crate::features::{self, Feature, FeatureSelect, FeatureValues, NAMESPACE_NOTICES};
 use crate::logs::{self, FailedCommand, LogPage};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
-use crate::subsystem::{NN, Subsystem};
-use crate::wire::{
-    AdminOpcode, CNTLID_ANY, CommandSet, DISCOVERY_NQN, DiscoveryEntry, FabricsType, Property, QUEUE_ENTRIES_MAX,
-};
+use crate::properties::{self, ENABLE, FATAL, PropertyWrite, READY, SHUTDOWN, SHUTDOWN_COMPLETE};
+use crate::subsystem::{self, NN, Subsystem};
+use crate::wire::{AdminOpcode, CNTLID_ANY, CommandSet, DISCOVERY_NQN, DiscoveryEntry, FabricsType, NdOpcode};
 
 /// Maximum number of asynchronous event requests that a controller holds.
 const EVENTS_MAX: usize = 4;
-/// Maximum number of I/O queues of a controller.
-pub(crate) const QUEUES_MAX: u16 = 64;
-/// Controller capabilities (CAP): queue entries, contiguous queues, 7.5 s to become ready, subsystem reset, NVM and
-/// other command sets, ready modes.
-const CAP: u64 = (QUEUE_ENTRIES_MAX as u64 - 1) | 1 << 16 | 15 << 24 | 1 << 36 | 1 << 37 | 1 << 43 | 1 << 59;
-/// Version 2.0 of the NVMe base specification.
-const VERSION: u32 = 2 << 16;
-/// Ready timeouts (CRTO): 7.5 s until ready, with media and without, in units of 500 ms.
-const CRTO: u32 = 15 | 15 << 16;
-/// Value that resets the subsystem when written to its property NSSR: "NVMe" in ASCII.
-const RESET: u32 = 0x4e56_4d65;
-const READY: u32 = 1;
-const FATAL: u32 = 1 << 1;
-const SHUTDOWN_COMPLETE: u32 = 2 << 2;
-const ENABLE: u32 = 1;
-const SHUTDOWN: u32 = 3 << 14;
 /// Dword 0 of the event that namespace attributes have changed, which refers to log page 04h.
 const NAMESPACE_EVENT: u32 = 0x0004_0002;
-/// Bit of the event mask by which a host enables the event of changed namespaces.
-const NAMESPACE_NOTICES: u32 = 1 << 8;
 
 /// The host of an association, as its connect command names it.
 #[derive(Clone, Debug)]
@@ -72,9 +54,7 @@ pub enum AdminAnswer {
 struct AdminState {
     cc: u32,
     csts: u32,
-    kato_ms: u32,
-    queues: u16,
-    event_mask: u32,
+    features: FeatureValues,
     held: VecDeque<u16>,
     changed: BTreeSet<u32>,
     /// Whether an event was sent, and the host has not read the log page since then.
@@ -88,8 +68,8 @@ pub struct Association {
     subsystem: Arc<Subsystem>,
     controller: Controller,
     boxes: StoredBoxes,
-    /// Account of the last execution of a program by this host, for the vendor's log page; other hosts have their own.
-    account: Mutex<String>,
+    /// Accounts of this host's executions, for the vendor's log page; other hosts have their own.
+    accounts: ExecutionAccounts,
     cntlid: u16,
     host: HostIdentity,
     state: Mutex<AdminState>,
@@ -124,9 +104,7 @@ impl Association {
         let state = AdminState {
             cc: 0,
             csts: 0,
-            kato_ms,
-            queues: QUEUES_MAX,
-            event_mask: 0,
+            features: FeatureValues::new(kato_ms),
             held: VecDeque::new(),
             changed: BTreeSet::new(),
             noticed: false,
@@ -135,7 +113,7 @@ impl Association {
             subsystem,
             controller,
             boxes: StoredBoxes::default(),
-            account: Mutex::default(),
+            accounts: ExecutionAccounts::default(),
             cntlid,
             host,
             state: Mutex::new(state),
@@ -168,10 +146,17 @@ impl Association {
         self.host.subnqn == DISCOVERY_NQN
     }
 
+    /// Whether this is a discovery controller whose host may not connect to the subsystem, or has to prove its identity
+    /// there: it gets little memory and time.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        let is_known = self.subsystem.admits(&self.host.hostnqn) && !self.subsystem.has_secrets();
+        self.is_discovery() && !is_known
+    }
+
     /// Returns the keep alive timeout in milliseconds: the time without a command after which the association ends; 0
     /// is never.
     pub fn kato_ms(&self) -> u32 {
-        self.state.lock().kato_ms
+        self.state.lock().features.kato_ms
     }
 
     /// Whether the controller is enabled and ready for I/O commands.
@@ -191,7 +176,7 @@ impl Association {
     pub fn check_queue(&self, qid: u16, hostnqn: &str) -> Result<(), Status> {
         let state = self.state.lock();
         let ready = state.csts & READY != 0 && !self.is_discovery() && hostnqn == self.host.hostnqn;
-        if ready && qid <= state.queues { Ok(()) } else { Err(Status::CONNECT_PARAMETER) }
+        if ready && qid <= state.features.queues { Ok(()) } else { Err(Status::CONNECT_PARAMETER) }
     }
 
     /// Sets the function that sends completions of held event requests.
@@ -225,7 +210,7 @@ impl Association {
         let Some(send) = notifier.as_ref() else { return };
         let cid = {
             let mut state = self.state.lock();
-            let due = !state.changed.is_empty() && !state.noticed && state.event_mask & NAMESPACE_NOTICES != 0;
+            let due = !state.changed.is_empty() && !state.noticed && state.features.event_mask & NAMESPACE_NOTICES != 0;
             if !due {
                 return;
             }
@@ -239,99 +224,128 @@ impl Association {
     /// Executes a command of the admin queue, including all fabrics commands except connect.
     pub fn admin(&self, entry: &SubmissionEntry, payload: Payload<'_>) -> AdminAnswer {
         self.seen.store(true, Ordering::Relaxed);
-        let cid = entry.cid.get();
-        if entry.opcode == AdminOpcode::ASYNC_EVENT {
-            let mut state = self.state.lock();
-            if state.held.len() >= EVENTS_MAX {
-                drop(state);
-                return AdminAnswer::Done(self.ended(0, entry, Err(Status::EVENT_LIMIT_EXCEEDED)));
-            }
-            state.held.push_back(cid);
-            drop(state);
-            self.notice();
-            return AdminAnswer::Held;
+        if entry.opcode == AdminOpcode::FABRICS {
+            let done = self.fabrics(entry);
+            return AdminAnswer::Done(self.ended(0, entry, done));
         }
-        let done = self.admin_now(entry, payload);
+        let programs = self.subsystem.has(CommandSet::PROGRAMS) && !self.is_discovery();
+        let done = match AdminCommand::of(entry.opcode, programs) {
+            Some(AdminCommand::AsyncEvent) => match self.hold(entry.cid.get()) {
+                Ok(()) => return AdminAnswer::Held,
+                Err(status) => Err(status),
+            },
+            Some(command) => self.admin_now(command, entry, payload),
+            None => Err(Status::INVALID_OPCODE),
+        };
         AdminAnswer::Done(self.ended(0, entry, done))
     }
 
-    fn ended(&self, qid: u16, entry: &SubmissionEntry, done: Result<(u32, u32), Status>) -> CompletionEntry {
-        let cid = entry.cid.get();
-        if let Err(status) = done
-            && !self.is_discovery()
+    /// Holds an event request.
+    fn hold(&self, cid: u16) -> Result<(), Status> {
         {
-            self.subsystem.health.failed(FailedCommand { qid, cid, nsid: entry.nsid.get(), status });
+            let mut state = self.state.lock();
+            if state.held.len() >= EVENTS_MAX {
+                return Err(Status::EVENT_LIMIT_EXCEEDED);
+            }
+            state.held.push_back(cid);
         }
-        completion(cid, done)
+        self.notice();
+        Ok(())
     }
 
-    fn admin_now(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(u32, u32), Status> {
+    fn ended(&self, qid: u16, entry: &SubmissionEntry, done: Result<(u32, u32), Status>) -> CompletionEntry {
+        if let Err(status) = done {
+            self.log_failure(qid, entry, status);
+        }
+        completion(entry.cid.get(), done)
+    }
+
+    /// Counts a command that failed, and adds it to the error log; not one of the discovery service, whose hosts are
+    /// strangers.
+    pub(crate) fn log_failure(&self, qid: u16, entry: &SubmissionEntry, status: Status) {
+        if !self.is_discovery() {
+            self.subsystem.health.failed(self.failure(qid, entry, status));
+        }
+    }
+
+    /// Returns the entry of the error log for a command that failed.
+    fn failure(&self, qid: u16, entry: &SubmissionEntry, status: Status) -> FailedCommand {
+        let nsid = entry.nsid.get();
+        let command = (qid > 0).then(|| IoCommand::of(subsystem::command_set(nsid), entry.opcode)).flatten();
+        let has_blocks = command.is_some_and(IoCommand::names_blocks);
+        let location = logs::parameter(qid, command, status);
+        let about_blocks = status == Status::LBA_OUT_OF_RANGE || status.sct() == 2;
+        let lba = match entry.cdw_pair(10) {
+            _ if !has_blocks || !about_blocks => 0,
+            // The first block that is outside: those before it are none of its error.
+            first if status == Status::LBA_OUT_OF_RANGE => {
+                self.controller.namespace_blocks(nsid).map_or(first, |blocks| blocks.max(first))
+            }
+            first => first,
+        };
+        FailedCommand { qid, cid: entry.cid.get(), nsid, status, lba, location }
+    }
+
+    fn admin_now(
+        &self,
+        command: AdminCommand,
+        entry: &SubmissionEntry,
+        mut payload: Payload<'_>,
+    ) -> Result<(u32, u32), Status> {
         if entry.flags & 3 != 0 {
             return Err(Status::INVALID_FIELD);
-        }
-        if entry.opcode == AdminOpcode::FABRICS {
-            return self.fabrics(entry);
         }
         if self.state.lock().csts & READY == 0 {
             return Err(Status::SEQUENCE_ERROR);
         }
         let word = entry.cdw(10);
-        match entry.opcode {
-            AdminOpcode::IDENTIFY => {
+        let programs = &self.subsystem.programs;
+        match command {
+            AdminCommand::Identify => {
                 let page = self.identify(word as u8, (entry.cdw(11) >> 24) as u8, entry.nsid.get())?;
                 payload.give(&page, 0)
             }
-            AdminOpcode::GET_LOG_PAGE => self.log_page(entry, &mut payload),
-            AdminOpcode::GET_FEATURES => return self.get_feature(word as u8, word >> 8 & 7, &mut payload),
-            AdminOpcode::SET_FEATURES => return self.set_feature(word as u8, entry.cdw(11)),
-            AdminOpcode::KEEP_ALIVE => Ok(()),
-            // A command is executed as soon as it arrives, so that none waits to be aborted.
-            AdminOpcode::ABORT => return Ok((1, 0)),
-            AdminOpcode::LOAD_PROGRAM | AdminOpcode::ACTIVATE_PROGRAM | AdminOpcode::MEMORY_RANGE_SET
-                if self.subsystem.has(CommandSet::PROGRAMS) && !self.is_discovery() =>
-            {
-                let runtime = self.subsystem.runtime()?;
-                let (programs, memory) = (&self.subsystem.programs, &self.subsystem.memory);
-                let done = programs.admin(&runtime, memory, &self.account, entry, &payload)?;
-                return Ok((done, 0));
+            AdminCommand::GetLogPage => self.log_page(entry, &mut payload),
+            AdminCommand::GetFeatures => {
+                let (feature, select) = (Feature::of(word)?, FeatureSelect::of(word)?);
+                if features::returns_data(word) {
+                    payload.give(&self.host.hostid, 0)?;
+                }
+                return Ok((self.state.lock().features.get(feature, select), 0));
             }
-            _ => Err(Status::INVALID_OPCODE),
+            AdminCommand::SetFeatures => {
+                let set = self.state.lock().features.set(Feature::of(word)?, entry.cdw(11))?;
+                self.notice();
+                return Ok((set, 0));
+            }
+            AdminCommand::KeepAlive => Ok(()),
+            // A command is executed as soon as it arrives, so that none waits to be aborted.
+            AdminCommand::Abort => return Ok((1, 0)),
+            AdminCommand::AsyncEvent => unreachable!("an event request is held"),
+            AdminCommand::LoadProgram => programs.load(&self.accounts, entry, &payload),
+            AdminCommand::ActivateProgram => programs.activate(&*self.subsystem.runtime()?, entry),
+            AdminCommand::MemoryRangeSet => {
+                return Ok((programs.range_set(&self.subsystem.memory, entry, &payload)?.into(), 0));
+            }
         }
         .map(|()| (0, 0))
     }
 
     fn fabrics(&self, entry: &SubmissionEntry) -> Result<(u32, u32), Status> {
-        let offset = entry.cdw(11);
         match entry.nsid.get() as u8 {
             FabricsType::PROPERTY_GET => {
-                let wide = entry.cdw(10) & 7 == 1;
-                if wide != matches!(offset, Property::CAP | 0x28 | 0x30) {
-                    return Err(Status::INVALID_FIELD);
-                }
                 let state = self.state.lock();
-                match offset {
-                    Property::CAP => Ok((CAP as u32, (CAP >> 32) as u32)),
-                    Property::VS => Ok((VERSION, 0)),
-                    Property::CC => Ok((state.cc, 0)),
-                    Property::CSTS => Ok((state.csts, 0)),
-                    Property::NSSR => Ok((0, 0)),
-                    Property::CRTO => Ok((CRTO, 0)),
-                    // Registers of other transports (interrupts, queues and buffers in memory): nvme-cli reads them
-                    // all, and stops at a refusal.
-                    0x0c | 0x10 | 0x18 | 0x24 | 0x28 | 0x30 | 0x38 | 0x3c => Ok((0, 0)),
-                    _ => Err(Status::INVALID_FIELD),
-                }
+                properties::get(entry, state.cc, state.csts)
             }
             FabricsType::PROPERTY_SET => {
-                let value = entry.cdw(12);
-                match offset {
-                    Property::CC => self.configure(value),
-                    Property::NSSR if value == RESET => {
+                let before = self.state.lock().cc;
+                match properties::set(entry, before)? {
+                    PropertyWrite::Configuration(value) => self.configure(value),
+                    PropertyWrite::Reset => {
                         self.reset();
                         self.state.lock().cc &= !ENABLE;
                     }
-                    Property::NSSR => {}
-                    _ => return Err(Status::INVALID_FIELD),
+                    PropertyWrite::Nothing => {}
                 }
                 Ok((0, 0))
             }
@@ -369,7 +383,7 @@ impl Association {
         let held = {
             let mut state = self.state.lock();
             state.csts = 0;
-            state.event_mask = 0;
+            state.features.event_mask = 0;
             state.noticed = false;
             state.changed.clear();
             std::mem::take(&mut state.held)
@@ -380,87 +394,65 @@ impl Association {
         }
     }
 
-    fn get_feature(&self, fid: u8, sel: u32, payload: &mut Payload<'_>) -> Result<(u32, u32), Status> {
-        if sel == 3 {
-            // Capabilities: changeable.
-            return Ok((if matches!(fid, 0x07 | 0x0b | 0x0f) { 1 << 2 } else { 0 }, 0));
-        }
-        let state = self.state.lock();
-        let queues = u32::from(state.queues) - 1;
-        let value = match fid {
-            0x01 | 0x02 | 0x05 | 0x08 | 0x09 | 0x0a => 0,
-            0x04 => 343,
-            // The write cache is on.
-            0x06 => 1,
-            0x07 => queues | queues << 16,
-            0x0b => state.event_mask,
-            0x0f => state.kato_ms,
-            0x81 => {
-                drop(state);
-                // The host identifier, 128 bits.
-                payload.give(&self.host.hostid, 0)?;
-                1
-            }
-            _ => return Err(Status::INVALID_FIELD),
-        };
-        Ok((value, 0))
-    }
-
-    fn set_feature(&self, fid: u8, value: u32) -> Result<(u32, u32), Status> {
-        let mut state = self.state.lock();
-        match fid {
-            0x07 => {
-                let wanted = ((value & 0xffff).max(value >> 16) as u16).saturating_add(1);
-                if value as u16 == u16::MAX || value >> 16 == 0xffff {
-                    return Err(Status::INVALID_FIELD);
-                }
-                state.queues = wanted.min(QUEUES_MAX);
-                let granted = u32::from(state.queues) - 1;
-                return Ok((granted | granted << 16, 0));
-            }
-            0x0b => {
-                state.event_mask = value;
-                drop(state);
-                self.notice();
-            }
-            0x0f => state.kato_ms = value,
-            0x06 if value & 1 == 1 => {}
-            0x01 | 0x02 | 0x04 | 0x05 | 0x06 | 0x08 | 0x09 | 0x0a | 0x81 => return Err(Status::FEATURE_NOT_CHANGEABLE),
-            _ => return Err(Status::INVALID_FIELD),
-        }
-        Ok((0, 0))
-    }
-
     fn log_page(&self, entry: &SubmissionEntry, payload: &mut Payload<'_>) -> Result<(), Status> {
         let (word, high) = (entry.cdw(10), entry.cdw(11));
         let bytes = (u64::from(word >> 16) | u64::from(high as u16) << 16).saturating_add(1) * 4;
         if payload.room()?.len() as u64 != bytes {
             return Err(Status::DATA_LENGTH_INVALID);
         }
+        let offset = entry.cdw_pair(12);
+        if !offset.is_multiple_of(4) {
+            return Err(Status::INVALID_FIELD);
+        }
         let (retain, csi) = (word & 1 << 15 != 0, (entry.cdw(14) >> 24) as u8);
-        let page = match word as u8 {
-            LogPage::DISCOVERY if self.is_discovery() => self.discovery_log(),
-            // Counters and errors of other hosts are not for a host that only looks for subsystems.
-            _ if self.is_discovery() => return Err(Status::INVALID_LOG_PAGE),
-            LogPage::ERRORS => self.subsystem.health.errors(),
-            LogPage::HEALTH => self.subsystem.health.page(),
-            LogPage::FIRMWARE => logs::firmware(),
-            LogPage::CHANGED => self.changed_log(retain),
-            LogPage::EFFECTS => {
-                // A command set that is not there has no commands.
-                let csi = if self.subsystem.has(csi) { csi } else { u8::MAX };
+        let there = |page: &LogPage| self.has_page(*page);
+        let page = match LogPage::of(word as u8).filter(there).ok_or(Status::INVALID_LOG_PAGE)? {
+            LogPage::Supported => logs::supported(|page| self.has_page(page)),
+            LogPage::Errors => self.subsystem.health.errors(),
+            LogPage::Health => {
+                self.check_health_scope(entry.nsid.get())?;
+                self.subsystem.health.page()
+            }
+            LogPage::Firmware => logs::firmware(),
+            LogPage::Changed => self.changed_log(retain),
+            LogPage::Effects if !self.subsystem.has(csi) => return Err(Status::INVALID_LOG_PAGE),
+            LogPage::Effects => {
                 logs::effects(csi, self.subsystem.read_only(), self.subsystem.has(CommandSet::PROGRAMS))
             }
-            LogPage::PROGRAMS => self.subsystem.programs.list(),
-            LogPage::RANGE_SETS => self.subsystem.programs.range_sets(),
-            LogPage::NAMES => {
+            LogPage::Features => features::effects(),
+            LogPage::Discovery => self.discovery_log(),
+            LogPage::Programs => self.subsystem.programs.list(),
+            LogPage::RangeSets => self.subsystem.programs.range_sets(),
+            LogPage::Names => {
                 let list = nandarray::command::List { prefix: "" };
                 logs::names(&self.subsystem.device()?.execute(list)?)
             }
-            LogPage::EXECUTION => self.account.lock().clone().into_bytes(),
-            _ => return Err(Status::INVALID_LOG_PAGE),
+            LogPage::Execution => self.accounts.get((high >> 16) as u16)?.into_bytes(),
         };
-        payload.give(&page, entry.cdw_pair(12))
+        payload.give(&page, offset)
+    }
+
+    /// Whether the controller has a log page.
+    fn has_page(&self, page: LogPage) -> bool {
+        match page {
+            LogPage::Supported => true,
+            LogPage::Discovery => self.is_discovery(),
+            // Counters and errors of other hosts are not for a host that only looks for subsystems.
+            _ if self.is_discovery() => false,
+            LogPage::Errors | LogPage::Health | LogPage::Firmware | LogPage::Changed => true,
+            LogPage::Effects | LogPage::Features => true,
+            LogPage::Programs | LogPage::RangeSets | LogPage::Execution => self.subsystem.has(CommandSet::PROGRAMS),
+            LogPage::Names => self.subsystem.has(CommandSet::ND),
+        }
+    }
+
+    /// Checks the namespace of the log page of health, which is the subsystem's (LPA bit 0 is clear).
+    fn check_health_scope(&self, nsid: u32) -> Result<(), Status> {
+        if nsid == 0 || nsid == NSID_ALL {
+            return Ok(());
+        }
+        self.subsystem.csi(nsid)?;
+        Err(Status::INVALID_FIELD)
     }
 
     /// Returns log page 04h, the changed namespaces. Unless `retain` is set, this clears the list, and the host gets an
@@ -478,13 +470,20 @@ impl Association {
         page
     }
 
-    /// Returns log page 70h: a header of 1024 bytes, and an entry for the subsystem.
+    /// Returns log page 70h: a header of 1024 bytes, and an entry for the subsystem if the host may connect to it.
     fn discovery_log(&self) -> Vec<u8> {
         let mut page = vec![0u8; 1024];
         page[0] = 1;
+        if !self.subsystem.admits(&self.host.hostnqn) {
+            return page;
+        }
         page[8] = 1;
         let mut entry = DiscoveryEntry::new_zeroed();
-        let (address, port) = self.host.local.clone().unwrap_or_default();
+        let (mut address, mut port) = self.host.local.clone().unwrap_or_default();
+        if let Some((other, other_port)) = self.subsystem.options().advertised.clone() {
+            address = other;
+            port = other_port.unwrap_or(port);
+        }
         (entry.trtype, entry.adrfam, entry.subtype) = (3, if address.contains(':') { 2 } else { 1 }, 2);
         entry.portid.set(1);
         entry.cntlid.set(CNTLID_ANY);
@@ -518,21 +517,20 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
         let nsid = entry.nsid.get();
-        let csi = match nsid {
-            crate::NSID_MEMORY | crate::NSID_PROGRAMS | crate::NSID_ND => self.subsystem.csi(nsid)?,
+        let csi = subsystem::command_set(nsid);
+        if csi != CommandSet::NVM {
+            self.subsystem.csi(nsid)?;
+        } else if nsid > NN && nsid != NSID_ALL && entry.opcode & NdOpcode::VENDOR == 0 {
             // Blocks of a namespace beyond those that identify lists; a flush may name all.
-            _ if nsid > NN && nsid != NSID_ALL && entry.opcode & boxes::VENDOR == 0 => {
-                return Err(Status::INVALID_NAMESPACE);
-            }
-            _ => CommandSet::NVM,
-        };
-        if self.subsystem.options().read_only && self.changes(csi, entry) {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        let command = IoCommand::of(csi, entry.opcode).ok_or(Status::INVALID_OPCODE)?;
+        if command.effect_of(entry) == CommandEffect::Store && self.subsystem.read_only() {
             return Err(Status::WRITE_PROTECTED);
         }
         match csi {
-            CommandSet::NVM => self.block(entry, payload),
             CommandSet::MEMORY => self.subsystem.memory.execute(entry, payload).map(|()| (0, 0)),
-            CommandSet::PROGRAMS if entry.opcode == 0x01 => {
+            CommandSet::PROGRAMS => {
                 let runtime = self.subsystem.runtime()?;
                 let at = Surroundings {
                     runtime: &runtime,
@@ -540,12 +538,13 @@ impl Association {
                     controller: &self.controller,
                     boxes: &self.boxes,
                     memory: &self.subsystem.memory,
-                    account: &self.account,
+                    accounts: &self.accounts,
+                    writable: !self.subsystem.read_only(),
                 };
                 self.subsystem.programs.execute(&at, entry, &payload)
             }
             CommandSet::ND => self.boxes.execute(&self.controller, entry, payload),
-            _ => Err(Status::INVALID_OPCODE),
+            _ => self.block(entry, payload),
         }
     }
 
@@ -567,35 +566,13 @@ impl Association {
         Ok((done.dw0.get(), done.dw1.get()))
     }
 
-    /// Returns whether a command may change the store, and is therefore refused by a read-only subsystem. A view of a
-    /// space that is there can be opened and read.
-    fn changes(&self, csi: u8, entry: &SubmissionEntry) -> bool {
-        let opcode = match csi {
-            CommandSet::ND => entry.opcode | boxes::VENDOR,
-            CommandSet::NVM => entry.opcode,
-            _ => return false,
-        };
-        let known = csi == CommandSet::ND || NvmeCommand::decode(entry).is_ok();
-        match opcode {
-            Opcode::FLUSH | Opcode::READ | Opcode::COMPARE => false,
-            Opcode::ND_READ | Opcode::SPACE_INFORMATION | Opcode::CLOSE_SPACE => false,
-            Opcode::OPEN_SPACE if entry.cdw(10) & 0xf <= OpenAction::OpenByName as u32 => false,
-            // Boxes are of the association, not of the store.
-            _ if csi == CommandSet::ND => {
-                matches!(opcode, Opcode::ND_WRITE | Opcode::OPEN_SPACE | Opcode::DELETE_SPACE)
-            }
-            _ => known,
-        }
-    }
-
     /// Returns whether a completed command may have changed the store, so that [`Subsystem::settle`] has to be called
     /// before its completion is sent.
     pub fn has_written(&self, entry: &SubmissionEntry) -> bool {
-        match entry.nsid.get() {
-            crate::NSID_ND => matches!(entry.opcode, 0x01 | 0x05 | 0x0c),
-            crate::NSID_PROGRAMS => true,
-            crate::NSID_MEMORY => false,
-            _ => !matches!(entry.opcode, Opcode::READ | Opcode::COMPARE | Opcode::FLUSH),
+        let command = IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode);
+        match command.map(|command| command.effect_of(entry)) {
+            None | Some(CommandEffect::Nothing | CommandEffect::Subsystem) => false,
+            Some(CommandEffect::Store | CommandEffect::StoreByAction | CommandEffect::Outputs) => true,
         }
     }
 }

@@ -13,15 +13,8 @@ use parking_lot::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::payload::Payload;
+use crate::wire::NdOpcode;
 
-/// Opcode of Store Box.
-const STORE_BOX: u8 = 0x0d;
-/// Opcode of Delete Box.
-const DELETE_BOX: u8 = 0x10;
-/// Opcode of N-D Write, without its highest bit.
-const ND_WRITE: u8 = 0x01;
-/// The highest bit of the N-D commands' opcodes in the NVM command set, which marks vendor commands.
-pub(crate) const VENDOR: u8 = 0x80;
 /// Bit of dword 11: the coordinates are in a page before the data.
 const IN_PAGE: u32 = 1 << 9;
 /// Bit of dword 11: the coordinates are those of a stored box.
@@ -30,18 +23,6 @@ const BY_HANDLE: u32 = 1 << 10;
 const BOXES_MAX: usize = 4096;
 /// Bytes of a page of coordinates.
 const PAGE_BYTES: usize = size_of::<BoxPage>();
-
-/// Opcodes of this command set for the log of command effects, each with whether the command changes a store.
-pub(crate) const OPCODES: &[(u8, bool)] = &[
-    (0x01, true),
-    (0x02, false),
-    (0x05, true),
-    (0x06, false),
-    (0x08, false),
-    (0x0c, true),
-    (STORE_BOX, false),
-    (DELETE_BOX, false),
-];
 
 /// A stored box: the entry, and the page of coordinates, of a read that would return its elements.
 #[derive(Clone, Debug)]
@@ -91,7 +72,7 @@ impl StoredBoxes {
         resolve(controller, &self.get(handle)?)
     }
 
-    /// Executes a command of this command set; returns dwords 0 and 1 of its completion.
+    /// Executes a command that this command set has; returns dwords 0 and 1 of its completion.
     pub(crate) fn execute(
         &self,
         controller: &Controller,
@@ -99,20 +80,17 @@ impl StoredBoxes {
         payload: Payload<'_>,
     ) -> Result<(u32, u32), Status> {
         match entry.opcode {
-            STORE_BOX => return self.store(controller, entry, &payload).map(|handle| (handle, 0)),
-            DELETE_BOX => {
+            NdOpcode::STORE_BOX => return self.store(controller, entry, &payload).map(|handle| (handle, 0)),
+            NdOpcode::DELETE_BOX => {
                 let found = self.table.lock().stored.remove(&entry.cdw(12));
                 return found.map(|_| (0, 0)).ok_or(Status::INVALID_BOX);
             }
-            opcode if opcode & VENDOR != 0 => return Err(Status::INVALID_OPCODE),
             _ => {}
         }
-        let known = OPCODES.iter().any(|(opcode, _)| *opcode == entry.opcode);
         let word = entry.cdw(11);
-        let moves = matches!(entry.opcode, 0x01 | 0x02);
-        let mut engine = SubmissionEntry { opcode: entry.opcode | VENDOR, ..*entry };
+        let moves = matches!(entry.opcode, NdOpcode::WRITE | NdOpcode::READ);
+        let mut engine = SubmissionEntry { opcode: entry.opcode | NdOpcode::VENDOR, ..*entry };
         let done = match () {
-            () if !known => return Err(Status::INVALID_OPCODE),
             () if moves && word & BY_HANDLE != 0 => {
                 let stored = self.get(entry.cdw(12))?;
                 engine.cdw2 = stored.entry.cdw2;
@@ -123,7 +101,7 @@ impl StoredBoxes {
             () if moves && word & IN_PAGE != 0 => {
                 // A read has no room for a page of coordinates; it names a stored box instead.
                 let Payload::ToController(bytes) = payload else { return Err(Status::INVALID_FIELD) };
-                if entry.opcode != ND_WRITE || bytes.len() < PAGE_BYTES {
+                if entry.opcode != NdOpcode::WRITE || bytes.len() < PAGE_BYTES {
                     return Err(Status::DATA_LENGTH_INVALID);
                 }
                 let (page, data) = bytes.split_at(PAGE_BYTES);

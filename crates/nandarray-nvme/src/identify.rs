@@ -1,12 +1,14 @@
 //! Data of the Identify command for fabrics hosts: the engine's structures, completed with the fields of a transport,
 //! and more values of CNS (the kind of data structure that the host requests).
 
-use nandarray::nvme::{IDENTIFY_BYTES, Status, VIEWS_MAX};
+use nandarray::nvme::{IDENTIFY_BYTES, Status, VIEWS_MAX, namespace_uuid, put_descriptors};
 
 use crate::association::Association;
 use crate::programs::{ACTIVE_MAX, RANGE_SETS, RANGES};
 use crate::subsystem::{NN, NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
-use crate::wire::{ADMIN_IN_CAPSULE_BYTES, CommandSet, DISCOVERY_NQN, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX};
+use crate::wire::{
+    ADMIN_IN_CAPSULE_BYTES, CommandSet, DISCOVERY_NQN, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX,
+};
 
 const _: () = assert!(ADMIN_IN_CAPSULE_BYTES == 8192, "fixed by the specification, not told in identify");
 
@@ -16,8 +18,11 @@ fn put(page: &mut IdentifyPage, at: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Number of logical blocks of 4 KiB in the largest transfer, zero-based: no write larger than this is atomic.
-const AWUPF_Z: u16 = (1 << MDTS) - 1;
+/// Largest logical block, which no namespace exceeds.
+const LBA_BYTES_MAX: usize = 64 << 10;
+/// AWUPF: logical blocks, zero-based, of a write that is whole or absent in every namespace: those of the largest
+/// transfer where blocks are largest. Each namespace tells its own number.
+const AWUPF_Z: u16 = (TRANSFER_BYTES_MAX / LBA_BYTES_MAX - 1) as u16;
 
 impl Association {
     /// Returns the data of an identify command.
@@ -65,6 +70,9 @@ impl Association {
         // Shared between controllers; no boundary, since a host would split its requests there.
         page[30] = 1;
         put(&mut page, 46, &[0, 0]);
+        // NAWUPF: every write of one transfer is whole or absent.
+        let nawupf_z = (TRANSFER_BYTES_MAX >> page[130]) - 1;
+        put(&mut page, 36, &(nawupf_z as u16).to_le_bytes());
         page[99] = u8::from(self.subsystem().read_only());
         Ok(page)
     }
@@ -108,11 +116,11 @@ impl Association {
 
     fn identify_descriptors(&self, page: &mut IdentifyPage, nsid: u32) -> Result<(), Status> {
         let csi = self.subsystem().csi(nsid)?;
-        let mut nguid = self.subsystem().uuid();
-        nguid.iter_mut().rev().zip(nsid.to_le_bytes()).for_each(|(to, b)| *to ^= b);
-        put(page, 0, &[2, 16, 0, 0]);
-        put(page, 4, &nguid);
-        put(page, 20, &[4, 1, 0, 0, csi]);
+        if csi == CommandSet::NVM {
+            *page = self.controller().identify(3, nsid)?;
+        } else {
+            put_descriptors(page, namespace_uuid(self.subsystem().uuid(), nsid, None), csi);
+        }
         Ok(())
     }
 

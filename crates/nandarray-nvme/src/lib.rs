@@ -10,10 +10,13 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `wire` | numbers and structures of admin and fabrics commands |
+//! | `commands` | which commands there are, and what each may change |
+//! | `features`, `properties` | values that a host reads and sets |
 //! | `queue` | one queue pair without a transport |
 //! | `payload` | the data of a command as memory |
 //! | `slm` | Subsystem Local Memory: command set 3 |
 //! | `programs` | Computational Programs: the states of program slots, range sets, execution; command set 4 |
+//! | `accounts` | accounts of a host's executions |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
 //! | `identify`, `logs` | data of identify and of log pages |
 //! | `auth` | in-band authentication of hosts |
@@ -21,13 +24,17 @@
 //! | `association` | one controller as one host sees it: properties, admin commands, I/O commands |
 //! | `tcp` | the TCP transport: PDUs, connections, server, initiator |
 
+mod accounts;
 mod association;
 pub mod auth;
 mod boxes;
+mod commands;
+mod features;
 mod identify;
 mod logs;
 mod payload;
 mod programs;
+mod properties;
 mod queue;
 mod slm;
 mod subsystem;

@@ -1,17 +1,16 @@
 //! Log pages, and the counters that they report.
 //!
-//! Health (02h), errors (01h), firmware (03h), changed namespaces (04h), effects of commands (05h), discovery (70h);
-//! programs (82h) and range sets (84h) of command set 4; two vendor pages: names of arrays (C0h), and the account of
-//! the host's last execution (C1h).
+//! Supported log pages (00h), errors (01h), health (02h), firmware (03h), changed namespaces (04h), effects of commands
+//! (05h), features (12h, in `features`), discovery (70h); programs (82h) and range sets (84h) of command set 4; two
+//! vendor pages: names of arrays (C0h), and the accounts of the host's executions (C1h, in `accounts`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nandarray::nvme::{Opcode, Status};
+use nandarray::nvme::Status;
 use parking_lot::Mutex;
 
-use crate::boxes;
-use crate::wire::CommandSet;
+use crate::commands::{AdminCommand, CommandEffect, IoCommand};
 
 /// Number of entries of the error log.
 pub(crate) const ERRORS: usize = 16;
@@ -19,21 +18,43 @@ pub(crate) const ERRORS: usize = 16;
 const SUPPORTED: u32 = 1;
 const CHANGES: u32 = 1 << 1;
 
-/// Numbers of log pages.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogPage;
+/// A log page, by its identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogPage {
+    Supported = 0x00,
+    Errors = 0x01,
+    Health = 0x02,
+    Firmware = 0x03,
+    Changed = 0x04,
+    Effects = 0x05,
+    Features = 0x12,
+    Discovery = 0x70,
+    Programs = 0x82,
+    RangeSets = 0x84,
+    Names = 0xc0,
+    Execution = 0xc1,
+}
 
 impl LogPage {
-    pub(crate) const ERRORS: u8 = 0x01;
-    pub(crate) const HEALTH: u8 = 0x02;
-    pub(crate) const FIRMWARE: u8 = 0x03;
-    pub(crate) const CHANGED: u8 = 0x04;
-    pub(crate) const EFFECTS: u8 = 0x05;
-    pub(crate) const DISCOVERY: u8 = 0x70;
-    pub(crate) const PROGRAMS: u8 = 0x82;
-    pub(crate) const RANGE_SETS: u8 = 0x84;
-    pub(crate) const NAMES: u8 = 0xc0;
-    pub(crate) const EXECUTION: u8 = 0xc1;
+    const ALL: [Self; 12] = [
+        Self::Supported,
+        Self::Errors,
+        Self::Health,
+        Self::Firmware,
+        Self::Changed,
+        Self::Effects,
+        Self::Features,
+        Self::Discovery,
+        Self::Programs,
+        Self::RangeSets,
+        Self::Names,
+        Self::Execution,
+    ];
+
+    /// Returns the page with an identifier; `None` if there is none.
+    pub(crate) fn of(identifier: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|page| *page as u8 == identifier)
+    }
 }
 
 /// A command that failed, for the error log.
@@ -43,6 +64,46 @@ pub(crate) struct FailedCommand {
     pub(crate) cid: u16,
     pub(crate) nsid: u32,
     pub(crate) status: Status,
+    /// First logical block that the failure is about; 0 if it is about none.
+    pub(crate) lba: u64,
+    /// Location of the parameter that the failure is about, a byte of the entry; [`NO_PARAMETER`] if none is known.
+    pub(crate) location: u16,
+}
+
+/// The location of a parameter where none is known.
+const NO_PARAMETER: u16 = 0xffff;
+
+/// Returns the byte of the entry that a status is about, for the error log; `command` is `None` on the admin queue.
+pub(crate) fn parameter(qid: u16, command: Option<IoCommand>, status: Status) -> u16 {
+    // Dwords 2, 10 and 12 begin at bytes 8, 40 and 48; the length of the data descriptor is at 32.
+    let executes = command == Some(IoCommand::ExecuteProgram);
+    match status {
+        Status::INVALID_OPCODE => 0,
+        Status::INVALID_NAMESPACE => 4,
+        Status::SGL_OFFSET_INVALID => 24,
+        Status::DATA_LENGTH_INVALID => 32,
+        Status::SGL_TYPE_INVALID => 39,
+        Status::LBA_OUT_OF_RANGE if command.is_some_and(IoCommand::names_blocks) => 40,
+        Status::INVALID_LOG_PAGE | Status::FEATURE_NOT_CHANGEABLE if qid == 0 => 40,
+        Status::PROGRAM_INDEX | Status::NO_PROGRAM => {
+            if executes {
+                8
+            } else {
+                40
+            }
+        }
+        Status::RANGE_SET_ID => {
+            if executes {
+                10
+            } else {
+                42
+            }
+        }
+        Status::PROGRAM_TYPE => 42,
+        Status::INVALID_DSID => 40,
+        Status::INVALID_BOX if !executes => 48,
+        _ => NO_PARAMETER,
+    }
 }
 
 /// Counters of a subsystem's commands, and its latest failures.
@@ -109,11 +170,19 @@ impl Health {
             to[8..10].copy_from_slice(&command.qid.to_le_bytes());
             to[10..12].copy_from_slice(&command.cid.to_le_bytes());
             to[12..14].copy_from_slice(&(command.status.bits() << 1).to_le_bytes());
-            to[14..16].copy_from_slice(&[0xff, 0xff]);
+            to[14..16].copy_from_slice(&command.location.to_le_bytes());
+            to[16..24].copy_from_slice(&command.lba.to_le_bytes());
             to[24..28].copy_from_slice(&command.nsid.to_le_bytes());
         }
         page
     }
+}
+
+/// Returns log page 00h (supported log pages): 4 bytes for each of 256 identifiers.
+pub(crate) fn supported(has: impl Fn(LogPage) -> bool) -> Vec<u8> {
+    let mut page = vec![0u8; 1024];
+    LogPage::ALL.into_iter().filter(|one| has(*one)).for_each(|one| page[4 * one as usize] = SUPPORTED as u8);
+    page
 }
 
 /// Returns log page 05h (effects of commands) of a command set, 4096 bytes. `programs` is whether there are admin
@@ -121,40 +190,20 @@ impl Health {
 pub(crate) fn effects(csi: u8, read_only: bool, programs: bool) -> Vec<u8> {
     let mut page = vec![0u8; 4096];
     let mut put = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    for opcode in [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18] {
-        put(4 * opcode, SUPPORTED);
-    }
-    for opcode in [0x85, 0x88, 0x89].into_iter().filter(|_| programs) {
-        put(4 * opcode, SUPPORTED);
-    }
-    let io: Vec<(u8, bool)> = match csi {
-        CommandSet::NVM => vec![
-            (0x00, false),
-            (0x01, true),
-            (0x02, false),
-            (0x05, false),
-            (0x08, true),
-            (0x09, true),
-            (0x19, true),
-            (0x81, true),
-            (0x82, false),
-            (0x85, true),
-            (0x86, false),
-            (0x88, false),
-            (0x8c, true),
-        ],
-        CommandSet::MEMORY => vec![(0x01, true), (0x02, false), (0x04, true), (0x05, true)],
-        CommandSet::PROGRAMS => vec![(0x01, true)],
-        CommandSet::ND => boxes::OPCODES.to_vec(),
-        _ => Vec::new(),
-    };
-    for (opcode, changes) in io {
-        let refused = changes && read_only && matches!(csi, CommandSet::NVM | CommandSet::ND);
-        // Spaces that are there can be opened in any case.
-        let opens = opcode | boxes::VENDOR == Opcode::OPEN_SPACE;
-        if !refused || opens {
-            put(1024 + 4 * usize::from(opcode), SUPPORTED | if changes && !refused { CHANGES } else { 0 });
+    for opcode in 0..=u8::MAX {
+        if AdminCommand::of(opcode, programs).is_some() {
+            put(4 * usize::from(opcode), SUPPORTED);
         }
+        let Some(command) = IoCommand::of(csi, opcode) else { continue };
+        let effects = match command.effect() {
+            CommandEffect::Nothing => SUPPORTED,
+            CommandEffect::Store if read_only => 0,
+            // Spaces that are there can be opened in any case.
+            CommandEffect::StoreByAction if read_only => SUPPORTED,
+            CommandEffect::Store | CommandEffect::StoreByAction => SUPPORTED | CHANGES,
+            CommandEffect::Subsystem | CommandEffect::Outputs => SUPPORTED | CHANGES,
+        };
+        put(1024 + 4 * usize::from(opcode), effects);
     }
     page
 }

@@ -2,7 +2,8 @@
 
 use nandarray::nvme::{DataBuffer, Status, SubmissionEntry};
 
-use crate::wire::AdminOpcode;
+use crate::features;
+use crate::wire::{AdminOpcode, LOAD_PROGRAM_UNLOADS, RANGE_SET_ACTION, RANGE_SET_DELETES};
 
 /// Direction of a command's data, as seen from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +17,22 @@ pub enum TransferDirection {
 }
 
 impl TransferDirection {
-    /// Returns the direction that the opcode encodes or, for a fabrics command, its type. Code 11b counts as no data.
-    pub fn of(entry: &SubmissionEntry) -> Self {
+    /// Returns the direction that the opcode encodes or, for a fabrics command, its type. Code 11b counts as no data;
+    /// so do commands of the admin queue (`is_admin`) that transfer none with these fields.
+    pub fn of(entry: &SubmissionEntry, is_admin: bool) -> Self {
         let code = if entry.opcode == AdminOpcode::FABRICS { entry.nsid.get() as u8 } else { entry.opcode };
+        let word = entry.cdw(10);
+        let has_none = is_admin
+            && match entry.opcode {
+                // The one feature that a host gives by data cannot be changed.
+                AdminOpcode::SET_FEATURES => true,
+                AdminOpcode::GET_FEATURES => !features::returns_data(word),
+                AdminOpcode::LOAD_PROGRAM => word & LOAD_PROGRAM_UNLOADS != 0,
+                AdminOpcode::MEMORY_RANGE_SET => word & RANGE_SET_ACTION == RANGE_SET_DELETES,
+                _ => false,
+            };
         match code & 3 {
+            _ if has_none => Self::None,
             1 => Self::ToController,
             2 => Self::ToHost,
             _ => Self::None,
@@ -66,9 +79,12 @@ impl<'a> Payload<'a> {
 
     /// Copies a data structure, from byte `offset` on, into the room for data to the host, as much as fits; fills the
     /// rest with zeroes.
+    ///
+    /// # Errors
+    /// Invalid field: the offset lies behind the end. Data SGL length invalid: there is no room.
     pub(crate) fn give(&mut self, bytes: &[u8], offset: u64) -> Result<(), Status> {
         let room = self.room()?;
-        let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).ok_or(Status::INVALID_FIELD)?;
         let n = from.len().min(room.len());
         room[..n].copy_from_slice(&from[..n]);
         room[n..].fill(0);

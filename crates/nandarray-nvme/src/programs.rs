@@ -16,11 +16,12 @@ use nandarray_runtime::{
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
+use crate::accounts::{ExecutionAccounts, ExecutionFailure};
 use crate::boxes::StoredBoxes;
 use crate::payload::Payload;
 use crate::slm::LocalMemory;
 use crate::subsystem::{NSID_MEMORY, NSID_ND};
-use crate::wire::{AdminOpcode, MemoryRange};
+use crate::wire::{LOAD_PROGRAM_UNLOADS, MemoryRange, RANGE_SET_ACTION, RANGE_SET_CREATES, RANGE_SET_DELETES};
 
 /// Number of program slots; index 0 is reserved.
 pub(crate) const SLOTS: u16 = 64;
@@ -92,8 +93,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) controller: &'a Controller,
     pub(crate) boxes: &'a StoredBoxes,
     pub(crate) memory: &'a LocalMemory,
-    /// Account of the host's last execution or load, for the vendor's log page.
-    pub(crate) account: &'a Mutex<String>,
+    /// Accounts of the host's executions and loads, for the vendor's log page.
+    pub(crate) accounts: &'a ExecutionAccounts,
+    /// Whether outputs may lie in the store.
+    pub(crate) writable: bool,
 }
 
 /// One input or output of an execution: a range of local memory (first byte and length), or elements of an array.
@@ -102,35 +105,35 @@ enum Operand {
     Space(ResolvedBox),
 }
 
+impl Operand {
+    /// Whether what is written to the operand is written to the store.
+    fn is_stored(&self) -> bool {
+        match self {
+            Self::Memory(..) => false,
+            Self::Space(_) => true,
+        }
+    }
+}
+
 fn index(entry: &SubmissionEntry, word: usize) -> Result<u16, Status> {
     let pind = entry.cdw(word) as u16;
     if pind == 0 || pind > SLOTS { Err(Status::PROGRAM_INDEX) } else { Ok(pind) }
 }
 
 impl Programs {
-    /// Executes an admin command that concerns programs; returns dword 0 of its completion.
-    pub(crate) fn admin(
+    /// Executes the admin command Load Program: takes a part of a program, or unloads it.
+    pub(crate) fn load(
         &self,
-        runtime: &Runtime,
-        memory: &LocalMemory,
-        account: &Mutex<String>,
+        accounts: &ExecutionAccounts,
         entry: &SubmissionEntry,
         payload: &Payload<'_>,
-    ) -> Result<u32, Status> {
-        match entry.opcode {
-            AdminOpcode::LOAD_PROGRAM => self.load(account, entry, payload).map(|()| 0),
-            AdminOpcode::ACTIVATE_PROGRAM => self.activate(runtime, entry).map(|()| 0),
-            _ => self.range_set(memory, entry, payload).map(u32::from),
-        }
-    }
-
-    fn load(&self, account: &Mutex<String>, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<(), Status> {
+    ) -> Result<(), Status> {
         let pind = index(entry, 10)?;
         let word = entry.cdw(10);
         let mut state = self.state.lock();
         let all: usize = state.slots.values().map(Slot::bytes).sum();
         let slot = state.slots.entry(pind).or_default();
-        if word >> 24 & 1 == 1 {
+        if word & LOAD_PROGRAM_UNLOADS != 0 {
             return match slot {
                 Slot::Empty => Err(Status::NO_PROGRAM),
                 Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
@@ -172,7 +175,7 @@ impl Programs {
                 let bytes = std::mem::take(bytes);
                 if let Err(error) = Program::from_elf(&bytes, None) {
                     *slot = Slot::Empty;
-                    *account.lock() = error.to_string();
+                    accounts.add(0, error.to_string());
                     return Err(Status::PROGRAM_DATA);
                 }
                 *slot = Slot::Loaded { id, bytes };
@@ -181,7 +184,8 @@ impl Programs {
         }
     }
 
-    fn activate(&self, runtime: &Runtime, entry: &SubmissionEntry) -> Result<(), Status> {
+    /// Executes the admin command Program Activation Management.
+    pub(crate) fn activate(&self, runtime: &Runtime, entry: &SubmissionEntry) -> Result<(), Status> {
         let pind = index(entry, 10)?;
         let mut state = self.state.lock();
         let active = state.slots.values().filter(|slot| matches!(slot, Slot::Active { .. })).count();
@@ -207,11 +211,17 @@ impl Programs {
         }
     }
 
-    fn range_set(&self, memory: &LocalMemory, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<u16, Status> {
+    /// Executes the admin command Memory Range Set Management; returns the set's identifier.
+    pub(crate) fn range_set(
+        &self,
+        memory: &LocalMemory,
+        entry: &SubmissionEntry,
+        payload: &Payload<'_>,
+    ) -> Result<u16, Status> {
         let word = entry.cdw(10);
         let mut state = self.state.lock();
-        match word & 0xf {
-            0 => {
+        match word & RANGE_SET_ACTION {
+            RANGE_SET_CREATES => {
                 let count = entry.cdw(11) as u8;
                 let ranges = ranges_of(payload.source()?, count)?.0;
                 for (i, range) in ranges.iter().enumerate() {
@@ -224,7 +234,7 @@ impl Programs {
                 state.sets.insert(free, RangeSet { ranges, running: 0 });
                 Ok(free)
             }
-            1 => {
+            RANGE_SET_DELETES => {
                 let id = (word >> 16) as u16;
                 match state.sets.get(&id) {
                     None => Err(Status::RANGE_SET_ID),
@@ -239,30 +249,63 @@ impl Programs {
         }
     }
 
-    /// Executes a program; returns the sum of its outputs' lengths as dwords 0 and 1 of the completion.
+    /// Executes a program; returns the sum of its outputs' lengths as dwords 0 and 1 of the completion. Its account is
+    /// kept under the tag in dword 14, also if it fails.
     pub(crate) fn execute(
         &self,
         at: &Surroundings<'_>,
         entry: &SubmissionEntry,
         payload: &Payload<'_>,
     ) -> Result<(u32, u32), Status> {
-        let pind = index(entry, 2)?;
+        let tag = entry.cdw(14) as u16;
+        match self.execute_now(at, entry, payload) {
+            Ok((lengths, instructions)) => {
+                let text: Vec<String> = lengths.iter().map(u64::to_string).collect();
+                at.accounts.add(tag, format!("outputs {} instructions {instructions}", text.join(" ")));
+                let total: u64 = lengths.iter().sum();
+                Ok((total as u32, (total >> 32) as u32))
+            }
+            Err(ExecutionFailure { status, why }) => {
+                at.accounts.add(tag, why);
+                Err(status)
+            }
+        }
+    }
+
+    /// Executes a program; returns the lengths of its outputs, and the number of instructions.
+    fn execute_now(
+        &self,
+        at: &Surroundings<'_>,
+        entry: &SubmissionEntry,
+        payload: &Payload<'_>,
+    ) -> Result<(Vec<u64>, u64), ExecutionFailure> {
+        let pind = index(entry, 2).map_err(|status| {
+            ExecutionFailure::new(status, format!("slot {}: must be 1 to {SLOTS}", entry.cdw(2) as u16))
+        })?;
         let (rsid, count) = ((entry.cdw(2) >> 16) as u16, entry.cdw(3));
         let data = match payload {
             Payload::None => &[][..],
             payload => payload.source()?,
         };
         if count > u32::from(RANGES) {
-            return Err(Status::RANGES_MAX);
+            let why = format!("{count} ranges: a command must have at most {RANGES}");
+            return Err(ExecutionFailure::new(Status::RANGES_MAX, why));
         }
         if count > 0 && rsid != 0 {
-            return Err(Status::INVALID_FIELD);
+            let why = format!("{count} ranges beside range set {rsid}: a command must have one of both");
+            return Err(ExecutionFailure::new(Status::INVALID_FIELD, why));
         }
-        let (inline, scalars) = ranges_of(data, count as u8)?;
-        let (program, bytes, ranges) = self.begin(pind, rsid, inline)?;
+        let (inline, scalars) = ranges_of(data, count as u8).map_err(|status| {
+            let why = format!("{} bytes of data: {count} ranges must have 32 each", data.len());
+            ExecutionFailure::new(status, why)
+        })?;
+        let (program, bytes, ranges) = self.begin(pind, rsid, inline).map_err(|status| {
+            let why = format!("slot {pind}, range set {rsid}: {}", status.name());
+            ExecutionFailure::new(status, why)
+        })?;
         let done = self.run(at, program, &bytes, &ranges, &scalars_of(entry, scalars));
         self.end(pind, rsid);
-        done.map(|total| (total as u32, (total >> 32) as u32))
+        done
     }
 
     /// Marks the program and its range set as in use by one more execution; returns the program, its bytes and its
@@ -311,17 +354,23 @@ impl Programs {
         elf: &[u8],
         ranges: &[MemoryRange],
         scalars: &[u64],
-    ) -> Result<u64, Status> {
-        let ports = Program::from_elf(elf, None).map_err(|_| Status::PROGRAM_DATA)?;
+    ) -> Result<(Vec<u64>, u64), ExecutionFailure> {
+        let ports = Program::from_elf(elf, None)
+            .map_err(|error| ExecutionFailure::new(Status::PROGRAM_DATA, error.to_string()))?;
         let ports = ports.metadata();
         let (inputs, outputs) = (ports.inputs.len(), ports.outputs.len());
         let wanted = inputs + outputs;
         if ranges.len() != wanted {
-            *at.account.lock() = format!("{} ranges; the program has {inputs} inputs, {outputs} outputs", ranges.len());
-            return Err(Status::INVALID_FIELD);
+            let why = format!("{} ranges; the program has {inputs} inputs, {outputs} outputs", ranges.len());
+            return Err(ExecutionFailure::new(Status::INVALID_FIELD, why));
         }
-        let operands: Vec<Operand> = ranges.iter().map(|range| operand(at, range)).collect::<Result<_, _>>()?;
+        let operands: Vec<Operand> =
+            ranges.iter().enumerate().map(|(i, range)| described(at, i, range)).collect::<Result<_, _>>()?;
         let (from, to) = operands.split_at(inputs);
+        if let Some(i) = to.iter().position(|operand| !at.writable && operand.is_stored()) {
+            let why = format!("output {i} lies in the store, which is exported for reading only");
+            return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
+        }
         let copies: Vec<Vec<u8>> = from
             .iter()
             .map(|operand| match operand {
@@ -348,16 +397,18 @@ impl Programs {
         let executor = at.executor.unwrap_or(&threads);
         let execution = Execution { stages: &stages, executor, hold_bytes: HOLD_BYTES, progress: &progress };
         let done = at.runtime.execute(&execution).map_err(|error| {
-            *at.account.lock() = error.to_string();
-            match error {
+            let why = error.to_string();
+            let status = match error {
                 Error::Engine(error) => Status::from(error),
                 Error::Program(_) => Status::PROGRAM_DATA,
                 Error::Execution(_) => Status::PROGRAM_FAILED,
                 // Errors of sessions, which an execution cannot have.
                 _ => Status::INTERNAL_ERROR,
-            }
+            };
+            ExecutionFailure::new(status, why)
         })?;
-        deliver(at, to, &done.stages[0].outputs, done.account.instructions)
+        let lengths = deliver(at, to, &done.stages[0].outputs)?;
+        Ok((lengths, done.account.instructions))
     }
 
     /// Returns log page 82h: 64 bytes for each program slot.
@@ -446,6 +497,15 @@ fn operand(at: &Surroundings<'_>, range: &MemoryRange) -> Result<Operand, Status
     }
 }
 
+/// As [`operand`], with the range's number and numbers in the reason of a failure.
+fn described(at: &Surroundings<'_>, number: usize, range: &MemoryRange) -> Result<Operand, ExecutionFailure> {
+    operand(at, range).map_err(|status| {
+        let (sb, len, nsid) = (range.sb.get(), range.len.get(), range.nsid.get());
+        let why = format!("range {number}, {len} bytes from {sb} of namespace {nsid}: {}", status.name());
+        ExecutionFailure::new(status, why)
+    })
+}
+
 fn steps_of(operand: &Operand) -> Vec<u64> {
     match operand {
         Operand::Memory(..) => Vec::new(),
@@ -473,20 +533,19 @@ fn output(operand: &Operand) -> Output<'_> {
     }
 }
 
-/// Writes the outputs to their ranges, all or none; returns the sum of their lengths in bytes (in elements for arrays).
+/// Writes the outputs to their ranges, all or none; returns their lengths in bytes (in elements for arrays).
 fn deliver(
     at: &Surroundings<'_>,
     to: &[Operand],
     outputs: &[Option<OutputValue>],
-    instructions: u64,
-) -> Result<u64, Status> {
+) -> Result<Vec<u64>, ExecutionFailure> {
     let (mut parts, mut lengths) = (Vec::new(), Vec::new());
     for (operand, value) in to.iter().zip(outputs) {
         match (operand, value) {
             (Operand::Memory(first, room), Some(OutputValue::Bytes(bytes))) => {
                 if bytes.len() as u64 > *room {
-                    *at.account.lock() = format!("an output of {} bytes; its range has {room}", bytes.len());
-                    return Err(Status::MEMORY_RANGE);
+                    let why = format!("an output of {} bytes; its range has {room}", bytes.len());
+                    return Err(ExecutionFailure::new(Status::MEMORY_RANGE, why));
                 }
                 parts.push((*first, &bytes[..]));
                 lengths.push(bytes.len() as u64);
@@ -496,7 +555,5 @@ fn deliver(
         }
     }
     at.memory.write_all(&parts)?;
-    let text: Vec<String> = lengths.iter().map(u64::to_string).collect();
-    *at.account.lock() = format!("outputs {} instructions {instructions}", text.join(" "));
-    Ok(lengths.iter().sum())
+    Ok(lengths)
 }

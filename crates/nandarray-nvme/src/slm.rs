@@ -7,18 +7,11 @@ use nandarray::nvme::{Status, SubmissionEntry};
 use parking_lot::RwLock;
 
 use crate::payload::Payload;
+use crate::wire::SlmOpcode;
 
 #[cfg(test)]
 mod tests;
 
-/// Opcode of Memory Copy.
-const COPY: u8 = 0x01;
-/// Opcode of Memory Read.
-const READ: u8 = 0x02;
-/// Opcode of Memory Fill.
-const FILL: u8 = 0x04;
-/// Opcode of Memory Write.
-const WRITE: u8 = 0x05;
 /// Addresses and lengths must be multiples of this number of bytes.
 const ALIGN: u64 = 4;
 
@@ -62,11 +55,12 @@ impl LocalMemory {
     /// Executes a command of this command set.
     pub(crate) fn execute(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(), Status> {
         let (first, len) = (entry.cdw_pair(10), u64::from(entry.cdw(12)));
-        if matches!(entry.opcode, READ | FILL | WRITE) && (!first.is_multiple_of(ALIGN) || !len.is_multiple_of(ALIGN)) {
+        let has_range = matches!(entry.opcode, SlmOpcode::READ | SlmOpcode::FILL | SlmOpcode::WRITE);
+        if has_range && (!first.is_multiple_of(ALIGN) || !len.is_multiple_of(ALIGN)) {
             return Err(Status::INVALID_FIELD);
         }
         match entry.opcode {
-            READ => {
+            SlmOpcode::READ => {
                 let range = self.range(first, len)?;
                 let room = payload.room()?;
                 if room.len() as u64 != len {
@@ -75,19 +69,19 @@ impl LocalMemory {
                 room.copy_from_slice(&self.bytes.read()[range]);
                 Ok(())
             }
-            WRITE => {
+            SlmOpcode::WRITE => {
                 let source = payload.source()?;
                 if source.len() as u64 != len {
                     return Err(Status::DATA_LENGTH_INVALID);
                 }
                 self.write_all(&[(first, source)])
             }
-            FILL => {
+            SlmOpcode::FILL => {
                 let range = self.range(first, len)?;
                 self.bytes.write()[range].fill(entry.cdw(13) as u8);
                 Ok(())
             }
-            COPY => self.copy(entry, &payload),
+            SlmOpcode::COPY => self.copy(entry, &payload),
             _ => Err(Status::INVALID_OPCODE),
         }
     }

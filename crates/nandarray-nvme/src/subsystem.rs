@@ -29,6 +29,16 @@ pub const NSID_ND: u32 = 1024;
 /// Maximum number of associations at once.
 const ASSOCIATIONS_MAX: usize = 256;
 
+/// Returns the command set of a namespace identifier, whether or not there is such a namespace.
+pub(crate) fn command_set(nsid: u32) -> u8 {
+    match nsid {
+        NSID_MEMORY => CommandSet::MEMORY,
+        NSID_PROGRAMS => CommandSet::PROGRAMS,
+        NSID_ND => CommandSet::ND,
+        _ => CommandSet::NVM,
+    }
+}
+
 /// Options and limits of a subsystem.
 #[derive(Clone, Debug)]
 pub struct SubsystemOptions {
@@ -48,6 +58,8 @@ pub struct SubsystemOptions {
     pub credentials: BTreeMap<String, HostCredentials>,
     /// Whether a completed write survives the end of this process (the default); otherwise only after a host's flush.
     pub kill_safe: bool,
+    /// Address that the discovery log names, and port; `None` for those that the host has reached.
+    pub advertised: Option<(String, Option<String>)>,
     /// The executor that runs programs; `None` for threads of this host.
     pub executor: Option<Arc<dyn Executor>>,
 }
@@ -63,6 +75,7 @@ impl Default for SubsystemOptions {
             hosts: Vec::new(),
             credentials: BTreeMap::new(),
             kill_safe: true,
+            advertised: None,
             executor: None,
         }
     }
@@ -160,16 +173,13 @@ impl Subsystem {
     /// # Errors
     /// Invalid namespace.
     pub(crate) fn csi(&self, nsid: u32) -> Result<u8, Status> {
-        let csi = match nsid {
-            NSID_MEMORY => CommandSet::MEMORY,
-            NSID_PROGRAMS => CommandSet::PROGRAMS,
-            NSID_ND => CommandSet::ND,
-            nsid if nsid > NN => return Err(Status::INVALID_NAMESPACE),
-            nsid => {
-                self.inventory.identify_namespace(nsid)?;
-                CommandSet::NVM
-            }
-        };
+        if nsid > NN {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        let csi = command_set(nsid);
+        if csi == CommandSet::NVM {
+            self.inventory.namespace_blocks(nsid)?;
+        }
         if self.has(csi) { Ok(csi) } else { Err(Status::INVALID_NAMESPACE) }
     }
 
@@ -182,12 +192,7 @@ impl Subsystem {
         found.retain(|&nsid| nsid < NSID_MEMORY);
         found.extend([NSID_MEMORY, NSID_PROGRAMS, NSID_ND]);
         found.retain(|&nsid| {
-            let of = match nsid {
-                NSID_MEMORY => CommandSet::MEMORY,
-                NSID_PROGRAMS => CommandSet::PROGRAMS,
-                NSID_ND => CommandSet::ND,
-                _ => CommandSet::NVM,
-            };
+            let of = command_set(nsid);
             self.has(of) && csi.is_none_or(|csi| csi == of)
         });
         Ok(found)
@@ -236,7 +241,8 @@ impl Subsystem {
         if host.hostnqn.is_empty() {
             return Err((Status::CONNECT_PARAMETER, HOSTNQN));
         }
-        if !self.admits(&host.hostnqn) {
+        // The discovery service tells a stranger nothing: its log is empty then.
+        if !discovery && !self.admits(&host.hostnqn) {
             return Err((Status::CONNECT_HOST, 0));
         }
         let device = self.device().map_err(|_| (Status::CONNECT_BUSY, 0))?;
@@ -258,7 +264,7 @@ impl Subsystem {
     }
 
     /// Whether a host of this name may connect.
-    fn admits(&self, hostnqn: &str) -> bool {
+    pub(crate) fn admits(&self, hostnqn: &str) -> bool {
         let SubsystemOptions { hosts, credentials, .. } = &self.options;
         let anyone = hosts.is_empty() && credentials.is_empty();
         anyone || credentials.contains_key(hostnqn) || hosts.iter().any(|host| host == hostnqn)

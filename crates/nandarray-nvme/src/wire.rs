@@ -51,6 +51,56 @@ impl AdminOpcode {
     pub const MEMORY_RANGE_SET: u8 = 0x89;
 }
 
+/// Bit of dword 10 of Load Program: the program is unloaded.
+pub const LOAD_PROGRAM_UNLOADS: u32 = 1 << 24;
+/// Bits of dword 10 of Memory Range Set Management: its action, one of the next two.
+pub const RANGE_SET_ACTION: u32 = 0xf;
+/// Action of Memory Range Set Management: a set is created.
+pub const RANGE_SET_CREATES: u32 = 0;
+/// Action of Memory Range Set Management: a set is deleted.
+pub const RANGE_SET_DELETES: u32 = 1;
+
+/// Opcodes of Subsystem Local Memory.
+#[derive(Clone, Copy, Debug)]
+pub struct SlmOpcode;
+
+impl SlmOpcode {
+    /// Memory Copy.
+    pub const COPY: u8 = 0x01;
+    /// Memory Read.
+    pub const READ: u8 = 0x02;
+    /// Memory Fill.
+    pub const FILL: u8 = 0x04;
+    /// Memory Write.
+    pub const WRITE: u8 = 0x05;
+}
+
+/// Opcodes of Computational Programs.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramOpcode;
+
+impl ProgramOpcode {
+    /// Execute Program.
+    pub const EXECUTE: u8 = 0x01;
+}
+
+/// Opcodes of the command set of N-D commands; the others are those of the NVM command set without [`Self::VENDOR`].
+#[derive(Clone, Copy, Debug)]
+pub struct NdOpcode;
+
+impl NdOpcode {
+    /// The highest bit of the N-D commands' opcodes in the NVM command set, which marks vendor commands.
+    pub const VENDOR: u8 = 0x80;
+    /// N-D Write.
+    pub const WRITE: u8 = 0x01;
+    /// N-D Read.
+    pub const READ: u8 = 0x02;
+    /// Store Box.
+    pub const STORE_BOX: u8 = 0x0d;
+    /// Delete Box.
+    pub const DELETE_BOX: u8 = 0x10;
+}
+
 /// Types of fabrics commands.
 #[derive(Clone, Copy, Debug)]
 pub struct FabricsType;

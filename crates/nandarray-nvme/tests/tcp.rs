@@ -17,7 +17,7 @@ use nandarray::nvme::{
 };
 use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
-use nandarray_nvme::wire::{AdminOpcode, DISCOVERY_NQN, DataLocation, FabricsType, Property};
+use nandarray_nvme::wire::{AdminOpcode, DISCOVERY_NQN, DataLocation, FabricsType, Property, fabrics_entry};
 use nandarray_nvme::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};
 use nandarray_runtime::Runtime;
 use support::{
@@ -402,6 +402,55 @@ fn a_wrong_command_is_a_status() {
     let unknown = SubmissionEntry { opcode: 0xf8, ..SubmissionEntry::default() };
     response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
     assert_eq!(response(&exchange(&mut stream, &no_data(unknown))).0, Status::INVALID_OPCODE);
+}
+
+#[test]
+fn descriptors_of_commands_without_data_are_not_looked_at() {
+    let target = target(SubsystemOptions::default());
+    let nqn = target.server.subsystem().nqn().to_owned();
+    let (mut stream, cntlid) = admin(&target);
+    let mut io = raw(&target);
+    let reserved = [(DataLocation::Other(0), 0), (DataLocation::Other(0x75), 77), (DataLocation::Transport, u32::MAX)];
+    let property = |fctype: u8, offset: u32, value: u32| {
+        let mut entry = fabrics_entry(fctype, 3);
+        entry.set_cdw(11, offset);
+        entry.set_cdw(12, value);
+        entry
+    };
+    let command = |opcode: u8, nsid: u32, words: &[(usize, u32)]| {
+        let mut entry = SubmissionEntry { opcode, nsid: nsid.into(), cid: 3.into(), ..SubmissionEntry::default() };
+        words.iter().for_each(|&(number, word)| entry.set_cdw(number, word));
+        entry
+    };
+    let of_admin = [
+        property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061),
+        property(FabricsType::PROPERTY_GET, Property::CSTS, 0),
+        command(AdminOpcode::KEEP_ALIVE, 0, &[]),
+        command(AdminOpcode::SET_FEATURES, 0, &[(10, 0x0b), (11, 1 << 8)]),
+        command(AdminOpcode::GET_FEATURES, 0, &[(10, 0x07)]),
+        command(AdminOpcode::ABORT, 0, &[]),
+    ];
+    for entry in &of_admin {
+        for (location, bytes) in reserved {
+            let sent = SubmissionEntry { flags: 0, ..described(*entry, location, bytes) };
+            let found = response(&exchange(&mut stream, &capsule(&sent, &[]))).0;
+            assert_eq!(found, Status::SUCCESS, "{entry:?} with {location:?}, {bytes} bytes");
+        }
+    }
+    exchange(&mut io, &ic_request());
+    assert_eq!(response(&exchange(&mut io, &connect_capsule(1, 31, cntlid, &nqn))).0, Status::SUCCESS);
+    for entry in [command(0x00, 1, &[]), command(0x08, 1, &[])] {
+        for (location, bytes) in reserved {
+            let sent = SubmissionEntry { flags: 0, ..described(entry, location, bytes) };
+            let found = response(&exchange(&mut io, &capsule(&sent, &[]))).0;
+            assert_eq!(found, Status::SUCCESS, "{entry:?} with {location:?}, {bytes} bytes");
+        }
+    }
+    // A command with data needs its descriptor.
+    let write = described(command(0x01, 1, &[]), DataLocation::Other(0), 512);
+    assert_eq!(response(&exchange(&mut io, &capsule(&write, &[]))).0, Status::SGL_TYPE_INVALID);
+    let none = described(command(0x01, 1, &[]), DataLocation::Other(0), 0);
+    assert_eq!(response(&exchange(&mut io, &capsule(&none, &[]))).0, Status::DATA_LENGTH_INVALID);
 }
 
 #[test]

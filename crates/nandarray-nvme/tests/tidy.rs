@@ -11,9 +11,10 @@ mod tidy;
 /// use each other.
 const LAYERS: tidy::Layers = &[
     &["wire"],
+    &["commands", "features", "properties"],
     &["payload", "queue"],
     &["auth"],
-    &["slm", "boxes"],
+    &["accounts", "slm", "boxes"],
     &["programs", "logs"],
     &["subsystem", "association", "identify"],
     &["tcp"],

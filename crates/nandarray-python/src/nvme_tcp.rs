@@ -3,7 +3,7 @@
 //! Entries and data are bytes here; `nvme_commands` encodes Python's commands.
 
 use std::collections::BTreeMap;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,9 +28,21 @@ fn io_error(py: Python<'_>, what: &dyn std::fmt::Display) -> PyErr {
     to_py(py, &Error::Invalid(what.to_string()), None)
 }
 
-fn address_of(py: Python<'_>, text: &str) -> PyResult<std::net::SocketAddr> {
-    let found = text.to_socket_addrs().map_err(|e| io_error(py, &format!("{text}: {e}")))?.next();
-    found.ok_or_else(|| io_error(py, &format!("{text} is no address")))
+/// Returns the address that a text names: `HOST:PORT`, where an IPv6 address is in brackets, with a scope if need be.
+fn address_of(py: Python<'_>, text: &str) -> PyResult<SocketAddr> {
+    let wrong = |why: &str| io_error(py, &format!("{text:?} is no HOST:PORT: {why}"));
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("it has no port"))?;
+    let host = match host.strip_prefix('[').map(|rest| rest.strip_suffix(']')) {
+        Some(inner) => inner.ok_or_else(|| wrong("its bracket is not closed"))?,
+        None if host.contains(':') => return Err(wrong("an IPv6 address must be in brackets")),
+        None => host,
+    };
+    let port: u16 = port.parse().map_err(|_| wrong("the port must be a number from 0 to 65535"))?;
+    if host.is_empty() {
+        return Err(wrong("it has no host"));
+    }
+    let found = (host, port).to_socket_addrs().map_err(|e| io_error(py, &format!("{text}: {e}")))?.next();
+    found.ok_or_else(|| wrong("the host has no address"))
 }
 
 /// The text forms of a host's secret and of the controller's secret for this host; `None` if the controller has none.
@@ -98,7 +110,7 @@ impl WallTime for MachineTime {
 impl PyNvmeServer {
     #[staticmethod]
     #[pyo3(signature = (store, listen, *, nqn=None, insecure=false, read_only=false, programs=true, hosts=None,
-        secrets=None, kill_safe=true, pace=false))]
+        secrets=None, kill_safe=true, pace=false, nd=true, advertise=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
     fn start(
         py: Python<'_>,
@@ -112,6 +124,8 @@ impl PyNvmeServer {
         secrets: Option<BTreeMap<String, SecretTexts>>,
         kill_safe: bool,
         pace: bool,
+        nd: bool,
+        advertise: Option<(String, Option<u16>)>,
     ) -> PyResult<Self> {
         let clock = match (pace, store.clock(py)) {
             (false, _) => None,
@@ -131,6 +145,8 @@ impl PyNvmeServer {
             nqn,
             read_only,
             programs,
+            nd,
+            advertised: advertise.map(|(address, port)| (address, port.map(|port| port.to_string()))),
             hosts: hosts.unwrap_or_default(),
             credentials,
             kill_safe,

@@ -43,8 +43,21 @@ SecretFile = Annotated[
 
 
 #: Options of ``serve`` that only one of its two doors has.
-_OF_TCP = {"listen", "insecure", "read_only", "no_programs", "host", "secret_file", "device", "pace"}
-_OF_TCP |= {"nqn", "new_ids", "keep_ids"}
+_OF_TCP = {
+    "listen",
+    "advertise",
+    "insecure",
+    "read_only",
+    "no_programs",
+    "no_nd",
+    "host",
+    "secret_file",
+    "device",
+    "pace",
+    "nqn",
+    "new_ids",
+    "keep_ids",
+}
 _OF_SHM = {"writable", "queues", "depth", "data", "threads", "group"}
 
 
@@ -96,6 +109,10 @@ def serve(
     *,
     store: StorePath,
     listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = "127.0.0.1:4420",
+    advertise: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS[:PORT]", help="Address to tell hosts, of a container's host or a router."),
+    ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
     no_programs: Annotated[bool, typer.Option("--no-programs", help="Let hosts run no programs.")] = False,
@@ -106,6 +123,7 @@ def serve(
     keep_ids: Annotated[
         bool, typer.Option("--keep-ids", help="Be the drive that the file was before it was moved or restored.")
     ] = False,
+    no_nd: Annotated[bool, typer.Option("--no-nd", help="Provide no N-D commands.")] = False,
     host: Annotated[
         list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")
     ] = None,
@@ -154,6 +172,8 @@ def serve(
             insecure=insecure,
             read_only=read_only,
             programs=not no_programs,
+            nd=not no_nd,
+            advertise=advertise,
             hosts=host or (),
             secrets=None if secret_file is None else read_secrets(secret_file),
             pace=pace,

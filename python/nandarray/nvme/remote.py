@@ -9,6 +9,7 @@ all together.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import struct
@@ -38,6 +39,7 @@ _TRANSFER = 2 << 20
 _RISCV = 0xC0
 _PART = 64 << 10
 _NOT_FOUND = 0x1C0
+_PROGRAM_DATA = 0x18E
 _SLOTS = 64
 
 
@@ -134,6 +136,8 @@ class RemoteStore:
         self._native: _nandarray.NvmeHost | KernelDrive | None = native
         self.url = url
         self._unused: list[int] = []
+        # Tags of executions. The first one is random: processes may share one controller of the kernel.
+        self._tags = itertools.count(int.from_bytes(os.urandom(2), "little"))
 
     def call(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
@@ -288,7 +292,10 @@ class RemoteStore:
         for offset in range(0, len(elf), _PART):
             part = elf[offset : offset + _PART]
             words = {10: index | _RISCV << 16, 11: len(elf), 12: program_id, 13: program_id >> 32, 14: len(part)}
-            self._done(_entry(0x85, 0, {**words, 15: offset}), part, admin=True)
+            done, _ = self.call(_entry(0x85, 0, {**words, 15: offset}), part, admin=True)
+            if not done.ok:
+                why = RemoteProgram(self, index)._why() if done.status == _PROGRAM_DATA else ""
+                raise NandarrayError(f"the drive: {done}{why}")
         program = RemoteProgram(self, index)
         program.activate()
         return program
@@ -583,37 +590,40 @@ class RemoteProgram:
             for place in places:
                 ranges += struct.pack("<IIQ16x", _MEMORY, room, place)
             data = ranges + b"".join(struct.pack("<Q", scalar & (2**64 - 1)) for scalar in scalars)
-            entry = _entry(0x01, _PROGRAMS, {2: self.index, 3: len(inputs) + outputs, 4: len(data)})
+            tag = next(self._store._tags) % 0xFFFF + 1
+            entry = _entry(0x01, _PROGRAMS, {2: self.index, 3: len(inputs) + outputs, 4: len(data), 14: tag})
             done, _ = self._store.call(entry, data)
             if not done.ok:
-                raise NandarrayError(f"the drive: {done}: {self._why()}")
-            sizes = self._sizes(done, outputs)
+                raise NandarrayError(f"the drive: {done}{self._why(tag)}")
+            sizes = self._sizes(done, outputs, tag)
         if any(size > room for size in sizes):
             raise NandarrayError(f"the drive: outputs of {sizes} bytes, where each has room for {room}")
         return [self._store.memory_read(place, size) for place, size in zip(places, sizes, strict=True)]
 
-    def _sizes(self, done: Completion, outputs: int) -> list[int]:
-        """Return the bytes of each output of an execution."""
+    def _sizes(self, done: Completion, outputs: int, tag: int) -> list[int]:
+        """Return the bytes of each output of the execution with a tag."""
         # The account is an admin command, which a kernel may refuse to this user.
         if outputs == 1:
             return [done.dw0 | done.dw1 << 32]
-        told = self._account()
+        told = self._account(tag)
         words = told.split(" instructions ")[0].split()[1:]
         if len(words) != outputs or not all(word.isdecimal() for word in words):
             raise NandarrayError(f"the drive: an account without the bytes of {outputs} outputs: {told[:80]!r}")
         return list(map(int, words))
 
-    def _why(self) -> str:
-        """Return the drive's account of a failed execution, or why it is not to be had."""
-        try:
-            return self._account()
-        except NandarrayError as error:
-            return str(error)
-
-    def _account(self) -> str:
-        """Return the drive's account of the execution that ended last."""
-        page = self._store._done(_entry(0x02, 0, {10: 0xC1 | 1023 << 16}), None, 4096, admin=True)[1]
+    def _account(self, tag: int = 0) -> str:
+        """Return the drive's account of the execution with a tag; with 0, of the execution or load that ended last."""
+        words = {10: 0xC1 | 1023 << 16, 11: tag << 16}
+        page = self._store._done(_entry(0x02, 0, words), None, 4096, admin=True)[1]
         return page.rstrip(b"\0").decode(errors="replace")
+
+    def _why(self, tag: int = 0) -> str:
+        """Return the drive's reason for a failure, to be put behind its status; nothing if it is not to be had."""
+        # An admin command, which a kernel may refuse to this user.
+        with contextlib.suppress(NandarrayError):
+            if told := self._account(tag):
+                return f": {told}"
+        return ""
 
 
 def _check_slot(index: int) -> None:

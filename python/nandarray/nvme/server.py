@@ -5,6 +5,8 @@ The native module has the server with its threads; this file starts and ends it.
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -28,9 +30,16 @@ class Server:
     Stop it before the store is closed: hosts see errors otherwise.
     """
 
-    def __init__(self, native: _nandarray.NvmeServer, *, authenticates: bool = False) -> None:
+    def __init__(
+        self,
+        native: _nandarray.NvmeServer,
+        *,
+        authenticates: bool = False,
+        advertised: tuple[str, int | None] | None = None,
+    ) -> None:
         self._native = native
         self._authenticates = authenticates
+        self._advertised = advertised
 
     @property
     def address(self) -> str:
@@ -42,16 +51,28 @@ class Server:
         """Qualified name of the subsystem."""
         return self._native.nqn
 
+    def _reached(self) -> tuple[str, str]:
+        """Return the address and the port by which hosts reach it."""
+        address, _, port = self.address.rpartition(":")
+        address = address.strip("[]")
+        if self._advertised is not None:
+            address, other = self._advertised
+            port = port if other is None else str(other)
+        elif ipaddress.ip_address(address).is_unspecified:
+            address = _own_address(ipaddress.ip_address(address).version)
+        return address, port
+
     @property
     def url(self) -> str:
-        """The text that :func:`nandarray.open` connects with."""
-        return f"nvme+tcp://{self.address}/{self.nqn}"
+        """The text that :func:`nandarray.open` connects with, with an address by which hosts reach the server."""
+        address, port = self._reached()
+        return f"nvme+tcp://{f'[{address}]' if ':' in address else address}:{port}/{self.nqn}"
 
     @property
     def connect_line(self) -> str:
         """The command that connects the kernel of a Linux host."""
-        host, _, port = self.address.rpartition(":")
-        line = f"nvme connect -t tcp -a {host.strip('[]')} -s {port} -n {self.nqn}"
+        address, port = self._reached()
+        line = f"nvme connect -t tcp -a {address} -s {port} -n {self.nqn}"
         return line + " -q HOSTNQN --dhchap-secret SECRET" if self._authenticates else line
 
     def status(self) -> dict[str, Any]:
@@ -94,6 +115,8 @@ def serve(
     secrets: Mapping[str, str | tuple[str, str | None]] | None = None,
     kill_safe: bool = True,
     pace: bool = False,
+    nd: bool = True,
+    advertise: str | None = None,
 ) -> Server:
     """Serve a store as an NVMe/TCP drive.
 
@@ -128,6 +151,12 @@ def serve(
         Of a store on a described device: completions leave when their modelled time has passed on the wall clock.
         Completed writes are those of the described drive, which holds them in its memory until a flush (``kill_safe``
         is without effect).
+    nd : bool
+        Whether there are N-D commands, by which hosts reach arrays. Without these and without ``programs`` the drive
+        has block namespaces alone.
+    advertise : str, optional
+        IP address, or address and port, that the discovery service, ``url`` and ``connect_line`` name instead of the
+        server's own: those of a container's host, or of a translating router.
 
     Returns
     -------
@@ -138,7 +167,7 @@ def serve(
     ------
     InvalidError
         The address cannot be listened on, or needs ``secrets`` or ``insecure``; ``pace`` without a described
-        device; a text that is no secret, or no qualified name; no identity to keep.
+        device; a text that is no secret, or no qualified name, or no address; no identity to keep.
     ReadOnlyError
         ``identity="new"`` of a store that is open for reading.
 
@@ -165,11 +194,47 @@ def serve(
             UserWarning,
             stacklevel=2,
         )
+    advertised = None if advertise is None else _parse_advertised(advertise)
     native = _nandarray.NvmeServer.start(
         store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
-        hosts=known, secrets=pairs, kill_safe=kill_safe and not pace, pace=pace,
+        hosts=known, secrets=pairs, kill_safe=kill_safe and not pace, pace=pace, nd=nd, advertise=advertised,
     )  # fmt: skip
-    return Server(native, authenticates=bool(pairs))
+    return Server(native, authenticates=bool(pairs), advertised=advertised)
+
+
+def _parse_advertised(text: str) -> tuple[str, int | None]:
+    """Return the address and the port, if there is one, of ``ADDRESS``, ``ADDRESS:PORT`` or ``[ADDRESS]:PORT``."""
+    address, port = text, ""
+    if text.startswith("[") or text.count(":") == 1:
+        address, _, port = text.rpartition(":")
+        address = address.removeprefix("[").removesuffix("]")
+        if not (port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
+            raise InvalidError(f"advertise is {text!r}: its port must be a number from 1 to 65535")
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        raise InvalidError(f"advertise is {text!r}: must be an IP address, or one with a port") from None
+    if found.is_unspecified:
+        raise InvalidError(f"advertise is {text!r}: hosts cannot reach {found}")
+    return str(found), int(port) if port else None
+
+
+def _own_address(version: int) -> str:
+    """Return an address by which others reach this machine where it listens on all: that of the default route.
+
+    Without a route it is that of loopback. A socket of IPv6 takes hosts of IPv4, too.
+    """
+    # Documentation's addresses (RFC 5737, RFC 3849): to connect a datagram socket chooses a route, and sends nothing.
+    routes = {6: (socket.AF_INET6, "2001:db8::1"), 4: (socket.AF_INET, "192.0.2.1")}
+    for number in (6, 4) if version == 6 else (4,):
+        family, other = routes[number]
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as one:
+                one.connect((other, 9))
+                return str(one.getsockname()[0])
+        except OSError:
+            continue
+    return "::1" if version == 6 else "127.0.0.1"
 
 
 def _pair(host: str, given: Any) -> tuple[str, str | None]:

@@ -35,7 +35,7 @@ use crate::{NSID_PROGRAMS, Subsystem};
 
 /// Time within which a new connection has to become a queue by a connect command, and again for authentication.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Time after which a server with secrets ends a discovery connection, whose host does not authenticate itself.
+/// Time after which a discovery connection of a host that has proved nothing ends.
 const DISCOVERY_TIME: Duration = Duration::from_secs(120);
 /// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
@@ -292,7 +292,7 @@ impl Connection {
             return Err(ConnectionEnd::Closed);
         }
         self.fill(HEADER_BYTES)?;
-        let is_admin = !matches!(self.state, ConnectionState::Proving(..) | ConnectionState::Io(..));
+        let is_admin = !self.is_io();
         let common: [u8; 8] = self.buffer[self.start..self.start + 8].try_into().expect("eight bytes");
         let fatal = |error: FatalError| ConnectionEnd::Fatal(error, common.to_vec());
         let header = PduHeader::decode(&common, self.digests, true, is_admin).map_err(fatal)?;
@@ -338,27 +338,16 @@ impl Connection {
             self.refuse(completer, Status::SEQUENCE_ERROR);
             return Ok(());
         }
+        let direction = TransferDirection::of(&entry, !self.is_io());
         let descriptor = DataDescriptor::decode(&entry);
-        let bytes = descriptor.bytes as usize;
-        if entry.flags >> 6 != 1 {
-            self.refuse(completer, Status::INVALID_FIELD);
+        // Without data the descriptor is reserved, and may hold anything.
+        let bytes = if direction == TransferDirection::None { 0 } else { descriptor.bytes as usize };
+        if let Some(status) = self.refusal(&entry, direction, descriptor, data.len()) {
+            self.log_refusal(&entry, status);
+            self.refuse(completer, status);
             return Ok(());
         }
-        match (TransferDirection::of(&entry), descriptor.location) {
-            (_, DataLocation::Other(_)) | (TransferDirection::ToHost, DataLocation::Capsule { .. }) => {
-                self.refuse(completer, Status::SGL_TYPE_INVALID);
-            }
-            (_, DataLocation::Capsule { offset: 1.. }) => self.refuse(completer, Status::SGL_OFFSET_INVALID),
-            (TransferDirection::None, _) if bytes > 0 => self.refuse(completer, Status::DATA_LENGTH_INVALID),
-            _ if bytes > TRANSFER_BYTES_MAX => self.refuse(completer, Status::INVALID_FIELD),
-            _ if bytes > ADMIN_IN_CAPSULE_BYTES && !self.is_trusted() => {
-                let connected = self.exchange.is_some();
-                let why = if connected { Status::AUTHENTICATION_REQUIRED } else { Status::SEQUENCE_ERROR };
-                self.refuse(completer, why);
-            }
-            (TransferDirection::ToController, DataLocation::Capsule { .. }) if bytes != data.len() => {
-                self.refuse(completer, Status::DATA_LENGTH_INVALID);
-            }
+        match (direction, descriptor.location) {
             (TransferDirection::ToController, DataLocation::Transport) if bytes > 0 => {
                 self.waiting.push_back((completer, entry, bytes));
                 self.begin_transfers();
@@ -367,6 +356,56 @@ impl Connection {
             _ => return self.execute(completer, entry, (bytes > 0).then_some(data), 0),
         }
         Ok(())
+    }
+
+    /// Whether the connection is an I/O queue, or about to be.
+    fn is_io(&self) -> bool {
+        matches!(self.state, ConnectionState::Proving(..) | ConnectionState::Io(..))
+    }
+
+    /// Returns the status by which a command is refused for the way in which its data comes or goes; `in_capsule` is
+    /// the number of bytes of data in its capsule. A command that transfers no data is not refused, whatever its
+    /// descriptor holds.
+    fn refusal(
+        &self,
+        entry: &SubmissionEntry,
+        direction: TransferDirection,
+        descriptor: DataDescriptor,
+        in_capsule: usize,
+    ) -> Option<Status> {
+        let bytes = descriptor.bytes as usize;
+        if direction == TransferDirection::None {
+            return None;
+        }
+        // Flags of fabrics commands are reserved.
+        if entry.flags >> 6 != 1 && entry.opcode != AdminOpcode::FABRICS {
+            return Some(Status::INVALID_FIELD);
+        }
+        match (direction, descriptor.location) {
+            _ if bytes == 0 => None,
+            (_, DataLocation::Other(_)) | (TransferDirection::ToHost, DataLocation::Capsule { .. }) => {
+                Some(Status::SGL_TYPE_INVALID)
+            }
+            (_, DataLocation::Capsule { offset: 1.. }) => Some(Status::SGL_OFFSET_INVALID),
+            _ if bytes > TRANSFER_BYTES_MAX => Some(Status::INVALID_FIELD),
+            _ if bytes > ADMIN_IN_CAPSULE_BYTES && !self.is_trusted() => {
+                let connected = self.exchange.is_some();
+                Some(if connected { Status::AUTHENTICATION_REQUIRED } else { Status::SEQUENCE_ERROR })
+            }
+            (TransferDirection::ToController, DataLocation::Capsule { .. }) if bytes != in_capsule => {
+                Some(Status::DATA_LENGTH_INVALID)
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds a command that the transport refuses to the error log, if its host is known.
+    fn log_refusal(&self, entry: &SubmissionEntry, status: Status) {
+        match &self.state {
+            ConnectionState::Admin(association) if self.is_trusted() => association.log_failure(0, entry, status),
+            ConnectionState::Io(association, qid) => association.log_failure(*qid, entry, status),
+            _ => {}
+        }
     }
 
     /// Allocates memory for the data of waiting commands and requests the data, as far as the limit allows.
@@ -621,10 +660,10 @@ impl Connection {
                 done.dw0.set(u32::from(cntlid) | required);
                 self.outgoing.set_queue(queue, completer.cid());
                 completer.complete(done);
-                let discovers = matches!(&state, ConnectionState::Admin(association) if association.is_discovery());
+                let is_anonymous = matches!(&state, ConnectionState::Admin(found) if found.is_anonymous());
                 if self.exchange.is_some() {
                     self.deadline = Some(Instant::now() + CONNECT_TIME);
-                } else if discovers && self.subsystem().has_secrets() {
+                } else if is_anonymous {
                     self.deadline = Some(Instant::now() + DISCOVERY_TIME);
                 } else {
                     self.begin_service();
@@ -681,7 +720,9 @@ impl Connection {
             if data.cntlid.get() != CNTLID_ANY {
                 return Err((Status::CONNECT_PARAMETER, CNTLID));
             }
-            let local = self.stream.local_addr().ok().map(|at| (at.ip().to_string(), at.port().to_string()));
+            // An IPv4 host that reached an IPv6 socket knows the address as that of IPv4.
+            let local = self.stream.local_addr().ok();
+            let local = local.map(|at| (at.ip().to_canonical().to_string(), at.port().to_string()));
             let host = HostIdentity { hostid: data.hostid, hostnqn, subnqn, local };
             let association = self.subsystem().associate(host, fields.kato_ms)?;
             let is_proven = self.subsystem().exchange(association.host()).is_none();

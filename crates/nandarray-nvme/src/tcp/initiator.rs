@@ -18,7 +18,6 @@ use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FLAG_SUCCESS, HEADER_BYTES, PduHeader, PduKind, TransferFields,
 };
 use crate::auth::{AuthFailure, HostCredentials, HostExchange, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL};
-use crate::payload::TransferDirection;
 use crate::wire::{
     ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, CONNECT_SECURE_CHANNEL, ConnectData,
     ConnectFields, DISCOVERY_NQN, DataDescriptor, DataLocation, FabricsType, IN_CAPSULE_BYTES, Property,
@@ -253,7 +252,7 @@ impl HostQueue {
         entry.cid.set(cid);
         let inside = !source.is_empty() && source.len() <= self.in_capsule;
         let location = if inside { DataLocation::Capsule { offset: 0 } } else { DataLocation::Transport };
-        let bytes = if TransferDirection::of(&entry) == TransferDirection::ToHost { room } else { source.len() };
+        let bytes = if source.is_empty() { room } else { source.len() };
         DataDescriptor { location, bytes: bytes as u32 }.encode(&mut entry);
         let carried = if inside { source } else { &[] };
         pdu::begin(&mut self.output, PduKind::CapsuleCmd, 0, entry.as_bytes(), carried.len(), self.digests);

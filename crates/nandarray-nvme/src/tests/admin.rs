@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use nandarray::nvme::Status;
+use nandarray::nvme::{Controller, Status};
 
 use super::{BLOCKS, Host, MEMORY, entry, number, property_set};
 use crate::wire::{AdminOpcode, FabricsType, Property, fabrics_entry};
@@ -25,18 +25,32 @@ fn properties_have_the_sizes_and_bits_of_their_registers() {
     for (at, bits, value) in fields.into_iter().chain([(44, 1, 0), (48, 4, 0), (52, 4, 0), (59, 1, 1), (60, 1, 0)]) {
         assert_eq!(cap >> at & ((1 << bits) - 1), value, "bits from {at} of CAP {cap:#x}");
     }
-    let known = [(0x00, 8), (0x08, 4), (0x0c, 4), (0x10, 4), (0x14, 4), (0x18, 4), (0x1c, 4), (0x20, 4), (0x24, 4)];
-    let known = known.into_iter().chain([(0x28, 8), (0x30, 8), (0x38, 4), (0x3c, 4), (0x68, 4)]);
-    let known: BTreeMap<u32, u32> = known.collect();
-    for offset in (0..0x100).chain([0x1000, u32::MAX]) {
+    let known: BTreeMap<u32, u32> =
+        [(0x00, 8), (0x08, 4), (0x14, 4), (0x1c, 4), (0x20, 4), (0x68, 4)].into_iter().collect();
+    for offset in (0..0x100).chain([0xe14, 0xf00, 0xffc, 0x1000, u32::MAX]) {
         for bytes in [4, 8] {
-            let (status, _) = host.admin(&property_get(offset, bytes == 8));
-            let wanted = if known.get(&offset) == Some(&bytes) { Status::SUCCESS } else { Status::INVALID_FIELD };
-            assert_eq!(status, wanted, "{bytes} bytes at {offset:#x}");
+            let (status, value) = host.admin(&property_get(offset, bytes == 8));
+            // Reserved properties are zero, in either width.
+            let part = (offset..offset.saturating_add(bytes))
+                .any(|at| known.iter().any(|(first, bytes)| (*first..first + bytes).contains(&at)));
+            let reserved = offset < 0x1000 && offset % bytes == 0 && !part;
+            let there = known.get(&offset) == Some(&bytes) || reserved;
+            assert_eq!(status.ok(), there, "{bytes} bytes at {offset:#x}: {status}");
+            assert!(status.ok() || status == Status::INVALID_FIELD, "{bytes} bytes at {offset:#x}: {status}");
+            assert!(!reserved || value == 0, "{offset:#x}");
         }
         if offset != Property::CC && offset != Property::NSSR {
             assert_eq!(host.admin(&property_set(offset, 1)).0, Status::INVALID_FIELD, "a write at {offset:#x}");
         }
+    }
+    let mut wide = property_set(Property::CC, 0x0046_0061);
+    for attributes in [1, 2, 7] {
+        wide.set_cdw(10, attributes);
+        assert_eq!(host.admin(&wide).0, Status::INVALID_FIELD, "a write with attributes {attributes}");
+    }
+    // Arbitration, page size and command sets that there are not, and other command sets while it is enabled.
+    for value in [0x0046_0861, 0x0046_00e1, 0x0046_0071, 0x0046_0001] {
+        assert_eq!(host.admin(&property_set(Property::CC, value)).0, Status::INVALID_FIELD, "{value:#x}");
     }
     let read = |offset| host.admin(&property_get(offset, false)).1;
     assert_eq!((read(Property::VS), read(Property::CC), read(Property::CSTS)), (0x2_0000, 0x0046_0061, 1));
@@ -61,6 +75,7 @@ fn features_keep_what_was_set_and_nothing_else() {
     let host = Host::new();
     let mut wanted: BTreeMap<u8, u64> = FIXED.into_iter().collect();
     wanted.extend([(0x07, 63 | 63 << 16), (0x0b, 0), (0x0f, 5000)]);
+    let first = wanted.clone();
     let seed = 21;
     let mut rng = Rng::with_seed(seed);
     for step in 0..3000 {
@@ -73,11 +88,19 @@ fn features_keep_what_was_set_and_nothing_else() {
         let context = format!("seed {seed}, step {step}: feature {fid:#x}, {value:#x}");
         if rng.bool() && fid != 0x81 {
             let found = host.admin(&entry(AdminOpcode::GET_FEATURES, 0, &[(10, fid.into())]));
-            let known = wanted.get(&fid).map_or((Status::INVALID_FIELD, 0), |value| (Status::SUCCESS, *value));
+            let told = |value| (Status::SUCCESS, value);
+            let known = wanted.get(&fid).map_or((Status::INVALID_FIELD, 0), |value| told(*value));
             assert_eq!(found, known, "{context}");
-            let changeable = u64::from(matches!(fid, 0x07 | 0x0b | 0x0f)) << 2;
-            let found = host.admin(&entry(AdminOpcode::GET_FEATURES, 0, &[(10, u32::from(fid) | 3 << 8)]));
-            assert_eq!(found, (Status::SUCCESS, changeable), "capabilities, {context}");
+            let selected =
+                |select: u32| host.admin(&entry(AdminOpcode::GET_FEATURES, 0, &[(10, u32::from(fid) | select << 8)]));
+            if let Some(first) = first.get(&fid) {
+                assert_eq!((selected(1), selected(2)), (told(*first), told(*first)), "default and saved, {context}");
+                let changeable = u64::from(matches!(fid, 0x07 | 0x0b | 0x0f)) << 2;
+                assert_eq!(selected(3), told(changeable), "capabilities, {context}");
+            }
+            for reserved in 4..8 {
+                assert_eq!(selected(reserved).0, Status::INVALID_FIELD, "{context}, selected by {reserved}");
+            }
             continue;
         }
         let (status, granted) = host.admin(&entry(AdminOpcode::SET_FEATURES, 0, &[(10, fid.into()), (11, value)]));
@@ -141,7 +164,9 @@ fn the_controller_is_described_at_the_offsets_of_the_specification() {
             ("ONCS", 520, 2, 1 | 1 << 2 | 1 << 3 | 1 << 8),
             ("FUSES", 522, 2, 0),
             ("VWC", 525, 1, 7),
-            ("AWUPF", 528, 2, 511),
+            ("AWUN", 526, 2, 0xffff),
+            // Of blocks of 64 KiB, the largest.
+            ("AWUPF", 528, 2, 31),
             ("OCFS", 534, 2, 1),
             ("IOCCSZ", 1792, 4, (64 + 16384) / 16),
             ("IORCSZ", 1796, 4, 1),
@@ -170,11 +195,16 @@ fn a_namespace_is_described_at_the_offsets_of_the_specification() {
                 ("NSZE", 0, 8, nsze),
                 ("NCAP", 8, 8, nsze),
                 ("NUSE", 16, 8, 0),
-                ("NSFEAT", 24, 1, 1 | 1 << 4),
+                ("NSFEAT", 24, 1, 1 | 1 << 1 | 1 << 4),
                 ("NLBAF", 25, 1, 0),
                 ("FLBAS", 26, 1, 0),
                 ("NMIC", 30, 1, 1),
                 ("DLFEAT", 33, 1, 9),
+                ("NAWUN", 34, 2, 0xffff),
+                ("NAWUPF", 36, 2, ((2 << 20) >> lbads) - 1),
+                ("NACWU", 38, 2, 0),
+                ("NABSN", 40, 2, 0),
+                ("NABSPF", 44, 2, 0),
                 ("NOIOB", 46, 2, 0),
                 ("NVMCAP", 48, 8, nsze << lbads),
                 ("MCL", 76, 4, (64 << 20) >> lbads),
@@ -186,15 +216,13 @@ fn a_namespace_is_described_at_the_offsets_of_the_specification() {
         );
         assert_eq!(number(&page[74..76]), ((64 << 20) >> lbads).min(65535), "MSSRL");
         let ids = host.identify(3, 0, nsid).unwrap();
-        check(
-            &ids,
-            &[("NIDT", 0, 1, 2), ("NIDL", 1, 1, 16), ("NIDT", 20, 1, 4), ("NIDL", 21, 1, 1), ("end", 25, 4, 0)],
-        );
-        assert_eq!(ids[4..20], page[104..120], "NGUID");
+        check(&ids, &[("NIDT", 0, 1, 2), ("NIDL", 1, 1, 16), ("NIDT", 20, 1, 3), ("NIDL", 21, 1, 16)]);
+        check(&ids, &[("NIDT", 40, 1, 4), ("NIDL", 41, 1, 1), ("end", 45, 4, 0)]);
+        assert_eq!((&ids[4..20], &ids[24..40]), (&page[104..120], &page[104..120]), "NGUID and UUID");
     }
     for (nsid, csi) in [(NSID_MEMORY, 3), (NSID_PROGRAMS, 4), (NSID_ND, 0x30)] {
         check(&host.identify(0, 0, nsid).unwrap(), &[("NSZE", 0, 8, 0), ("NMIC", 30, 1, 1), ("LBADS", 130, 1, 0)]);
-        check(&host.identify(3, 0, nsid).unwrap(), &[("CSI", 24, 1, csi)]);
+        check(&host.identify(3, 0, nsid).unwrap(), &[("CSI", 44, 1, csi)]);
         check(&host.identify(8, 0, nsid).unwrap(), &[("NMIC", 1, 1, 1), ("NSATTR", 8, 1, 0), ("NSTAT", 14, 1, 1)]);
         assert_eq!(host.identify(5, csi as u8 + 1, nsid), Err(Status::INVALID_FIELD), "another command set's page");
     }
@@ -207,6 +235,19 @@ fn a_namespace_is_described_at_the_offsets_of_the_specification() {
     let read_only = Host::with(SubsystemOptions { read_only: true, ..SubsystemOptions::default() });
     check(&read_only.identify(0, 0, 1).unwrap(), &[("NSATTR", 99, 1, 1)]);
     check(&read_only.identify(8, 0, 1).unwrap(), &[("NSATTR", 8, 1, 1)]);
+}
+
+#[test]
+fn a_namespace_that_is_made_again_is_another_one() {
+    let host = Host::new();
+    host.create_namespace(9, 8, 512);
+    let ids = |nsid| host.identify(3, 0, nsid).unwrap()[4..20].to_vec();
+    let before = ids(9);
+    Controller::new(host.runtime.device()).delete_namespace(9).unwrap();
+    host.create_namespace(9, 8, 512);
+    assert_ne!(ids(9), before);
+    assert_eq!(ids(9), ids(9));
+    assert_ne!(ids(NSID_ND), ids(NSID_MEMORY));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Host, entry, number};
 use crate::wire::{AdminOpcode, DISCOVERY_NQN};
-use crate::{AdminAnswer, HostIdentity, Payload};
+use crate::{AdminAnswer, HostIdentity, Payload, SubsystemOptions};
 
 /// A completion that was sent to the host: identifier, status and dword 0.
 type Sent = (u16, Status, u32);
@@ -119,7 +119,7 @@ fn requests_that_wait_for_their_transport_are_answered_when_it_comes() {
 }
 
 #[test]
-fn a_discovery_controller_tells_no_events_and_has_one_log_page() {
+fn a_discovery_controller_tells_no_events_and_has_two_log_pages() {
     let host = Host::new();
     let identity = HostIdentity {
         hostid: [0; 16],
@@ -142,9 +142,12 @@ fn a_discovery_controller_tells_no_events_and_has_one_log_page() {
     assert_eq!(&page[1024 + 32..1024 + 64], format!("{:32}", "4420").as_bytes());
     assert_eq!(&page[1024 + 512..1024 + 768], format!("{:256}", "2001:db8::1").as_bytes());
     assert_eq!((&page[1280..1280 + nqn.len()], page[1280 + nqn.len()]), (nqn, 0));
-    for other in (0..=255).filter(|page| *page != 0x70) {
+    let pages = discovery.log(0x00, 1024);
+    for other in (0..=255).filter(|page| !matches!(*page, 0x00 | 0x70)) {
+        assert_eq!(pages[4 * usize::from(other)], 0, "{other:#x}");
         assert_eq!(discovery.log_part(other, 0, 64, 0, false), Err(Status::INVALID_LOG_PAGE), "{other:#x}");
     }
+    assert_eq!((pages[0], pages[4 * 0x70]), (1, 1));
     assert_eq!(host.log_part(0x70, 0, 64, 0, false), Err(Status::INVALID_LOG_PAGE), "at an I/O controller");
     // It tells its own name, no namespace, and takes no commands of programs.
     let page = discovery.identify(1, 0, 0).unwrap();
@@ -160,4 +163,24 @@ fn a_discovery_controller_tells_no_events_and_has_one_log_page() {
     let before = host.subsystem.numbers();
     discovery.identify(2, 0, 0).unwrap_err();
     assert_eq!(host.subsystem.numbers(), before);
+}
+
+#[test]
+fn a_stranger_finds_an_empty_discovery_log_and_others_the_advertised_address() {
+    let advertised = Some(("192.0.2.7".to_owned(), Some("4421".to_owned())));
+    let hosts = vec!["nqn.host".to_owned()];
+    let host = Host::with(SubsystemOptions { hosts, advertised, ..SubsystemOptions::default() });
+    let log = |hostnqn: &str| {
+        let local = Some(("10.0.0.1".to_owned(), "4420".to_owned()));
+        let (hostnqn, subnqn) = (hostnqn.to_owned(), DISCOVERY_NQN.to_owned());
+        let association =
+            host.subsystem.associate(HostIdentity { hostid: [0; 16], hostnqn, subnqn, local }, 0).unwrap();
+        let one = Host { runtime: host.runtime.clone(), subsystem: host.subsystem.clone(), association };
+        one.enable(true);
+        one.log(0x70, 2048)
+    };
+    let (stranger, known) = (log("nqn.stranger"), log("nqn.host"));
+    assert_eq!((stranger[8], known[8]), (0, 1), "records");
+    assert!(stranger[16..].iter().all(|byte| *byte == 0), "it tells no name and no address");
+    assert!(known[1024 + 512..].starts_with(b"192.0.2.7 ") && known[1024 + 32..].starts_with(b"4421 "));
 }

@@ -20,16 +20,19 @@ fn any_part_of_a_log_page_is_that_part_of_the_whole() {
     let seed = 8;
     let mut rng = Rng::with_seed(seed);
     // The page's own length in bytes; behind it, zeroes.
-    for (page, bytes) in [(0x01, 1024), (0x02, 512), (0x03, 512), (0x04, 4096), (0x05, 4096), (0x82, 4096)] {
+    let pages = [(0x00, 1024), (0x01, 1024), (0x02, 512), (0x03, 512), (0x04, 4096), (0x05, 4096), (0x12, 1024)];
+    for (page, bytes) in pages.into_iter().chain([(0x82, 4096)]) {
         let whole = host.log_part(page, 0, 8192, 0, true).unwrap();
         assert!(whole[bytes..].iter().all(|byte| *byte == 0), "page {page:#x} has {bytes} bytes");
         for _ in 0..40 {
-            let (at, count) = (rng.usize(..5000), 4 * rng.usize(1..600));
+            let (at, count) = (4 * rng.usize(..=bytes / 4), 4 * rng.usize(1..600));
             let part = host.log_part(page, at as u64, count, 0, true).unwrap();
             assert!(part == whole[at..at + count], "{count} bytes at {at} of page {page:#x}, seed {seed}");
         }
-        let beyond = host.log_part(page, u64::MAX - 3, 16, 0, true).unwrap();
-        assert_eq!(beyond, [0; 16], "beyond page {page:#x}");
+        for refused in [bytes as u64 + 4, u64::MAX - 3, 1, 2, 511] {
+            let found = host.log_part(page, refused, 16, 0, true);
+            assert_eq!(found, Err(Status::INVALID_FIELD), "from byte {refused} of page {page:#x}");
+        }
     }
     // A length other than that of the buffer; the largest number of dwords, which no buffer has.
     let words = [(10, 0x02 | 7 << 16)];
@@ -45,7 +48,7 @@ fn health_counts_blocks_and_the_error_log_has_the_newest_failures_first() {
     let seed = 4;
     let mut rng = Rng::with_seed(seed);
     let (mut reads, mut writes, mut read, mut written, mut failed) = (0u64, 0u64, 0u64, 0u64, 0u64);
-    let mut errors: VecDeque<[u64; 5]> = VecDeque::new();
+    let mut errors: VecDeque<[u64; 7]> = VecDeque::new();
     for step in 0..300u16 {
         let blocks = Blocks::new(rng.u32(1..=2), rng.u64(..70), rng.u32(1..9));
         let mut made = if rng.bool() { NvmeCommand::Read(blocks) } else { NvmeCommand::Write(blocks) }.encode(step);
@@ -67,7 +70,9 @@ fn health_counts_blocks_and_the_error_log_has_the_newest_failures_first() {
         } else {
             failed += 1;
             let code = u64::from(status.bits()) << 1;
-            errors.push_front([failed, qid, step.into(), code, blocks.nsid.into()]);
+            // The first block that is outside, and the byte of the entry: SLBA, or NSID.
+            let (lba, location) = if blocks.nsid == 1 { (blocks.slba.max(super::BLOCKS), 40) } else { (0, 4) };
+            errors.push_front([failed, qid, step.into(), code, blocks.nsid.into(), lba, location]);
             errors.truncate(16);
         }
     }
@@ -81,18 +86,45 @@ fn health_counts_blocks_and_the_error_log_has_the_newest_failures_first() {
     assert_eq!(errors.len(), 16);
     for (wanted, found) in errors.iter().zip(log.chunks(64)) {
         let field = |at: usize, bytes: usize| number(&found[at..at + bytes]);
-        // Error count, queue, command, status field, parameter (none), block (none), namespace.
-        let told = [field(0, 8), field(8, 2), field(10, 2), field(12, 2), field(24, 4)];
-        assert_eq!((told, field(14, 2), field(16, 8)), (*wanted, 0xffff, 0), "seed {seed}");
+        // Error count, queue, command, status field, namespace, block, parameter.
+        let told = [(0, 8), (8, 2), (10, 2), (12, 2), (24, 4), (16, 8), (14, 2)].map(|(at, bytes)| field(at, bytes));
+        assert_eq!(told, *wanted, "seed {seed}");
     }
     let names = [("reads", reads), ("writes", writes), ("bytes_read", read), ("bytes_written", written)];
     assert_eq!(host.subsystem.numbers(), [&names[..], &[("failed", failed)]].concat());
 }
 
+#[test]
+fn pages_and_features_are_supported_if_they_are_answered() {
+    for (programs, nd) in [(true, true), (false, false)] {
+        let host = Host::with(SubsystemOptions { programs, nd, ..SubsystemOptions::default() });
+        let (pages, features) = (host.log(0x00, 1024), host.log(0x12, 1024));
+        for number in 0..=255u8 {
+            let at = 4 * usize::from(number);
+            let page = host.log_part(number, 0, 4, 0, true);
+            assert_eq!(pages[at] & 1 == 1, page != Err(Status::INVALID_LOG_PAGE), "page {number:#x}: {page:?}");
+            let command = entry(AdminOpcode::GET_FEATURES, 0, &[(10, u32::from(number))]);
+            let told = host.admin_fetch(&command, 16);
+            assert_eq!(features[at] & 1 == 1, told.is_ok(), "feature {number:#x}: {told:?}");
+        }
+    }
+    let host = Host::new();
+    let health = |nsid: u32| {
+        let words = [(10, 0x02 | 127 << 16)];
+        host.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, nsid, &words), 512).err()
+    };
+    let subsystem_alone = host.identify(1, 0, 0).unwrap()[261] & 1 == 0;
+    assert!(subsystem_alone, "LPA: health is not told of each namespace");
+    let asked = [0, u32::MAX, 1, NSID_ND, 77, 2000].map(health);
+    let (of_one, of_none) = (Some(Status::INVALID_FIELD), Some(Status::INVALID_NAMESPACE));
+    assert_eq!(asked, [None, None, of_one, of_one, of_none, of_none]);
+}
+
 /// Whether the log of effects has a command of this opcode, as an admin command or of a command set.
 fn listed(host: &Host, csi: u8, admin: bool, opcode: u8) -> (bool, bool) {
     let at = if admin { 0 } else { 1024 } + 4 * usize::from(opcode);
-    let page = host.log_part(0x05, 0, 4096, csi, true).unwrap();
+    // A command set that is not there has no log.
+    let Ok(page) = host.log_part(0x05, 0, 4096, csi, true) else { return (false, false) };
     (page[at] & 1 == 1, page[at] >> 1 & 1 == 1)
 }
 

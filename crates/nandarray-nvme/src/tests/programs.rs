@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use super::{Answer, Host, MEMORY, entry, number};
 use crate::wire::{AdminOpcode, MemoryRange};
-use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
+use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, SubsystemOptions};
 
 const RISCV: u32 = 0xc0 << 16;
 
@@ -263,7 +263,11 @@ fn ranges_of_a_set_lie_in_memory_and_apart() {
 /// A host with the program by hand in slot 1, active: it copies its input to its first output, and writes a hash to its
 /// second.
 fn ready() -> Host {
-    let host = Host::new();
+    ready_with(SubsystemOptions::default())
+}
+
+fn ready_with(options: SubsystemOptions) -> Host {
+    let host = Host::with(options);
     assert_eq!(load(&host, 1, &common::by_hand()), Status::SUCCESS);
     assert_eq!(host.admin(&activation(1, 1)).0, Status::SUCCESS);
     host
@@ -313,7 +317,9 @@ fn an_execution_writes_its_outputs_together_or_not_at_all() {
         ("programs", vec![MemoryRange::new(NSID_PROGRAMS, 0, 512), to, all], never, Status::MEMORY_NAMESPACE),
         ("too large a number", vec![MemoryRange::new(2000, 0, 512), to, all], never, Status::MEMORY_NAMESPACE),
     ] {
+        let earlier = log(&host);
         assert_eq!(execute(&host, 1, 0, &ranges, &scalars).0, wanted, "{what}: {}", log(&host));
+        assert!(!log(&host).is_empty() && log(&host) != earlier, "{what}: {}", log(&host));
         assert!(memory(&host) == before, "{what}");
     }
     assert_eq!(execute(&host, 1, 0, &[from, to, all], &never), (Status::SUCCESS, 4096 + 8));
@@ -323,6 +329,67 @@ fn an_execution_writes_its_outputs_together_or_not_at_all() {
     assert!(log(&host).starts_with("outputs 4096 8 instructions "), "{}", log(&host));
     // Its account is for this host alone.
     assert_eq!(log(&host.another()), "");
+}
+
+#[test]
+fn each_execution_keeps_its_own_account() {
+    let host = ready();
+    let range = |sb, len| MemoryRange::new(NSID_MEMORY, sb, len);
+    let tagged = |tag: u32, pind: u32, ranges: &[MemoryRange]| {
+        let command = entry(0x01, NSID_PROGRAMS, &[(2, pind), (3, ranges.len() as u32), (14, tag)]);
+        host.send(&command, &[ranges.as_bytes(), [u64::MAX; 3].as_bytes()].concat()).0
+    };
+    let account = |tag: u32| {
+        let words = [(10, 0xc1 | 63 << 16), (11, tag << 16)];
+        let page = host.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, 0, &words), 256)?;
+        Ok(String::from_utf8(page.into_iter().take_while(|byte| *byte != 0).collect()).unwrap())
+    };
+    let fit = [range(0, 80), range(1024, 80), range(2048, 8)];
+    assert_eq!(tagged(1, 1, &[range(0, 80), range(1024, 72), range(2048, 8)]), Status::MEMORY_RANGE);
+    assert_eq!(tagged(2, 9, &fit), Status::NO_PROGRAM);
+    assert_eq!(tagged(3, 0, &fit), Status::PROGRAM_INDEX);
+    assert_eq!(tagged(4, 1, &[range(0, 8); 33]), Status::RANGES_MAX);
+    assert_eq!(tagged(5, 1, &[MemoryRange::new(9, 0, 512), fit[1], fit[2]]), Status::MEMORY_NAMESPACE);
+    assert_eq!(tagged(6, 1, &fit), Status::SUCCESS);
+    let wanted = [
+        "outputs 80 8 instructions ",
+        "an output of 80 bytes; its range has 72",
+        "slot 9, range set 0: No Program",
+        "slot 0: must be 1 to 64",
+        "33 ranges: a command must have at most 32",
+        "range 0, 512 bytes from 0 of namespace 9: Invalid Memory Namespace",
+        "outputs 80 8 instructions ",
+    ];
+    for (tag, wanted) in (0..).zip(wanted) {
+        let found: Result<String, Status> = account(tag);
+        assert!(found.as_ref().is_ok_and(|text| text.starts_with(wanted)), "{tag}: {found:?}");
+    }
+    assert_eq!(account(7), Err(Status::INVALID_FIELD), "no execution had this tag");
+}
+
+#[test]
+fn a_read_only_export_runs_programs_that_write_nothing_to_the_store() {
+    let read_only = true;
+    let host = ready_with(SubsystemOptions { read_only, ..SubsystemOptions::default() });
+    let range = |sb, len| MemoryRange::new(NSID_MEMORY, sb, len);
+    let block = MemoryRange::new(1, 0, 512);
+    let view = nandarray::nvme::SpacePage::new("ns/1", &[]);
+    let (_, ids) = host.send(&entry(0x05, NSID_ND, &[(10, 1)]), view.as_bytes());
+    let page = nandarray::nvme::BoxPage::new(&[1], &[1]);
+    let (status, handle) = host.send(&entry(0x0d, NSID_ND, &[(10, ids as u32), (11, 1 | 1 << 8)]), page.as_bytes());
+    assert_eq!(status, Status::SUCCESS);
+    let boxed = MemoryRange::new(NSID_ND, handle, 0);
+    for (what, from, to) in [("blocks", range(0, 512), block), ("a box", range(0, 512), boxed)] {
+        let ranges = [from, to, range(2048, 8)];
+        assert_eq!(execute(&host, 1, 0, &ranges, &[u64::MAX; 3]).0, Status::WRITE_PROTECTED, "{what}");
+        let (status, set) = range_set(&host, &ranges, 3);
+        assert_eq!(status, Status::SUCCESS);
+        let by_set = execute(&host, 1, set as u32, &[], &[u64::MAX; 3]).0;
+        assert_eq!(by_set, Status::WRITE_PROTECTED, "{what}, by a range set");
+        assert_eq!(execute(&host, 1, 0, &[to, range(4096, 512), range(2048, 8)], &[u64::MAX; 3]).0, Status::SUCCESS);
+    }
+    let read = nandarray::nvme::NvmeCommand::Read(nandarray::nvme::Blocks::new(1, 0, 2)).encode(0);
+    assert_eq!(host.fetch(&read, 1024), Ok(vec![0; 1024]));
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub(crate) fn commands(mut bytes: &[u8]) {
         let (data, after) = rest.split_at(bytes_of.min(rest.len()));
         bytes = after;
         let mut room = vec![0u8; bytes_of];
-        let payload = match TransferDirection::of(&entry) {
+        let payload = match TransferDirection::of(&entry, is_admin) {
             TransferDirection::None => Payload::None,
             TransferDirection::ToController => Payload::ToController(data),
             TransferDirection::ToHost => Payload::ToHost(&mut room),

@@ -26,10 +26,12 @@ const VWC: u8 = 1 | 3 << 1;
 const VERSION: u32 = 2 << 16;
 /// Deallocation (DLFEAT): deallocated blocks read as zeroes, and write zeroes deallocates.
 const DLFEAT: u8 = 1 | 1 << 3;
-/// Namespace features (NSFEAT): thin provisioning, and the fields of preferred sizes are valid.
-const NSFEAT: u8 = 1 | 1 << 4;
+/// Namespace features (NSFEAT): thin provisioning, and the fields of atomic writes and of preferred sizes are valid.
+const NSFEAT: u8 = 1 | 1 << 1 | 1 << 4;
 /// Type of a namespace identification descriptor: namespace globally unique identifier.
 const NIDT_NGUID: u8 = 2;
+/// Type of a namespace identification descriptor: universally unique identifier.
+const NIDT_UUID: u8 = 3;
 /// Type of a namespace identification descriptor: command set identifier.
 const NIDT_CSI: u8 = 4;
 
@@ -170,8 +172,14 @@ pub struct IdentifyNamespace {
     pub fpi: u8,
     /// Deallocation features.
     pub dlfeat: u8,
-    /// Atomic write units of this namespace and their boundaries; zero, as those of the controller apply.
-    pub atomic: [U16; 6],
+    /// Atomic write unit of this namespace in normal operation, in the form of `awun`.
+    pub nawun: U16,
+    /// Atomic write unit of this namespace at a power failure, in the same form.
+    pub nawupf: U16,
+    /// Atomic compare and write unit of this namespace.
+    pub nacwu: U16,
+    /// Boundaries that no atomic write crosses, and the offset of the first; zero, as there are none.
+    pub boundaries: [U16; 3],
     /// Optimal I/O boundary in logical blocks: the size of a building block.
     pub noiob: U16,
     /// Capacity of the namespace in bytes.
@@ -196,7 +204,7 @@ pub struct IdentifyNamespace {
     /// Namespace attributes; bit 0 is set if the namespace is write protected.
     pub nsattr: u8,
     reserved100: [u8; 4],
-    /// Namespace globally unique identifier, derived from the store's UUID and the namespace's identifier.
+    /// Namespace globally unique identifier, by [`namespace_uuid`].
     pub nguid: [u8; 16],
     /// IEEE extended unique identifier; zero, as it is not used.
     pub eui64: [u8; 8],
@@ -226,6 +234,27 @@ fn number(numbers: &[(&str, u64)], name: &str) -> u64 {
     numbers.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v)
 }
 
+/// Returns the identifier of a namespace, as NGUID and as UUID. It is that of one space under one number: a namespace
+/// that is made again is another one, and so is a namespace of a fixed number, which has no space, in another store.
+pub fn namespace_uuid(store: [u8; 16], nsid: u32, space: Option<u32>) -> [u8; 16] {
+    let mut uuid = store;
+    uuid[..4].iter_mut().zip(space.unwrap_or_default().to_be_bytes()).for_each(|(to, b)| *to ^= b);
+    uuid[12..].iter_mut().zip(nsid.to_be_bytes()).for_each(|(to, b)| *to ^= b);
+    // Version 8 (made by rules of its own), variant 10b.
+    uuid[6] = uuid[6] & 0xf | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// Fills the page of CNS 03h: a namespace's identifiers, and its command set.
+pub fn put_descriptors(page: &mut [u8; IDENTIFY_BYTES], uuid: [u8; 16], csi: u8) {
+    for (at, kind) in [(0, NIDT_NGUID), (20, NIDT_UUID)] {
+        page[at..at + 2].copy_from_slice(&[kind, 16]);
+        page[at + 4..at + 20].copy_from_slice(&uuid);
+    }
+    page[40..45].copy_from_slice(&[NIDT_CSI, 1, 0, 0, csi]);
+}
+
 impl Controller {
     /// Returns the data of an identify command: CNS 00h (namespace), 01h (controller), 02h (identifiers of the active
     /// namespaces above `nsid`) or 03h (namespace identification descriptors).
@@ -245,11 +274,9 @@ impl Controller {
                 }
             }
             3 => {
-                let nguid = self.identify_namespace(nsid)?.nguid;
-                bytes[..2].copy_from_slice(&[NIDT_NGUID, 16]);
-                bytes[4..20].copy_from_slice(&nguid);
+                let ns = self.namespace(nsid)?;
                 // Command set 0: NVM.
-                bytes[20..22].copy_from_slice(&[NIDT_CSI, 1]);
+                put_descriptors(&mut bytes, namespace_uuid(ns.device.identity(), nsid, Some(ns.space.id)), 0);
             }
             _ => return Err(Status::INVALID_FIELD),
         }
@@ -317,8 +344,10 @@ impl Controller {
         n.mcl.set(ns.mcl());
         n.msrc = u8::MAX;
         n.nsattr = u8::from(ns.device.read_only());
-        n.nguid = ns.device.identity();
-        n.nguid.iter_mut().rev().zip(nsid.to_le_bytes()).for_each(|(to, b)| *to ^= b);
+        // As those of the controller: every write is whole or absent.
+        n.nawun.set(u16::MAX);
+        n.nawupf.set(u16::MAX);
+        n.nguid = namespace_uuid(ns.device.identity(), nsid, Some(ns.space.id));
         n.lbaf[0].lbads = ns.lba_bytes.ilog2() as u8;
         Ok(n)
     }
@@ -329,6 +358,16 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
+
+    #[test]
+    fn a_namespace_has_an_identifier_of_its_own() {
+        let of = |nsid, space| namespace_uuid([0xa5; 16], nsid, space);
+        let all = [of(1, Some(1)), of(1, Some(2)), of(2, Some(1)), of(1022, None), of(1023, None)];
+        for (i, one) in all.iter().enumerate() {
+            assert!(!all[..i].contains(one), "{i}");
+            assert_eq!((one[6] >> 4, one[8] >> 6), (8, 2), "version and variant");
+        }
+    }
 
     #[test]
     fn fields_lie_where_the_specification_has_them() {
@@ -354,7 +393,8 @@ mod tests {
             (offset_of!(IdentifyController, nd), 3072),
             (offset_of!(IdentifyNamespace, nsfeat), 24),
             (offset_of!(IdentifyNamespace, dlfeat), 33),
-            (offset_of!(IdentifyNamespace, atomic), 34),
+            (offset_of!(IdentifyNamespace, nawun), 34),
+            (offset_of!(IdentifyNamespace, nawupf), 36),
             (offset_of!(IdentifyNamespace, noiob), 46),
             (offset_of!(IdentifyNamespace, nvmcap), 48),
             (offset_of!(IdentifyNamespace, npwg), 64),

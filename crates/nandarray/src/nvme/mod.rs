@@ -36,7 +36,9 @@ pub use command::{Blocks, Coordinates, NdBox, NvmeCommand, Opcode, OpenAction, U
 pub use controller::{Completion, Controller};
 pub use data_buffer::DataBuffer;
 pub use entry::{CompletionEntry, SubmissionEntry};
-pub use identify::{IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LbaFormat, NdCapabilities};
+pub use identify::{
+    IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LbaFormat, NdCapabilities, namespace_uuid, put_descriptors,
+};
 pub use namespace::{COPY_BYTES_MAX, NSID_ALL, NewNamespace};
 pub use pages::{BoxPage, CopyRange, DsmRange, SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, from_text, text};
 pub use spaces::ResolvedBox;

@@ -143,6 +143,14 @@ impl Controller {
         Namespace::of(self.device()?, nsid)
     }
 
+    /// Returns the number of logical blocks of a namespace.
+    ///
+    /// # Errors
+    /// Invalid namespace; namespace not ready.
+    pub fn namespace_blocks(&self, nsid: u32) -> Result<u64, Status> {
+        Ok(self.namespace(nsid)?.nsze)
+    }
+
     /// Creates a namespace, all of whose blocks read as zeroes.
     ///
     /// # Errors

@@ -1,0 +1,174 @@
+//! Commands of all queues by their opcodes, and what each of them may change.
+//!
+//! A command exists if it is known here: what arrives is decoded by [`IoCommand::of`] or [`AdminCommand::of`], and
+//! answered with "invalid opcode" otherwise. Both say by a match without a default what a command may change, by which
+//! a read-only export refuses it, a completed write is settled, and the log of command effects describes it.
+
+use nandarray::nvme::{Opcode, OpenAction, SubmissionEntry};
+
+use crate::wire::{AdminOpcode, CommandSet, NdOpcode, ProgramOpcode, SlmOpcode};
+
+/// The part of the drive that a command may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommandEffect {
+    /// Nothing that another host sees: the command reads, or changes views and boxes of its own controller.
+    Nothing,
+    /// The subsystem's own state: programs, range sets, Subsystem Local Memory.
+    Subsystem,
+    /// The store.
+    Store,
+    /// The store if the command's action creates or resizes a space, and nothing otherwise.
+    StoreByAction,
+    /// The places of its outputs: Subsystem Local Memory, or arrays of the store. The execution has to check each output.
+    Outputs,
+}
+
+/// A command of an I/O queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IoCommand {
+    Flush,
+    Write,
+    Read,
+    Compare,
+    WriteZeroes,
+    DatasetManagement,
+    Copy,
+    NdWrite,
+    NdRead,
+    OpenSpace,
+    SpaceInformation,
+    CloseSpace,
+    DeleteSpace,
+    StoreBox,
+    DeleteBox,
+    MemoryCopy,
+    MemoryRead,
+    MemoryFill,
+    MemoryWrite,
+    ExecuteProgram,
+}
+
+impl IoCommand {
+    /// Returns the command that an opcode means in a command set; `None` if it means none.
+    pub(crate) fn of(csi: u8, opcode: u8) -> Option<Self> {
+        match csi {
+            CommandSet::NVM => Self::of_blocks(opcode).or_else(|| Self::of_views(opcode)),
+            CommandSet::MEMORY => Self::of_memory(opcode),
+            CommandSet::PROGRAMS => (opcode == ProgramOpcode::EXECUTE).then_some(Self::ExecuteProgram),
+            CommandSet::ND => match opcode {
+                NdOpcode::STORE_BOX => Some(Self::StoreBox),
+                NdOpcode::DELETE_BOX => Some(Self::DeleteBox),
+                opcode if opcode & NdOpcode::VENDOR != 0 => None,
+                opcode => Self::of_views(opcode | NdOpcode::VENDOR),
+            },
+            _ => None,
+        }
+    }
+
+    fn of_blocks(opcode: u8) -> Option<Self> {
+        Some(match opcode {
+            Opcode::FLUSH => Self::Flush,
+            Opcode::WRITE => Self::Write,
+            Opcode::READ => Self::Read,
+            Opcode::COMPARE => Self::Compare,
+            Opcode::WRITE_ZEROES => Self::WriteZeroes,
+            Opcode::DATASET_MANAGEMENT => Self::DatasetManagement,
+            Opcode::COPY => Self::Copy,
+            _ => return None,
+        })
+    }
+
+    fn of_views(opcode: u8) -> Option<Self> {
+        Some(match opcode {
+            Opcode::ND_WRITE => Self::NdWrite,
+            Opcode::ND_READ => Self::NdRead,
+            Opcode::OPEN_SPACE => Self::OpenSpace,
+            Opcode::SPACE_INFORMATION => Self::SpaceInformation,
+            Opcode::CLOSE_SPACE => Self::CloseSpace,
+            Opcode::DELETE_SPACE => Self::DeleteSpace,
+            _ => return None,
+        })
+    }
+
+    fn of_memory(opcode: u8) -> Option<Self> {
+        Some(match opcode {
+            SlmOpcode::COPY => Self::MemoryCopy,
+            SlmOpcode::READ => Self::MemoryRead,
+            SlmOpcode::FILL => Self::MemoryFill,
+            SlmOpcode::WRITE => Self::MemoryWrite,
+            _ => return None,
+        })
+    }
+
+    /// Returns what the command may change, whatever its fields.
+    pub(crate) fn effect(self) -> CommandEffect {
+        match self {
+            Self::Flush | Self::Read | Self::Compare => CommandEffect::Nothing,
+            Self::NdRead | Self::SpaceInformation | Self::CloseSpace => CommandEffect::Nothing,
+            Self::StoreBox | Self::DeleteBox | Self::MemoryRead => CommandEffect::Nothing,
+            Self::MemoryCopy | Self::MemoryFill | Self::MemoryWrite => CommandEffect::Subsystem,
+            Self::Write | Self::WriteZeroes | Self::DatasetManagement | Self::Copy => CommandEffect::Store,
+            Self::NdWrite | Self::DeleteSpace => CommandEffect::Store,
+            Self::OpenSpace => CommandEffect::StoreByAction,
+            Self::ExecuteProgram => CommandEffect::Outputs,
+        }
+    }
+
+    /// Returns what the command may change with the fields of this entry, never [`CommandEffect::StoreByAction`].
+    pub(crate) fn effect_of(self, entry: &SubmissionEntry) -> CommandEffect {
+        match self.effect() {
+            CommandEffect::StoreByAction if entry.cdw(10) & 0xf > OpenAction::OpenByName as u32 => CommandEffect::Store,
+            CommandEffect::StoreByAction => CommandEffect::Nothing,
+            effect => effect,
+        }
+    }
+
+    /// Whether the command names logical blocks, the first of them in dwords 10 and 11.
+    pub(crate) fn names_blocks(self) -> bool {
+        matches!(self, Self::Write | Self::Read | Self::Compare | Self::WriteZeroes | Self::Copy)
+    }
+}
+
+/// A command of the admin queue, beside fabrics commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdminCommand {
+    GetLogPage,
+    Identify,
+    Abort,
+    SetFeatures,
+    GetFeatures,
+    AsyncEvent,
+    KeepAlive,
+    LoadProgram,
+    ActivateProgram,
+    MemoryRangeSet,
+}
+
+impl AdminCommand {
+    /// Returns the command that an opcode means; `None` if it means none. `programs` is whether there are programs.
+    pub(crate) fn of(opcode: u8, programs: bool) -> Option<Self> {
+        let found = match opcode {
+            AdminOpcode::GET_LOG_PAGE => Self::GetLogPage,
+            AdminOpcode::IDENTIFY => Self::Identify,
+            AdminOpcode::ABORT => Self::Abort,
+            AdminOpcode::SET_FEATURES => Self::SetFeatures,
+            AdminOpcode::GET_FEATURES => Self::GetFeatures,
+            AdminOpcode::ASYNC_EVENT => Self::AsyncEvent,
+            AdminOpcode::KEEP_ALIVE => Self::KeepAlive,
+            AdminOpcode::LOAD_PROGRAM => Self::LoadProgram,
+            AdminOpcode::ACTIVATE_PROGRAM => Self::ActivateProgram,
+            AdminOpcode::MEMORY_RANGE_SET => Self::MemoryRangeSet,
+            _ => return None,
+        };
+        (programs || found.effect() != CommandEffect::Subsystem).then_some(found)
+    }
+
+    /// Returns what the command may change.
+    pub(crate) fn effect(self) -> CommandEffect {
+        match self {
+            Self::GetLogPage | Self::Identify | Self::Abort | Self::GetFeatures => CommandEffect::Nothing,
+            Self::SetFeatures | Self::AsyncEvent | Self::KeepAlive => CommandEffect::Nothing,
+            Self::LoadProgram | Self::ActivateProgram | Self::MemoryRangeSet => CommandEffect::Subsystem,
+        }
+    }
+}

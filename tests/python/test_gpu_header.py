@@ -233,7 +233,6 @@ MUTANTS = {
     "a crowd is let in": ("cache.hpp", "if (count_of(word) >= crowd) return lines() + 1;", "", ("shim", "crowded")),
     "given back lane by lane": ("cache.hpp", "u64(line) << 1 | u64(changed));", "u64(P::lane()));",
                                 ("shim", "given_back_together")),
-    "given back before all lanes have read": ("cache.hpp", "        P::sync(h.same);\n", "", ("shim", "reads")),
     "result published relaxed": ("queue.hpp", "P::store_release(&word->value, done_bit",
                                  "P::store(&word->value, done_bit", ("relacy", "queue")),
     "victim taken while held": ("cache.hpp", "if (count_of(word) != 0) continue;", "", ("relacy", "cache")),

@@ -21,7 +21,7 @@ import typer
 
 import nandarray
 from nandarray.cli import serve_shm
-from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json
+from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json, say
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
 from nandarray.nvme.names import check_nqn
@@ -92,8 +92,8 @@ def _raise_limit() -> dict[str, int]:
 
 def _run(server: Server, file: Path, stop: threading.Event, about: dict[str, int]) -> None:
     """Print a server's address, and keep its status in a file until it is to stop."""
-    print(f"address  {server.address}\nNQN      {server.nqn}")
-    print(f"url      {server.url}\nconnect  {server.connect_line}")
+    say(f"address  {server.address}\nNQN      {server.nqn}")
+    say(f"url      {server.url}\nconnect  {server.connect_line}")
     sys.stdout.flush()
     try:
         while True:
@@ -141,7 +141,7 @@ def serve(
         serve_shm.serve_shm(store, shm, writable=writable, queues=queues, depth=depth, data_bytes=size, threads=threads)
         return
     if status:
-        print(_status_of(store))
+        say(_status_of(store))
         return
     if pace and device is None:
         raise typer.BadParameter("--pace: only a described device has modelled time; name one with --device")
@@ -167,7 +167,7 @@ def serve(
         with server:
             _run(server, _status_file(store), stop, about)
         if device is not None:
-            print(opened.report())
+            say(opened.report())
 
 
 def _host(store: Any) -> Any:
@@ -219,7 +219,7 @@ def list_command(*, store: StorePath, as_json: Json = False) -> None:
         print_json(found)
         return
     for one in found:
-        print(f"{one['nsid']:>6}  {format_size(one['bytes']):>12}  {one['blocks']} x {one['lba_bytes']}")
+        say(f"{one['nsid']:>6}  {format_size(one['bytes']):>12}  {one['blocks']} x {one['lba_bytes']}")
 
 
 @app.command()
@@ -249,7 +249,7 @@ def secret(
     if nqn is not None:
         check_nqn(nqn, "the host")
     made = new_secret(hash)  # type: ignore[arg-type]  # another word is an error of its own
-    print(made if nqn is None else f"{nqn} {made}")
+    say(made if nqn is None else f"{nqn} {made}")
 
 
 def _connect(url: str, secret_file: Path | None) -> RemoteStore:

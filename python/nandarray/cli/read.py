@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from nandarray.cli.common import console, jsonable_array, refuse_existing
+from nandarray.cli.common import console, jsonable_array, refuse_existing, say
 from nandarray.errors import BadIndexError, InvalidError
 from nandarray.index.shapes import Box, box_shape, boxes
 from nandarray.index.text import Item
@@ -120,9 +120,9 @@ def show(array: Any, key: tuple[Item, ...], *, everything: bool) -> None:
         raise InvalidError(f"shape {picked.shape} has too many dimensions to print; choose with a slice expression")
     data = picked.read(parts)
     if not picked.shape:
-        print(data[()])
+        say(data[()])
         return
-    print(
+    say(
         np.array2string(
             data,
             separator=", ",

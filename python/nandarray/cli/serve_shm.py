@@ -11,10 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from nandarray import gpu
-from nandarray.cli.common import open_store
+from nandarray.cli.common import open_store, say
 from nandarray.errors import NandarrayError
 from nandarray.gpu.server import unserved
 
@@ -36,9 +34,9 @@ def serve_shm(path: Path, name: str, *, writable: bool, queues: int, depth: int,
             )
             try:
                 served = len(server.arrays())
-                typer.echo(f"serving {served} arrays of {path} on shm://{name} ({queues} queue pairs of {depth})")
+                say(f"serving {served} arrays of {path} on shm://{name} ({queues} queue pairs of {depth})", flush=True)
                 for left, reason in unserved(store, server).items():
-                    typer.echo(f"not serving {left!r}: {reason}")
+                    say(f"not serving {left!r}: {reason}", flush=True)
                 while not over.wait(0.5):
                     if server.failed():
                         raise NandarrayError("a thread of the server failed; see its message above")

@@ -2,7 +2,7 @@
 
 A run is a folder; the same run again gives the same bytes.
 
-Run it as ``python examples/lab_quickstart.py [folder]``. It needs ``pip install 'nandarray[lab]'``.
+Run it as ``python examples/lab_quickstart.py [folder]``. It needs ``pip install '.[lab]'``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A sweep: many devices at once, those that cannot be kept apart, and the ones that nothing beats.
 
-Run it as ``python examples/lab_sweep.py [folder]``. It needs ``pip install 'nandarray[lab]'``.
+Run it as ``python examples/lab_sweep.py [folder]``. It needs ``pip install '.[lab]'``.
 """
 
 from __future__ import annotations

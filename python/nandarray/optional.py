@@ -1,4 +1,8 @@
-"""Packages that only an extra of this package brings, and the error that names the extra where one is missing."""
+"""Packages that only an extra of this package brings, and the error that names the extra where one is missing.
+
+The package is on no index: an extra is installed from a checkout of the repository, and :func:`cure` says so for every
+message.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from types import ModuleType
 
-__all__ = ["needs", "require"]
+__all__ = ["cure", "needs", "require"]
+
+
+def cure(extra: str) -> str:
+    """Return the command that brings an extra.
+
+    >>> from nandarray import optional
+    >>> optional.cure("programs")
+    "pip install '.[programs]' in a checkout of nandarray"
+    """
+    return f"pip install '.[{extra}]' in a checkout of nandarray"
 
 
 @contextmanager
@@ -16,7 +30,7 @@ def needs(package: str, extra: str) -> Generator[None]:
     try:
         yield
     except ImportError as error:
-        raise ImportError(f"this needs {package}, which is not installed: pip install 'nandarray[{extra}]'") from error
+        raise ImportError(f"this needs {package}, which is not installed: {cure(extra)}") from error
 
 
 def require(module: str, extra: str) -> ModuleType:

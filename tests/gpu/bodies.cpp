@@ -52,9 +52,9 @@ struct World : Shim {
         for (u32 i = 0; i < a.size(); ++i) a[i] = float(i), b[i] = float(i * i % 977);
         u64 bytes = a.size() * 4;
         return {{"words", words.size() * 8, true, reinterpret_cast<u8 *>(words.data())},
-                {"a", bytes, true, reinterpret_cast<u8 *>(a.data())},
-                {"b", bytes, true, reinterpret_cast<u8 *>(b.data())},
-                {"c", bytes, true}};
+                {"a", bytes, true, reinterpret_cast<u8 *>(a.data()), "<f4"},
+                {"b", bytes, true, reinterpret_cast<u8 *>(b.data()), "<f4"},
+                {"c", bytes, true, nullptr, "<f4"}};
     }
     u64 stored(u32 nsid, u64 word) const {
         auto found = d.written.find(u64(nsid) << 56 | word / 64);
@@ -95,7 +95,7 @@ static void gather_rows(u64 seed, bool split) {
 static void vector_add_lines(u64 seed, bool split) {
     World w(seed, split);
     auto a = w.c->open<float>("a"), b = w.c->open<float>("b"), c = w.c->open<float>("c");
-    auto any = w.c->open<u64>("c");
+    auto any = w.c->open<u64>("words");
     w.grid(warps, [&](bench::place at) { bench::vector_add_lines<P>(at, a, b, c, w.out); });
     w.grid(1, [&](bench::place at) { bench::flush_once<P>(at, any, w.c->word(), w.out); });
     CHECK(w.out[0] == 0 && w.out[1] == 0 && w.c->pins() == 0 && w.d.flushes == 1);

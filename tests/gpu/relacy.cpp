@@ -106,7 +106,7 @@ template <u32 CLIENTS> struct World : Memory {
         pair = {&region, &doors, &doors.asleep, sq, cq, &words, slots, depth, 1, ~0ull};
         const void *all[] = {&region.abort.raw, &doors.sq_tail.raw, &doors.cq_head.raw, &doors.asleep.raw,
                              &doors.ended.raw, &words.tickets, &words.rung, &words.tail_lock,
-                             &words.cq_lock, &words.consumed, &words.failed, &ended};
+                             &words.cq_lock, &words.consumed, &words.head, &words.failed, &ended};
         for (const void *at : all) model(at, 0);
         for (u32 i = 0; i < depth; ++i) {
             model(&slots[i].turn, 0);
@@ -184,13 +184,13 @@ template <u32 CLIENTS, u32 FREE> struct Cached : World<CLIENTS> {
     void start() {
         this->begin();
         for (u32 i = 0; i < ways; ++i) {
-            u64 held = word_of(cache<P>::tag(0, 1000 + i), line_valid, 1);
+            u64 held = word_of(1000 + i, line_valid, 1);
             this->model(&line_words[i], i < FREE ? 0 : held);
             this->model(&statuses[i], 0);
         }
         for (const void *at : {&counts.loads, &counts.write_backs, &counts.refused, &counts.lost}) this->model(at, 0);
         this->model(&set, 0);
-        lines = {&this->pair, 1, {line_words, statuses, &set, &counts, &space, data, 0, 1, 9}, {}};
+        lines = {&this->pair, 1, {line_words, statuses, &set, &counts, &space, data, 0, 1, 9, page_bits_of(1)}, {}};
     }
 };
 

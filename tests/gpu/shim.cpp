@@ -30,7 +30,7 @@ struct World {
 // Reads of random elements, many of them shared, through a small cache and short rings.
 static void reads(u64 seed, bool split) {
     for (u32 depth : {2u, 8u, 64u}) {
-        World w(seed, split, 2, depth, {{"a", 1 << 22, true}, {"b", 1 << 20, true}}, 512, 64);
+        World w(seed, split, 2, depth, {{"a", 1 << 22, true}, {"b", 1 << 20, true, nullptr, "<u4"}}, 512, 64);
         std::mt19937_64 jitter(seed);
         w.d.when = [&](const submission_entry &, u64 now) { return now + jitter() % 2000; };
         auto a = w.c->open<u64>("a");
@@ -241,6 +241,139 @@ static void flushed(u64 seed, bool split) {
     w.m.run();
 }
 
+// A line takes 65,536 lanes and more; with all that it takes, one more waits, and ends by its deadline or finds a place.
+static void crowded(u64 seed, bool split) {
+    World w(seed, split, 1, 8, {{"a", 64 << 10, true}}, 512, 16, {}, 200000);
+    auto a = w.c->open<u64>("a");
+    w.m.add_warp(1, [&](unsigned, unsigned) {
+        auto &lines = w.c->lines();
+        u32 held = 0;
+        for (; held < crowd; held += 32) CHECK(lines.acquire_for(0, 32, true).why == ok);
+        CHECK(crowd > 65536 && w.c->pins() == held);
+        CHECK(a.at(3).why == timed_out && a.prefetch(3) == ok && w.c->pins() == held);
+        lines.drop(0, 32);
+        u32 line = lines.acquire_for(0, 1, true).line;
+        lines.drop(line, held - 31);
+        CHECK(a.at(3).value == drive::pattern(1, 3) && w.c->pins() == 0 && w.d.reads == 1);
+    });
+    w.m.run();
+}
+
+// Behind 2^32 commands a pair goes on: tickets and laps wrap.
+static void wraps(u64 seed, bool split) {
+    for (u32 depth : {2u, 8u, 256u}) {
+        World w(seed, split, 1, depth, {{"a", 1 << 20, true}}, 512, 16);
+        auto a = w.c->open<u64>("a");
+        auto &q = w.c->queues().pairs[0];
+        auto &ring = w.d.rings[0];
+        u32 begun = 0u - 2 * depth, lap = begun >> q.shift;
+        ring.fetched = ring.posted = ring.doors->sq_tail.raw = ring.doors->cq_head.raw = begun;
+        q.words->tickets = q.words->rung = q.words->consumed = q.words->head = begun;
+        for (u32 i = 0; i < depth; ++i) q.slots[i] = {lap, lap, 0};
+        for (u32 k = 0; k < 2; ++k)
+            w.m.add_warp(32, [&, depth](unsigned warp, unsigned lane) {
+                for (u64 line = warp * 32 + lane; line < 2 * depth + 64; line += 64)
+                    CHECK(a[line * 64] == drive::pattern(1, line * 64));
+            });
+        w.m.run();
+        CHECK(w.c->first_error() == 0 && w.c->pins() == 0 && q.words->tickets < 1 << 20);
+    }
+}
+
+// A flush may take longer than the deadline, which is that of each line; a line that is never written ends it.
+static void flushed_slowly(u64 seed, bool split) {
+    World w(seed, split, 1, 8, {{"a", 64 << 10, true}}, 512, 64, {}, 100000);
+    u64 free_at = 0;
+    w.d.when = [&](const submission_entry &e, u64 now) {
+        if (e.opcode == op_write) free_at = std::max(free_at, now) + 20000;
+        return e.opcode == op_write ? free_at : now;
+    };
+    bool lose = false;
+    w.d.lose = [&](const submission_entry &e) { return lose && e.opcode == op_write; };
+    auto a = w.c->open<u64>("a");
+    w.m.add_warp(1, [&](unsigned, unsigned) {
+        for (u64 i = 0; i < 40; ++i) CHECK(a.store(i * 64, i) == ok);
+        u64 began = w.m.clock_ns;
+        CHECK(a.flush(w.c->word()) == ok && w.d.writes == 40 && w.d.flushes == 1);
+        CHECK(w.m.clock_ns - began > 4 * 100000);
+        lose = true;
+        CHECK(a.store(0, 9) == ok && a.flush(w.c->word()) == timed_out);
+    });
+    w.m.run();
+}
+
+// Lanes that pinned one line give it back by one change of its word, and lanes that store to one mark it by one.
+static void given_back_together(u64 seed, bool split) {
+    World w(seed, split, 1, 8, {{"a", 64 << 10, true}}, 512, 16);
+    auto a = w.c->open<u64>("a");
+    for (u32 round = 0; round < 3; ++round) {
+        w.m.add_warp(32, [&, round](unsigned, unsigned lane) {
+            if (round == 0) CHECK(a.at(0).value == drive::pattern(1, 0));
+            if (round == 1) CHECK(a.pin(lane)[lane] == drive::pattern(1, lane));
+            if (round == 2) CHECK(a.store(lane, lane) == ok);
+        });
+        w.m.changes.clear();
+        w.m.run();
+        u64 changes = 0, words = 0;
+        for (u32 i = 0; i < ways; ++i) changes += w.m.changes[&w.c->lines().at.words[i]], words |= w.c->lines().at.words[i];
+        CHECK(round == 0 || split || changes == round + 1);
+        CHECK(bool(words & dirty_bit) == (round == 2));
+    }
+    CHECK(w.c->pins() == 0);
+}
+
+// Words across the bus are used rarely: the server's end every 64 rounds of a wait, the head every quarter of the ring.
+static void across_the_bus(u64 seed, bool split) {
+    World w(seed, split, 1, 64, {{"a", 1 << 20, true}}, 512, 1024);
+    w.d.when = [&](const submission_entry &, u64 now) { return now + 20000; };
+    auto a = w.c->open<u64>("a");
+    for (u32 k = 0; k < 4; ++k)
+        w.m.add_warp(32, [&](unsigned warp, unsigned lane) {
+            for (u32 i = 0; i < 4; ++i) CHECK(a[((i * 4 + warp) * 32 + lane) * 64] == drive::pattern(1, ((i * 4 + warp) * 32 + lane) * 64));
+        });
+    w.m.run();
+    auto &q = w.c->queues().pairs[0];
+    u64 looks = w.m.across[&q.region->abort], results = 0, acquired = 0;
+    for (u32 i = 0; i < q.depth; ++i) results += w.m.across[&q.cq[i].result], acquired += w.m.across[&q.cq[i].status];
+    CHECK(w.d.reads == 512 && looks > 0 && looks * 60 < w.m.pauses && results == 0);
+    CHECK(w.m.across[&q.doors->cq_head] <= 1 + 512 / 16);
+    CHECK(q.words->consumed == 512 && q.words->consumed - q.doors->cq_head.raw < 16);
+}
+
+// Time in which the threads did not run is no part of a deadline: a kernel that was pre-empted goes on.
+static void stopped(u64 seed, bool split) {
+    World w(seed, split, 1, 8, {{"a", 64 << 10, true}}, 512, 16, {}, 500000);
+    w.d.when = [&](const submission_entry &, u64 now) { return now + 100000; };
+    bool once = false;
+    w.m.between = [&] {
+        if (w.d.step(w.m.clock_ns) && !once) once = true, w.m.clock_ns += 2000000, w.d.when = [&](const submission_entry &, u64 now) { return now + 50000; };
+    };
+    auto a = w.c->open<u64>("a");
+    w.m.add_warp(32, [&](unsigned, unsigned lane) { CHECK(a.at(lane * 64).value == drive::pattern(1, lane * 64)); });
+    w.m.run();
+    CHECK(once && w.c->pins() == 0);
+}
+
+// An array is opened as the type that it has; types that are no numbers go by their size.
+static void typed(u64 seed, bool split) {
+    struct pair_of { u32 a, b; };
+    World w(seed, split, 1, 8, {{"f", 4096, true, nullptr, "<f4"}, {"d", 4096, true, nullptr, "<f8"}, {"l", 1ull << 62, true}}, 512, 16);
+    auto refused = [&](auto open, const char *why) {
+        try {
+            open();
+        } catch (const std::invalid_argument &e) {
+            CHECK(std::string(e.what()) == why);
+            return;
+        }
+        CHECK(!"refused");
+    };
+    refused([&] { w.c->open<double>("f"); }, "elements of array f must be opened as <f4 (4 bytes), not as <f8 (8 bytes)");
+    refused([&] { w.c->open<u64>("d"); }, "elements of array d must be opened as <f8 (8 bytes), not as <u8 (8 bytes)");
+    refused([&] { w.c->open<pair_of>("f"); }, "elements of array f must be opened as <f4 (4 bytes), not as a type (8 bytes)");
+    refused([&] { w.c->open<u64>("l"); }, "array l must have at most 68719476736 lines of 512 bytes, not 9007199254740992");
+    CHECK(w.c->open<float>("f").size() == 1024 && w.c->open<pair_of>("d").size() == 512);
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     std::string what = argv[1];
@@ -248,7 +381,9 @@ int main(int argc, char **argv) {
     bool split = argc > 3;
     struct { const char *name; void (*run)(u64, bool); } cases[] = {
         {"reads", reads}, {"stores", stores}, {"loaded_once", loaded_once}, {"errors", errors}, {"lost", lost},
-        {"pinned", pinned}, {"dirty", dirty}, {"far", far}, {"prefetches", prefetches}, {"flushed", flushed}};
+        {"pinned", pinned}, {"dirty", dirty}, {"far", far}, {"prefetches", prefetches}, {"flushed", flushed}, {"crowded", crowded}, {"wraps", wraps},
+        {"flushed_slowly", flushed_slowly}, {"given_back_together", given_back_together},
+        {"across_the_bus", across_the_bus}, {"stopped", stopped}, {"typed", typed}};
     for (auto &c : cases)
         if (what == c.name || what == "all") c.run(seed, split);
     return 0;

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <unordered_map>
 #include <vector>
 
 #include "nandarray/nandarray.hpp"
@@ -40,6 +41,10 @@ struct Machine {
     std::vector<std::unique_ptr<Lane>> lanes;
     Lane *now = nullptr;
     ucontext_t main;
+    /// Changes of each word by lanes, and loads and stores of each word across the bus.
+    std::unordered_map<const void *, unsigned long long> changes, across;
+    /// Turns in which a lane had nothing to do.
+    unsigned long long pauses = 0;
     /// What is done between turns: a step of the server.
     std::function<void()> between = [] {};
 
@@ -189,19 +194,23 @@ struct policy : nda::host_policy {
     template <class W> static W load_acquire(const W *at) { m().maybe_leave(); return base::load_acquire(at); }
     template <class W> static void store(W *at, W v) { m().maybe_leave(); base::store(at, v); }
     template <class W> static void store_release(W *at, W v) { m().maybe_leave(); base::store_release(at, v); }
-    template <class W> static W fetch_add(W *at, W v) { m().maybe_leave(); return base::fetch_add(at, v); }
-    template <class W> static W fetch_or(W *at, W v) { m().maybe_leave(); return base::fetch_or(at, v); }
-    template <class W> static W fetch_and(W *at, W v) { m().maybe_leave(); return base::fetch_and(at, v); }
-    template <class W> static W exchange(W *at, W v) { m().maybe_leave(); return base::exchange(at, v); }
-    template <class W> static bool compare_exchange(W *at, W &e, W v) { m().maybe_leave(); return base::compare_exchange(at, e, v); }
-    template <class W> static auto sys_load(const W *at) { m().maybe_leave(); return base::sys_load(at); }
-    template <class W> static auto sys_load_acquire(const W *at) { m().maybe_leave(); return base::sys_load_acquire(at); }
+    template <class W> static W fetch_add(W *at, W v) { change(at); return base::fetch_add(at, v); }
+    template <class W> static W fetch_or(W *at, W v) { change(at); return base::fetch_or(at, v); }
+    template <class W> static W fetch_and(W *at, W v) { change(at); return base::fetch_and(at, v); }
+    template <class W> static W exchange(W *at, W v) { change(at); return base::exchange(at, v); }
+    template <class W> static bool compare_exchange(W *at, W &e, W v) { change(at); return base::compare_exchange(at, e, v); }
+    template <class W> static auto sys_load(const W *at) { cross(at); return base::sys_load(at); }
+    template <class W> static auto sys_load_acquire(const W *at) { cross(at); return base::sys_load_acquire(at); }
+    static void sys_store_release(nda::shared_u32 *at, u32 v) { cross(at); base::sys_store_release(at, v); }
+    static void change(const void *at) { m().changes[at] += 1; m().maybe_leave(); }
+    static void cross(const void *at) { m().across[at] += 1; m().maybe_leave(); }
     static void ring(nda::shared_u32 *d, u32 v, nda::shared_u32 *a) {
         if (m().now) m().leave();
         base::ring(d, v, a);
     }
     static u64 now_ns() { return m().clock_ns; }
     static void pause(u32) {
+        m().pauses += 1;
         if (m().now) m().leave();
         else m().between();
     }

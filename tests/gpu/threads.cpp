@@ -108,7 +108,7 @@ static void hits(u64) {
     std::vector<u32> line_of(pages);
     for (u32 p = 0; p < pages; ++p) {
         u64 seen = 0;
-        line_of[p] = c.lines().find(cache<P>::tag(0, p), 1, seen);
+        line_of[p] = c.lines().find(p, 1, seen);
         CHECK(line_of[p] != c.lines().lines());
         c.lines().release(line_of[p]);
     }
@@ -155,7 +155,7 @@ static void touches(u64) {
     double bytes_of_a_line = 0;
     for (u32 arrays : {1u, 200u}) {
         std::vector<drive::Drive::Namespace> spaces;
-        for (u32 i = 0; i < arrays; ++i) spaces.push_back({names[i].c_str(), arrays == 1 ? 1ull << 20 : 1ull << 40, true});
+        for (u32 i = 0; i < arrays; ++i) spaces.push_back({names[i].c_str(), arrays == 1 ? 1ull << 20 : 1ull << 38, true});
         drive::Drive d(1, 64, 1 << 20, spaces);
         Served s(d);
         mapping map(d.base, d.bytes);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import functools
 import json
@@ -468,3 +469,35 @@ def test_import_follows_links_only_where_trusted() -> None:
     assert "elements in another file, 'secret'" in call("import", "a.h5", "d.nand", code=1)
     assert not Path("d.nand").exists()
     call("import", "a.h5", "d.nand", "--trusted")
+
+
+# --- what a terminal would obey ---------------------------------------------------------------------------------------
+
+
+def test_what_a_terminal_would_obey_in_names_is_escaped() -> None:
+    bad = "e\x1b]0;x\x07\r\x9b31m\u202e\x7f"
+    with nandarray.open("d.nand", "w") as store:
+        store.create(bad, (2,), np.dtype([("\x1b[31m", "i4")]), attrs={bad: bad})
+        store.create("n\nok", (2,), "i4")
+        texts = [repr(store), repr(store[bad]), repr(store[bad].attrs), str(store.tree())]
+    lines = (
+        ["ls"], ["ls", "--long"], ["tree"], ["info"], ["info", bad], ["stat"], ["check"], ["read", bad],
+        ["rm", "no" + bad], ["attrs", "get", bad], ["attrs", "get", bad, bad], ["export", bad, f"/none{bad}/x.npy"],
+    )  # fmt: skip
+    for words in lines:
+        command = [*words[:2], "d.nand", *words[2:]] if words[0] == "attrs" else [words[0], "d.nand", *words[1:]]
+        result = CliRunner().invoke(app, command)
+        texts += [result.stdout, result.stderr]
+    assert not [text for text in texts for each in "\x1b\x07\r\x9b\u202e\x7f" if each in text]
+    assert call("ls", "d.nand").splitlines() == ["e\\x1b]0;x\\x07\\r\\x9b31m\\u202e\\x7f", "n\\nok"]
+
+
+def test_commands_print_by_the_function_that_escapes() -> None:
+    folder = Path(common.__file__).parent
+    printing = [
+        f"{path.name}:{node.lineno}"
+        for path in [*folder.glob("*.py"), *folder.glob("program/*.py")]
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "typer.echo", "rich.print", "Console"}
+    ]
+    assert [place.split(":")[0] for place in printing] == ["common.py"], printing

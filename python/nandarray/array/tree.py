@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nandarray.array import notebook
+from nandarray.present.plain import plain
 
 if TYPE_CHECKING:
     from nandarray.array.group import Group
@@ -20,7 +21,7 @@ class Tree:
         self._group = group
 
     def __str__(self) -> str:
-        lines = [self._group.name]
+        lines = [plain(self._group.name)]
         _draw(notebook.nest(self._group), "", lines)
         return "\n".join(lines)
 
@@ -34,6 +35,6 @@ def _draw(branch: Mapping[str, Any], indent: str, lines: list[str]) -> None:
     for i, (name, inside) in enumerate(branch.items()):
         last = i == len(branch) - 1
         label = f"{name}/" if isinstance(inside, dict) else f"{name}  {inside}"
-        lines.append(indent + ("└── " if last else "├── ") + label)
+        lines.append(indent + ("└── " if last else "├── ") + plain(label))
         if isinstance(inside, dict):
             _draw(inside, indent + ("    " if last else "│   "), lines)

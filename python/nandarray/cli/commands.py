@@ -41,10 +41,12 @@ from nandarray.cli.common import (
     parse_shape,
     parse_size,
     print_json,
+    say,
 )
 from nandarray.cli.program import commands as program
 from nandarray.errors import CorruptError, InvalidError, NandarrayError
 from nandarray.index.text import parse_slices
+from nandarray.present.plain import plain
 from nandarray.units import count, format_size
 
 __all__ = ["app", "main"]
@@ -96,7 +98,7 @@ Budget = Annotated[str, typer.Option(metavar="SIZE", help="Memory to use for the
 
 def _version(*, value: bool) -> None:
     if value:
-        print(f"nandarray {nandarray.__version__}")
+        say(f"nandarray {nandarray.__version__}")
         raise typer.Exit
 
 
@@ -292,7 +294,7 @@ def import_command(
     if as_json:
         print_json({"arrays": list(names), "bytes": total})
     elif not quiet:
-        print(f"imported {count(len(names), 'array')} ({format_size(total)}): {', '.join(names)}")
+        say(f"imported {count(len(names), 'array')} ({format_size(total)}): {', '.join(names)}")
 
 
 @app.command()
@@ -418,12 +420,12 @@ def attrs_get(
             if key not in attrs:
                 raise NandarrayError(f"{name or '/'} has no attribute {key!r}; it has {', '.join(attrs) or 'none'}")
             value = attrs[key]
-            print(json.dumps(value) if as_json or not isinstance(value, str) else value)
+            say(json.dumps(value) if as_json or not isinstance(value, str) else value)
         elif as_json:
             print_json(dict(attrs))
         else:
             for item, value in attrs.items():
-                print(f"{item}={value if isinstance(value, str) else json.dumps(value)}")
+                say(plain(f"{item}={value if isinstance(value, str) else json.dumps(value)}"))
 
 
 @attrs_app.command("set")
@@ -500,7 +502,7 @@ def compact(*, store: StorePath, as_json: Json = False) -> None:
     if as_json:
         print_json({**result, "file_before": before, "file_after": after})
     else:
-        print(f"{format_size(before)} -> {format_size(after)}")
+        say(f"{format_size(before)} -> {format_size(after)}")
 
 
 @app.command()
@@ -545,10 +547,14 @@ def _open_standard_streams() -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
+def _warning(message: Warning | str, *_args: Any, **_options: Any) -> str:
+    return f"nandarray: warning: {plain(str(message), lines=True)}\n"
+
+
 def main() -> None:
     """Run the command line."""
     _open_standard_streams()
-    warnings.formatwarning = lambda message, *_args, **_options: f"nandarray: warning: {message}\n"
+    warnings.formatwarning = _warning
     try:
         app(prog_name="nandarray")
     except OSError as error:  # of help and of errors, which no command prints

@@ -21,19 +21,23 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
+import click
 import numpy as np
 import typer
 import typer.core
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 import nandarray
 from nandarray import units
 from nandarray.array.listing import open_array
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError, refuse_special
+from nandarray.present.plain import plain
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -60,6 +64,7 @@ __all__ = [
     "parse_size",
     "print_json",
     "refuse_existing",
+    "say",
     "table_of",
 ]
 
@@ -79,6 +84,9 @@ class OneLineErrors(typer.core.TyperGroup):
         """Run the command; turn what it raises into a line and exit code 1."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            error.message = plain(error.message)  # type: ignore[misc]  # read when it is printed
+            raise
         except (NandarrayError, OSError, ImportError, MemoryError, OverflowError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # `nandarray read ... | head`: not an error
@@ -107,7 +115,7 @@ def _of_user(error: BaseException) -> str | None:
 
 def fail(message: str) -> None:
     """Print an error line and exit with code 1."""
-    print(f"nandarray: error: {message}", file=sys.stderr)
+    say(f"nandarray: error: {message}", file=sys.stderr)
     raise typer.Exit(1)
 
 
@@ -271,11 +279,29 @@ def missing(store: Any, name: str) -> None:
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
+def say(text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
+    """Print as :func:`print` does; what a terminal would obey in the text is escaped, but for ends of lines."""
+    print(plain(str(text), lines=True), file=file, end=end, flush=flush)
+
+
+class _PlainConsole(Console):
+    """A console that escapes what a terminal would obey in a text; its own styles and controls stay."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Make a text of a string, before its width is measured."""
+        return super().render_str(plain(text, lines=True), **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render anything, texts that were made elsewhere as well."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain(segment.text, lines=True))
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console for the present standard output; a wide one for pipes, so that they get whole lines."""
     stream = sys.stderr if stderr else sys.stdout
     wide = None if stream.isatty() else _WIDE
-    return Console(file=stream, width=wide, highlight=False, emoji=False, markup=False)
+    return _PlainConsole(file=stream, width=wide, highlight=False, emoji=False, markup=False)
 
 
 @contextmanager
@@ -285,13 +311,13 @@ def bars(*columns: ProgressColumn, quiet: bool, verb: str = "", transient: bool 
     if quiet or not out.is_terminal:
         yield None
         return
-    named = TextColumn("{task.description}"), BarColumn()
+    named = TextColumn("{task.description}", markup=False), BarColumn()
     with Progress(*named, *columns, console=out, transient=transient) as shown:
         tasks: dict[str, Any] = {}
 
         def tell(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = shown.add_task(f"{verb} {name}".strip(), total=total)
+                tasks[name] = shown.add_task(plain(f"{verb} {name}".strip()), total=total)
             shown.update(tasks[name], completed=done, total=total)
 
         yield tell
@@ -309,7 +335,7 @@ def table_of(
         else:
             table.add_column(heading, overflow="fold", no_wrap=heading in names)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
     return table
 
 
@@ -319,13 +345,13 @@ def facts_of(rows: Iterable[Sequence[str]], *, style: str = "") -> Table:
     table.add_column(style=style, no_wrap=True)
     table.add_column(overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
     return table
 
 
 def print_json(value: Any) -> None:
     """Print one JSON document."""
-    print(json.dumps(strict(value), indent=2, default=_jsonable))
+    say(json.dumps(strict(value), indent=2, default=_jsonable))
 
 
 def _jsonable(value: Any) -> Any:

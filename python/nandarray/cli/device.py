@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from nandarray import device
-from nandarray.cli.common import Json, console, facts_of, parse_pairs, print_json, table_of
+from nandarray.cli.common import Json, console, facts_of, parse_pairs, print_json, say, table_of
 from nandarray.errors import DescriptionError
 from nandarray.units import format_size
 
@@ -74,7 +74,7 @@ def show(
         raise typer.BadParameter("--toml and --json exclude each other")
     found = device.load(name).with_(parse_pairs(settings, "KEY=VALUE"))
     if toml:
-        print(found.to_toml(), end="")
+        say(found.to_toml(), end="")
     elif as_json:
         print_json(found.to_dict())
     else:
@@ -116,10 +116,10 @@ def check(
     if as_json:
         print_json({"ok": found is not None, "problems": problems})
     elif found is not None:
-        print(f"{file}: {found!r}")
+        say(f"{file}: {found!r}")
     else:
         for problem in problems:
-            print(f"{file}: {problem['text']}")
+            say(f"{file}: {problem['text']}")
     if found is None:
         raise typer.Exit(1)
 
@@ -160,6 +160,6 @@ def import_mqsim(
         print_json({"name": found.name, "toml": text, "notes": notes})
         return
     for note in notes:
-        print(f"{note['key']} = {note['value']}: {note['what']}", file=sys.stderr)
+        say(f"{note['key']} = {note['value']}: {note['what']}", file=sys.stderr)
     if output is None:
-        print(text, end="")
+        say(text, end="")

@@ -20,7 +20,7 @@ import typer
 import nandarray
 from nandarray.array.store import Store
 from nandarray.cli import serve_shm
-from nandarray.cli.common import DeviceName, FileWatch, Json, StorePath, open_store, parse_size, print_json
+from nandarray.cli.common import DeviceName, FileWatch, Json, StorePath, open_store, parse_size, print_json, say
 from nandarray.cli.status_file import StatusFile, status_of
 from nandarray.errors import InvalidError, NandarrayError
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
@@ -90,8 +90,8 @@ def _raise_limit() -> dict[str, int]:
 
 def _run(server: Server, store: Store, file: StatusFile, stop: threading.Event, about: dict[str, int]) -> None:
     """Print a server's address, and keep its status in a file until it is to stop."""
-    print(f"address  {server.address}\nNQN      {server.nqn}")
-    print(f"url      {server.url}\nconnect  {server.connect_line}")
+    say(f"address  {server.address}\nNQN      {server.nqn}")
+    say(f"url      {server.url}\nconnect  {server.connect_line}")
     sys.stdout.flush()
     watch = FileWatch(store)
     try:
@@ -152,7 +152,7 @@ def serve(
         serve_shm.serve_shm(store, shm, writable=writable, group=group, **sizes)
         return
     if status:
-        print(status_of(store))
+        say(status_of(store))
         return
     if new_ids and keep_ids:
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
@@ -181,7 +181,7 @@ def serve(
         with server:
             _run(server, opened, StatusFile(store, opened._engine.file_state()), stop, about)
         if device is not None:
-            print(opened.report())
+            say(opened.report())
 
 
 def _host(store: Any) -> Any:
@@ -234,7 +234,7 @@ def list_command(*, store: StorePath, as_json: Json = False) -> None:
         print_json(found)
         return
     for one in found:
-        print(f"{one['nsid']:>6}  {format_size(one['bytes']):>12}  {one['blocks']} x {one['lba_bytes']}")
+        say(f"{one['nsid']:>6}  {format_size(one['bytes']):>12}  {one['blocks']} x {one['lba_bytes']}")
 
 
 @app.command()
@@ -264,7 +264,7 @@ def secret(
     if nqn is not None:
         check_nqn(nqn, "the host")
     made = new_secret(hash)  # type: ignore[arg-type]  # another word is an error of its own
-    print(made if nqn is None else f"{nqn} {made}")
+    say(made if nqn is None else f"{nqn} {made}")
 
 
 def _connect(url: str, secret_file: Path | None) -> RemoteStore:

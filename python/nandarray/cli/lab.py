@@ -6,6 +6,7 @@ The work is done by :mod:`nandarray.lab`; this file has options, progress bars a
 from __future__ import annotations
 
 import fnmatch
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +18,7 @@ from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingCo
 from rich.table import Table
 
 from nandarray import lab
-from nandarray.cli.common import Json, Tell, bars, console, fail, json_or_text, parse_pairs, print_json, table_of
+from nandarray.cli.common import Json, Tell, bars, console, fail, json_or_text, parse_pairs, print_json, say, table_of
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.lab import registry
 from nandarray.lab._html import answer_cells, shown_columns
@@ -134,7 +135,7 @@ def _list_runs(folder: Path | None, *, as_json: bool) -> None:
         headings = ("name", "profile", "seed", "within", "date", "title")
         console().print(table_of(headings, cells, right=("seed", "within")))
     else:
-        print(f"nothing was run in {folder_of_runs(folder)}")
+        say(f"nothing was run in {folder_of_runs(folder)}")
     _say_damaged(folder)
 
 
@@ -215,13 +216,13 @@ def run_command(
         done.append(found)
         if not as_json:
             _show_answers(found)
-            print(f"{found.path}: {_took(found)}\n")
+            say(f"{found.path}: {_took(found)}\n")
     pages = [_page_of_set(name, done, runs) for name in ids if name in registry.SETS]
     if as_json:
         print_json([{"folder": str(run.path), **run.data} for run in done])
     else:
         for page in pages:
-            print(f"{page}: {count(len(done), 'run')}")
+            say(f"{page}: {count(len(done), 'run')}")
     if failed:
         fail(f"{count(len(failed), 'experiment')} failed: {', '.join(failed)}")
 
@@ -298,7 +299,7 @@ def sweep_command(
         _show_sweep(done)
         about = done.environment
         went_on = f", {about['resumed']:,} of them before" if about["resumed"] else ""
-        print(f"{done.path}: {len(done):,} points in {about['seconds']:.3g} s{went_on}")
+        say(f"{done.path}: {len(done):,} points in {about['seconds']:.3g} s{went_on}")
     if failed := done.data["failed"]:
         fail(f"{'all' if failed == len(done) else f'{failed:,} of'} {len(done):,} points failed")
 
@@ -354,14 +355,14 @@ def show(
         if as_json:
             print_json(found.rows(table))
         else:
-            print(found.table(table).to_csv(index=False), end="")
+            say(found.table(table).to_csv(index=False), end="")
     elif as_json:
         print_json({**found.data, "environment": found.environment})
     elif isinstance(found, lab.Sweep):
         console().print(f"{found.id}: {found.data['title'] or found.name}", soft_wrap=True)
         axes = [(axis["key"], ", ".join(map(format_number, axis["values"]))) for axis in found.axes]
         console().print(table_of(("axis", "values"), axes))
-        print()
+        say()
         _show_sweep(found)
     else:
         _show_run(found)
@@ -456,6 +457,6 @@ def report_command(
     if as_json:
         print_json({"page": str(written), "runs": [str(folder) for folder in ran], "sweeps": [str(f) for f in swept]})
     else:
-        print(f"{written}: {count(len(ran), 'run')}, {count(len(swept), 'sweep')}")
+        say(f"{written}: {count(len(ran), 'run')}, {count(len(swept), 'sweep')}")
     if not report.has_charts():
-        typer.echo(report.NO_CHARTS, err=True)
+        say(report.NO_CHARTS, file=sys.stderr)

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from nandarray.cli.common import console, jsonable_array, refuse_existing
+from nandarray.cli.common import console, jsonable_array, refuse_existing, say
 from nandarray.errors import BadIndexError, InvalidError
 from nandarray.index.shapes import Box, box_shape, boxes
 from nandarray.index.text import Item
@@ -119,9 +119,9 @@ def show(array: Any, key: tuple[Item, ...], *, everything: bool) -> None:
         raise InvalidError(f"shape {picked.shape} has too many dimensions to print; choose with a slice expression")
     data = picked.read(parts)
     if not picked.shape:
-        print(data[()])
+        say(data[()])
         return
-    print(
+    say(
         np.array2string(
             data,
             separator=", ",

@@ -11,11 +11,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from nandarray import _nandarray, gpu
 from nandarray.array.store import Store
-from nandarray.cli.common import FileWatch, open_store
+from nandarray.cli.common import FileWatch, open_store, say
 from nandarray.cli.status_file import StatusFile
 from nandarray.errors import NandarrayError
 from nandarray.gpu.server import unserved
@@ -37,9 +35,9 @@ def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, **siz
             try:
                 served = len(server.arrays())
                 shape = f"{sizes['queues']} queue pairs of {sizes['depth']}"
-                typer.echo(f"serving {served} arrays of {path} on shm://{name} ({shape})")
+                say(f"serving {served} arrays of {path} on shm://{name} ({shape})", flush=True)
                 for left, reason in unserved(store, server).items():
-                    typer.echo(f"not serving {left!r}: {reason}")
+                    say(f"not serving {left!r}: {reason}", flush=True)
                 _watch(server, store, path, {"shm": name, "writable": writable, **sizes, "arrays": served}, over)
             finally:
                 server.stop()

@@ -18,7 +18,8 @@ from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColu
 from rich.tree import Tree
 
 from nandarray.array.listing import facts, groups_below, is_array, open_array
-from nandarray.cli.common import Tell, bars, console, facts_of, jsonable_array, missing, print_json, table_of
+from nandarray.cli.common import Tell, bars, console, facts_of, jsonable_array, missing, print_json, say, table_of
+from nandarray.present.plain import plain
 from nandarray.units import count, format_size
 
 __all__ = ["attrs_of", "check", "info", "listing", "pick", "progress", "stat", "tree"]
@@ -58,7 +59,7 @@ def listing(store: Any, name: str, *, long: bool, as_json: bool) -> None:
         print_json([facts(store, item) for item in names])
     elif not long:
         for item in names:
-            print(item)
+            say(plain(item))
     else:
         rows = []
         for item in names:
@@ -87,15 +88,15 @@ def tree(store: Any, name: str, *, as_json: bool) -> None:
             }
         print_json(nested)
         return
-    root = Tree(name.strip("/") or store.path)
+    root = Tree(plain(name.strip("/") or store.path))
     branches = {"": root}
     for group in groups:
         parent, _, base = group.rpartition("/")
-        branches[group] = branches[parent].add(f"{base}/")
+        branches[group] = branches[parent].add(plain(f"{base}/"))
     for item in names:
         parent, _, base = item.removeprefix(prefix).rpartition("/")
         known = facts(store, item)
-        branches.get(parent, root).add(f"{base}  {_shape(known['shape'])} {known['dtype']}")
+        branches.get(parent, root).add(plain(f"{base}  {_shape(known['shape'])} {known['dtype']}"))
     console().print(root)
 
 
@@ -195,12 +196,12 @@ def check(result: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(result)
         return
     for error in result.get("errors", []):
-        print(f"error: {_sentence(error)}")
+        say(f"error: {_sentence(error)}")
     for repaired in result.get("repaired", []):
-        print(f"repaired: {_sentence(repaired)}")
+        say(f"repaired: {_sentence(repaired)}")
     dropped = result.get("dropped")
     if dropped:
-        print(f"{'lost' if dropped['flushed'] else 'note'}: {_sentence(dropped['message'])}")
+        say(f"{'lost' if dropped['flushed'] else 'note'}: {_sentence(dropped['message'])}")
     counts = ", ".join(
         f"{key.replace('_', ' ')}: {value:,}"
         for key, value in result.items()
@@ -213,7 +214,7 @@ def check(result: Mapping[str, Any], *, as_json: bool) -> None:
         verdict = f"damaged: {count(errors, 'error')}"
     else:
         verdict = "salvaged, with losses"
-    print(f"{verdict}{f' ({counts})' if counts else ''}")
+    say(f"{verdict}{f' ({counts})' if counts else ''}")
 
 
 def _sentence(error: Any) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nandarray.cli.common import Json, KeyFile, console, facts_of, key_of, parse_size, print_json, table_of
+from nandarray.cli.common import Json, KeyFile, console, facts_of, key_of, parse_size, print_json, say, table_of
 from nandarray.cli.program import profile as cli_program_profile
 from nandarray.cli.program import run as cli_program_run
 from nandarray.cli.program import source as cli_program_source
@@ -206,7 +206,7 @@ def disasm(
         print_json([{"address": at, "bits": bits, "text": text} for at, bits, text in lines])
         return
     for at, bits, text in lines:
-        print(f"\n{at:x} <{text}>:" if bits is None else f"{at:8x}:  {bits:>8}  {text}")
+        say(f"\n{at:x} <{text}>:" if bits is None else f"{at:8x}:  {bits:>8}  {text}")
 
 
 RunSource = Annotated[

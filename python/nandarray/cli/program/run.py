@@ -28,6 +28,7 @@ from nandarray.cli.common import (
     parse_shape,
     print_json,
     refuse_existing,
+    say,
     table_of,
 )
 from nandarray.cli.program.timing import of_run, summary
@@ -287,13 +288,13 @@ def run_over(
         print_json(whole | timing)
         return
     for name, value in rest.items():
-        print(f"{name}: {_printed(value)}" if len(done.outputs) > 1 else _printed(value))
+        say(f"{name}: {_printed(value)}" if len(done.outputs) > 1 else _printed(value))
     if not quiet:
         for name, what in written.items():
-            print(f"{name}: {count(int(what['elements']), 'element')} to {what['to']}", file=sys.stderr)
+            say(f"{name}: {count(int(what['elements']), 'element')} to {what['to']}", file=sys.stderr)
         if len(called) > 1:
             _steps(called, done.account)
-        print("\n".join([_account(done.account), *([] if timed is None else [summary(timed)])]), file=sys.stderr)
+        say("\n".join([_account(done.account), *([] if timed is None else [summary(timed)])]), file=sys.stderr)
 
 
 def _written(done: Offloaded, later: Mapping[str, str], opened: Opened) -> dict[str, dict[str, Any]]:
@@ -407,11 +408,11 @@ def run_bare(
         sys.stdout.write(output.decode("utf-8", "replace"))
         sys.stdout.flush()
         if given["status"] == "failed":
-            print(f"nandarray: error: {path}: test {given['test']} failed, at {where}, {executed}", file=sys.stderr)
+            say(f"nandarray: error: {path}: test {given['test']} failed, at {where}, {executed}", file=sys.stderr)
         elif given["status"] != "passed":
-            print(f"nandarray: error: {path}: {given['stop']}, at {where}, {executed}", file=sys.stderr)
+            say(f"nandarray: error: {path}: {given['stop']}, at {where}, {executed}", file=sys.stderr)
         elif not output:
-            print(f"{path}: passed, {executed}")
+            say(f"{path}: passed, {executed}")
     if given["exit_status"]:
         raise typer.Exit(given["exit_status"])
 

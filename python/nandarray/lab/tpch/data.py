@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from nandarray.errors import NandarrayError
 from nandarray.interop.tables import Table, create
 from nandarray.lab.tpch.schema import NARROW, OFFLOADED, TABLES
+from nandarray.optional import cure
 
 if TYPE_CHECKING:
     import nandarray
@@ -28,7 +29,7 @@ def _generator() -> str:
     beside = Path(sys.executable).with_name("tpchgen-cli")
     found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
     if found is None:
-        raise NandarrayError("TPC-H data are made by tpchgen-cli: pip install 'nandarray[tpch]'")
+        raise NandarrayError(f"TPC-H data are made by tpchgen-cli: {cure('tpch')}")
     return found
 
 

@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from nandarray.errors import CompileError
+from nandarray.optional import cure
 from nandarray.programs.compile.cache import digest, folder, installed, keep, kept, make_folder
 from nandarray.programs.compile.scratch import folder as scratch_folder
 
@@ -151,7 +152,7 @@ def home() -> Path:
     """Return the folder of the package ``ziglang``."""
     found = importlib.util.find_spec("ziglang")
     if found is None or not found.submodule_search_locations:
-        raise ImportError("this needs ziglang, which is not installed: pip install 'nandarray[programs]'")
+        raise ImportError(f"this needs ziglang, which is not installed: {cure('programs')}")
     return Path(found.submodule_search_locations[0])
 
 

@@ -16,9 +16,6 @@ template <class T> struct result {
     NDA_FN explicit operator bool() const { return why == ok; }
 };
 
-/// What a pinned line is for. `replace` writes, and does not fetch the line: its holder stores every element of it.
-enum class access { read, write, replace };
-
 template <class T, class P> struct array {
     static_assert((sizeof(T) & (sizeof(T) - 1)) == 0, "an element's size is a power of two");
     static_assert(sizeof(T) <= 65536, "an element fits a line");
@@ -58,11 +55,10 @@ template <class T, class P> struct array {
     NDA_FN status store(u64 i, const T &value) const {
         if (i >= length) return out_of_range;
         if (!lines->at.namespaces[ns].writable) return read_only;
-        line_handle h = lines->acquire(ns, page_of(i));
+        line_handle h = lines->acquire(ns, page_of(i), access::write);
         if (h.why) return h.why;
         put(reinterpret_cast<T *>(lines->data_of(h.line) + offset_of(i)), value);
-        lines->mark_dirty(h.line);
-        lines->release_together(h);
+        lines->release_together(h, true);
         return ok;
     }
 
@@ -80,7 +76,7 @@ template <class T, class P> struct array {
                 why = read_only;
                 return;
             }
-            line_handle h = of->lines->acquire(of->ns, of->page_of(i), mode != access::replace);
+            line_handle h = of->lines->acquire(of->ns, of->page_of(i), mode);
             line = h.line;
             why = h.why;
             if (why) return;
@@ -92,8 +88,7 @@ template <class T, class P> struct array {
         pinned &operator=(const pinned &) = delete;
         NDA_FN ~pinned() {
             if (why) return;
-            if (mode != access::read) of->lines->mark_dirty(line);
-            of->lines->release(line);
+            of->lines->release(line, mode != access::read);
         }
         NDA_FN bool holds(u64 i) const { return i >= begin && i < end; }
         NDA_FN const T &operator[](u64 i) const {

@@ -34,18 +34,19 @@ enum line_state : u32 {
     line_failed = 4,
 };
 
-/// The fields of a line's word: count 0..15, state 16..18, referenced 19, dirty 20, error of a write-back 21, tag 22..63.
-constexpr u64 count_mask = 0xffff;
-constexpr u32 state_shift = 16;
+/// The fields of a line's word: count 0..19, state 20..22, referenced 23, dirty 24, error of a write-back 25, tag 26..63.
+constexpr u64 count_mask = 0xfffff;
+constexpr u32 state_shift = 20;
 constexpr u64 state_mask = 7ull << state_shift;
-constexpr u64 referenced_bit = 1ull << 19;
-constexpr u64 dirty_bit = 1ull << 20;
-constexpr u64 unwritten_bit = 1ull << 21;
-constexpr u32 tag_shift = 22;
+constexpr u64 referenced_bit = 1ull << 23;
+constexpr u64 dirty_bit = 1ull << 24;
+constexpr u64 unwritten_bit = 1ull << 25;
+constexpr u32 tag_shift = 26;
+constexpr u32 tag_bits = 64 - tag_shift;
 constexpr u32 ways = 16;
-/// A page's number within its namespace takes 34 bits of the tag, the namespace's place in the cache's table 8.
-constexpr u32 page_bits = 34;
-constexpr u32 namespaces_max = 256;
+/// Counts from which on a line takes no more of them: later callers wait. The count's other half is for lanes that saw a
+/// lower count and add theirs at the same moment, each once: more than any card runs.
+constexpr u32 crowd = 1u << 19;
 
 NDA_FN u64 tag_of(u64 word) { return word >> tag_shift; }
 NDA_FN u32 state_of(u64 word) { return u32((word & state_mask) >> state_shift); }
@@ -72,6 +73,9 @@ struct cache_options {
     /// A dirty victim is written back while another one is taken, not waited for.
     bool overlapped = true;
 };
+
+/// What a line is held for. `replace` writes, and does not fetch the line: its holder stores every element of it.
+enum class access { read, write, replace };
 
 /// One namespace as the cache uses it.
 struct cached_namespace {
@@ -110,6 +114,8 @@ struct cache_parts {
     u64 data_offset;
     u32 sets_count;
     u32 line_shift;
+    /// Bits of a page's number within its namespace; the rest of the tag is the namespace's place in the table.
+    u32 page_bits;
 };
 
 template <class P> struct cache {
@@ -126,15 +132,17 @@ template <class P> struct cache {
         return u32(((tag * 0x9e3779b97f4a7c15ull) >> 32) * u64(at.sets_count) >> 32);
     }
     NDA_FN u32 home_of(u64 tag) const { return u32((tag * 0x9e3779b97f4a7c15ull) >> 60); }
-    NDA_FN static u64 tag(u32 ns, u64 page) { return u64(ns) << page_bits | page; }
+    NDA_FN u64 tag(u32 ns, u64 page) const { return u64(ns) << at.page_bits | page; }
 
-    /// A hit: the line with `n` counts taken, or `lines()`; the word that was there.
+    /// A hit: the line with `n` counts taken, and the word that was there; `lines()` if there is none, one more if the
+    /// page's line has all the counts it takes.
     NDA_FN u32 find(u64 wanted, u32 n, u64 &seen) {
         u32 base = set_of(wanted) * ways, home = home_of(wanted);
         for (u32 i = 0; i < ways; ++i) {
             u32 line = base + ((home + i) & (ways - 1));
             u64 word = P::load(&at.words[line]);
             if (tag_of(word) != wanted || state_of(word) == line_empty) continue;
+            if (count_of(word) >= crowd) return lines() + 1;
             seen = P::fetch_add(&at.words[line], u64(n));
             require(count_of(seen) + n <= count_mask);
             if (tag_of(seen) == wanted && state_of(seen) != line_empty) return line;
@@ -152,13 +160,14 @@ template <class P> struct cache {
             P::compare_exchange(&at.words[line], now, word_of(0, line_empty, 0));
     }
 
-    /// Takes a line for all callers of the warp that are here, one count each. Without `load`, a page that is not here is
-    /// not fetched: its line has any bytes until the callers have stored all of them.
-    NDA_FN line_handle acquire(u32 ns, u64 page, bool load = true) {
+    /// Takes a line for all callers of the warp that are here for the same, one count each. A page that is not here is not
+    /// fetched for `replace`: its line has any bytes until the callers have stored all of them.
+    NDA_FN line_handle acquire(u32 ns, u64 page, access mode = access::read) {
         u64 wanted = tag(ns, page);
+        bool load = mode != access::replace;
         if (!P::has_warps) return acquire_for(wanted, 1, load);
         u32 mask = P::active();
-        u32 same = P::match(mask, wanted);
+        u32 same = P::match(mask, wanted << 2 | u64(mode));
         u32 leader = lowest(same);
         line_handle h = {0, ok, 1};
         if (P::lane() == leader) h = acquire_for(wanted, population(same), load);
@@ -167,20 +176,32 @@ template <class P> struct cache {
         return {line, status(why), same};
     }
 
-    NDA_FN void release(u32 line) { drop(line, 1); }
+    /// Gives a line back for the lanes of the warp that are here to give the same one back, whoever took it together.
+    NDA_FN void release(u32 line, bool changed = false) {
+        if (!P::has_warps) return give_back(line, 1, changed);
+        // No tag has the highest bit of a key: lanes that acquire at the same moment are others.
+        u32 same = P::match(P::active(), 1ull << 63 | u64(line) << 1 | u64(changed));
+        release_together({line, ok, same}, changed);
+    }
 
     /// Gives a line back at once for the lanes that took it together. They wait for no other lane between the two: a
     /// lane that holds a line must not wait for one that looks for a place.
-    NDA_FN void release_together(const line_handle &h) {
-        if (!P::has_warps) return drop(h.line, 1);
+    NDA_FN void release_together(const line_handle &h, bool changed = false) {
+        if (!P::has_warps) return give_back(h.line, 1, changed);
+        // The lanes' loads and stores come before the count, and before the mark, of the one that drops it for all.
         P::sync(h.same);
-        if (P::lane() == lowest(h.same)) drop(h.line, population(h.same));
+        if (P::lane() == lowest(h.same)) give_back(h.line, population(h.same), changed);
+    }
+
+    NDA_FN void give_back(u32 line, u32 n, bool changed) {
+        if (changed) mark_dirty(line);
+        drop(line, n);
     }
 
     NDA_FN line_handle acquire_for(u64 wanted, u32 n, bool load) {
         u64 seen = 0;
         u32 line = find(wanted, n, seen);
-        if (line != lines() && readable(seen)) {
+        if (line < lines() && readable(seen)) {
             if (!(seen & referenced_bit)) P::fetch_or(&at.words[line], referenced_bit);
             return {line, ok, 1};
         }
@@ -192,7 +213,7 @@ template <class P> struct cache {
         queue_pair<P> &q = queue_of(wanted);
         typename queue_pair<P>::limit l = q.begin();
         for (;;) {
-            if (line == lines()) {
+            if (line >= lines()) {
                 claimed c = claim(wanted, n, q, l);
                 if (c.why) return {0, c.why, 1};
                 line = c.line;
@@ -218,8 +239,7 @@ template <class P> struct cache {
             if (readable(word)) return ok;
             if (state_of(word) == line_failed) return status(P::load_acquire(&at.statuses[line]));
             require(state_of(word) == line_loading);
-            if (q.poll(*this)) continue;
-            if (status s = q.wait(l)) return s;
+            if (status s = q.wait(l, q.poll(*this))) return s;
         }
     }
 
@@ -239,19 +259,17 @@ template <class P> struct cache {
     NDA_FN claimed claim(u64 wanted, u32 n, queue_pair<P> &q, typename queue_pair<P>::limit &l) {
         u32 set = set_of(wanted), patience = patience_rounds;
         for (;;) {
-            while (P::fetch_or(&at.sets[set], lock_bit) & lock_bit) {
-                if (q.poll(*this)) continue;
-                if (status s = q.wait(l)) return {0, false, s};
-            }
+            while (P::fetch_or(&at.sets[set], lock_bit) & lock_bit)
+                if (status s = q.wait(l, q.poll(*this))) return {0, false, s};
             u64 seen = 0;
             u32 line = find(wanted, n, seen);
-            // A load that failed is not this caller's: it tries again when its waiters have left.
-            bool gone = line != lines() && state_of(seen) == line_failed;
+            // A load that failed is not this caller's, and a crowd has no place for it: it tries again when they left.
+            bool gone = line < lines() && state_of(seen) == line_failed, later = gone || line > lines();
             victim v = {lines(), 0, false};
             if (line == lines()) v = choose(set, wanted, n);
             P::fetch_and(&at.sets[set], ~lock_bit);
             if (gone) drop(line, n);
-            if (line != lines() && !gone) return {line, false, ok};
+            if (line < lines() && !gone) return {line, false, ok};
             if (v.write_back) {
                 write_line(v.line, v.tag);
                 if (!options.overlapped)
@@ -259,14 +277,13 @@ template <class P> struct cache {
                 continue;
             }
             if (v.line != lines()) return {v.line, true, ok};
-            if (!gone && (patience == 0 || !moving(set))) {
+            if (!later && (patience == 0 || !moving(set))) {
                 P::fetch_add(&at.counts->refused, u64(1));
                 return {0, false, no_slot};
             }
-            patience -= gone ? 0 : 1;
+            patience -= later ? 0 : 1;
             // The set's other lines are on their way by any of the queues.
-            if (poll_all()) continue;
-            if (status s = q.wait(l)) return {0, false, s};
+            if (status s = q.wait(l, poll_all())) return {0, false, s};
         }
     }
 
@@ -323,8 +340,8 @@ template <class P> struct cache {
     }
 
     NDA_FN submission_entry move_line(u8 op, u32 line, u64 tag) {
-        u32 ns = u32(tag >> page_bits);
-        u64 first = (tag & ((1ull << page_bits) - 1)) << at.line_shift;
+        u32 ns = u32(tag >> at.page_bits);
+        u64 first = (tag & ((1ull << at.page_bits) - 1)) << at.line_shift;
         const cached_namespace &of = at.namespaces[ns];
         u64 bytes = of.bytes - first < line_bytes() ? of.bytes - first : line_bytes();
         u32 nlb = u32((bytes + lba_bytes - 1) / lba_bytes);
@@ -361,10 +378,8 @@ template <class P> struct cache {
 
     /// Waits for a write-back.
     NDA_FN status written(u32 line, queue_pair<P> &q, typename queue_pair<P>::limit &l) {
-        while (state_of(P::load_acquire(&at.words[line])) == line_writing) {
-            if (q.poll(*this)) continue;
-            if (status s = q.wait(l)) return s;
-        }
+        while (state_of(P::load_acquire(&at.words[line])) == line_writing)
+            if (status s = q.wait(l, q.poll(*this))) return s;
         return ok;
     }
 
@@ -404,7 +419,7 @@ template <class P> struct cache {
         u64 wanted = tag(ns, page), seen = 0;
         u32 line = find(wanted, 1, seen);
         if (line != lines()) {
-            drop(line, 1);
+            if (line < lines()) drop(line, 1);
             return ok;
         }
         u32 set = set_of(wanted);
@@ -413,7 +428,7 @@ template <class P> struct cache {
         victim v = {lines(), 0, false};
         if (line == lines()) v = choose(set, wanted, 1);
         P::fetch_and(&at.sets[set], ~lock_bit);
-        if (line != lines()) drop(line, 1);
+        if (line < lines()) drop(line, 1);
         if (v.line == lines()) return ok;
         if (v.write_back) return write_line(v.line, v.tag);
         status s = load_line(v.line, wanted, queue_of(wanted));
@@ -422,10 +437,10 @@ template <class P> struct cache {
         return s;
     }
 
-    /// I7. Stores of other threads that end before this begins are durable when it returns `ok`.
+    /// I7. Stores of other threads that end before this begins are durable when it returns `ok`. The deadline is that of
+    /// each line, and of the flush behind them: a large cache takes as long as its lines do.
     NDA_COLD status flush(u32 nsid, completion_word *word) {
         queue_pair<P> &q = queues[0];
-        typename queue_pair<P>::limit l = q.begin();
         for (u32 line = 0; line < lines(); ++line) {
             for (;;) {
                 u64 seen = P::load_acquire(&at.words[line]);
@@ -440,8 +455,10 @@ template <class P> struct cache {
         for (u32 line = 0; line < lines(); ++line) {
             // Each queue is polled by whoever waits for a line of it.
             u64 seen = P::load_acquire(&at.words[line]);
-            if (state_of(seen) == line_writing)
-                if (status s = written(line, queue_of(tag_of(seen)), l)) return s;
+            if (state_of(seen) != line_writing) continue;
+            queue_pair<P> &of = queue_of(tag_of(seen));
+            typename queue_pair<P>::limit l = of.begin();
+            if (status s = written(line, of, l)) return s;
         }
         u64 lost = P::exchange(&at.counts->lost, u64(0));
         if (lost) return status(lost);

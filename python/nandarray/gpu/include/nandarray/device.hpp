@@ -18,7 +18,7 @@ class device_client {
     device_client(mapping &m, u32 queues, u32 line_bytes, u32 lines = 0, cache_options options = {},
                   u64 deadline_ns = 2000000000ull)
         : m_(m), queues_(m, queues, deadline_ns), options_(options), line_bytes_(line_bytes),
-          sets_(sets_of(queues_.data_bytes(), line_bytes, lines)), namespaces_(namespaces_of(m, line_bytes)) {
+          sets_(sets_of(queues_.data_bytes(), line_bytes, lines)), namespaces_(namespaces_of(m)) {
         u64 depth = m.head().depth;
         lines_at_ = take(sizeof(lines_type));
         pairs_at_ = take(queues * sizeof(queue_pair<host_policy>));
@@ -47,7 +47,7 @@ class device_client {
         lines.options = options_;
         lines.at = {at<u64>(words_at_), at<u32>(statuses_at_), at<u32>(sets_at_), at<cache_counts>(counts_at_),
                     at<cached_namespace>(namespaces_at_), reinterpret_cast<u8 *>(region + offset), offset, u32(sets_),
-                    u32(__builtin_ctz(line_bytes_))};
+                    u32(__builtin_ctz(line_bytes_)), page_bits_of(m_.head().namespaces)};
         std::memcpy(to.data() + lines_at_, &lines, sizeof lines);
         for (u32 i = 0; i < queues_.pairs.size(); ++i) {
             queue_pair<host_policy> pair = queues_.pairs[i];
@@ -66,8 +66,7 @@ class device_client {
 
     /// An array for a kernel's parameter, once the image was made; `P` is the kernel's policy.
     template <class T, class P> array<T, P> open(const std::string &name) const {
-        u32 i = place_of(m_, name);
-        if (sizeof(T) > line_bytes_) throw std::invalid_argument("an element is longer than a line");
+        u32 i = place_of<T>(m_, name, line_bytes_);
         return {at<cache<P>>(lines_at_), i, namespaces_[i].bytes / sizeof(T), at<u32>(first_error_at_)};
     }
     /// The word for a flush, on the device.

@@ -5,10 +5,13 @@
 // entry, marks it, and stays until the doorbell was rung beyond it: whoever holds the tail's lock sweeps the unbroken
 // run of marks and rings once for all. Completions are consumed by whoever holds the other lock, for everybody: each is
 // delivered by the cookie that was submitted with it. Every spin polls, has a deadline, and looks at the abort word.
+// Words that lie across the bus are used rarely: a waiter looks at them every 64 rounds, a run of completions is acquired
+// once, and the head of completions is written every quarter of the ring.
 //
 // Held here: a mark is published (release) after its entry is written; a doorbell is rung (system release) after the
-// marks it covers were acquired; a slot's turn is released after its cookie was read; the phase tag is read before the
-// rest of a completion. Not here: what commands mean (`cache.hpp`), and how the memory was mapped (`region.hpp`).
+// marks it covers were acquired; a slot's turn is released after its cookie was read; the phase tags of a run of
+// completions are read before the rest of them. Tickets are counted modulo 2^32, laps modulo those of so many tickets.
+// Not here: what commands mean (`cache.hpp`), and how the memory was mapped (`region.hpp`).
 #pragma once
 
 #include "policy.hpp"
@@ -20,7 +23,7 @@ namespace nda {
 struct slot_words {
     /// Completions of this slot that were consumed: the lap whose ticket may use it.
     u32 turn;
-    /// The lap whose entry was written, plus one.
+    /// The lap behind the one whose entry was written.
     u32 mark;
     u64 cookie;
 };
@@ -32,8 +35,10 @@ struct queue_words {
     alignas(64) u32 rung;
     u32 tail_lock;
     alignas(64) u32 cq_lock;
-    /// Completions consumed. Written by the holder of `cq_lock`.
+    /// Completions consumed. Written by the holder of `cq_lock`, as is the next word.
     u32 consumed;
+    /// Completions that the server knows to be consumed: its word across the bus.
+    u32 head;
     /// First status that ended this pair for its client.
     u32 failed;
 };
@@ -67,25 +72,34 @@ template <class P> struct queue_pair {
     u32 shift;
     u64 deadline_ns;
 
-    /// A moment from which on a wait is over.
+    /// How long a wait has taken, and when it last looked at the clock.
     struct limit {
-        u64 until;
+        u64 waited, looked;
         u32 round;
     };
 
-    NDA_FN limit begin() const { return {P::now_ns() + deadline_ns, 0}; }
+    NDA_FN limit begin() const { return {0, P::now_ns(), 0}; }
 
-    /// One round of a spin: `ok`, or why it must end.
-    NDA_FN status wait(limit &l) const {
+    /// One round of a spin, which has just polled this number of completions: `ok`, or why the spin must end.
+    NDA_FN status wait(limit &l, u32 polled) const {
         if (u32 failed = P::load(&words->failed)) return status(failed);
         l.round += 1;
-        if ((l.round & 63) == 0 || P::has_warps) {
+        if ((l.round & 63) == 0) {
             if (P::sys_load(&region->abort) != 0 || P::sys_load(&doors->ended) != 0) return fail(aborted);
-            if (P::now_ns() >= l.until) return timed_out;
+            // A thread that was stopped itself (pre-empted, debugged) has not waited: of one gap an eighth of the
+            // deadline counts at most.
+            u64 now = P::now_ns(), gap = now - l.looked, most = deadline_ns / 8 + 1;
+            l.waited += gap < most ? gap : most;
+            l.looked = now;
+            if (l.waited >= deadline_ns) return timed_out;
         }
-        P::pause(l.round);
+        if (polled == 0) P::pause(l.round);
         return ok;
     }
+
+    /// The lap of a ticket, and the lap behind a lap.
+    NDA_FN u32 lap_of(u32 ticket) const { return ticket >> shift; }
+    NDA_FN u32 lap_after(u32 lap) const { return (lap + 1) & (~0u >> shift); }
 
     /// Ends this pair for all of its client's threads.
     NDA_FN status fail(status why) const {
@@ -115,21 +129,20 @@ template <class P> struct queue_pair {
 
     /// Waits for the slot's turn, writes the entry, marks it.
     template <class S> NDA_FN status place(u32 ticket, submission_entry &entry, u64 cookie, S &sink) {
-        u32 at = ticket & (depth - 1), lap = ticket >> shift;
+        u32 at = ticket & (depth - 1), lap = lap_of(ticket);
         slot_words *slot = &slots[at];
         if (P::load_acquire(&slot->turn) != lap) {
             limit l = begin();
             while (P::load_acquire(&slot->turn) != lap) {
                 sweep();
-                if (poll(sink)) continue;
                 // A ticket that is given up would stop all behind it: the pair ends.
-                if (status s = wait(l)) return fail(s);
+                if (status s = wait(l, poll(sink))) return fail(s);
             }
         }
         entry.cid = u16(at);
         sq[at] = entry;
         P::store(&slot->cookie, cookie);
-        P::store_release(&slot->mark, lap + 1);
+        P::store_release(&slot->mark, lap_after(lap));
         return ok;
     }
 
@@ -141,8 +154,7 @@ template <class P> struct queue_pair {
         for (;;) {
             sweep();
             if (int(P::load_acquire(&words->rung) - ticket) > 0) return;
-            if (poll(sink)) continue;
-            if (status s = wait(l)) {
+            if (status s = wait(l, poll(sink))) {
                 fail(s);
                 return;
             }
@@ -154,7 +166,7 @@ template <class P> struct queue_pair {
         if (P::load(&words->tail_lock) != 0 || P::exchange(&words->tail_lock, 1u) != 0) return;
         u32 from = P::load(&words->rung), to = from;
         // A run longer than the ring is none: turns keep tickets within a lap of what was consumed.
-        while (to - from < depth && P::load_acquire(&slots[to & (depth - 1)].mark) == (to >> shift) + 1) to += 1;
+        while (to - from < depth && P::load_acquire(&slots[to & (depth - 1)].mark) == lap_after(lap_of(to))) to += 1;
         if (to != from) {
             P::ring(&doors->sq_tail, to, asleep);
             P::store_release(&words->rung, to);
@@ -166,38 +178,54 @@ template <class P> struct queue_pair {
     template <class S> NDA_FN u32 poll(S &sink) {
         if (P::load(&words->cq_lock) != 0 || P::exchange(&words->cq_lock, 1u) != 0) return 0;
         u32 from = P::load(&words->consumed), at = from;
-        while (at - from < depth) {
-            completion_entry *entry = &cq[at & (depth - 1)];
-            u32 phase = ((at >> shift) & 1) ^ 1;
-            if (((P::sys_load(&entry->status) >> 48) & 1) != phase) break;
-            u64 half = P::sys_load_acquire(&entry->status);
-            u32 cid = u32(half >> 32) & 0xffff, code = u32(half >> 49);
-            if (!deliver(cid, code, P::sys_load(&entry->result), sink)) break;
-            at += 1;
+        for (bool more = true; more && at - from < depth;) {
+            u64 halves[run_max];
+            u32 run = 0;
+            while (run < run_max && arrived(at + run, halves[run])) run += 1;
+            if (run == 0) break;
+            // The server writes completions in order: the last one's acquire is that of all.
+            P::sys_load_acquire(&cq[(at + run - 1) & (depth - 1)].status);
+            more = run == run_max;
+            for (u32 i = 0; i < run; ++i, ++at)
+                if (!deliver(halves[i], &cq[at & (depth - 1)], sink)) {
+                    more = false;
+                    break;
+                }
         }
-        if (at != from) {
-            P::store(&words->consumed, at);
+        if (at != from) P::store(&words->consumed, at);
+        if (at - P::load(&words->head) >= (depth + 3) / 4) {
             P::sys_store_release(&doors->cq_head, at);
+            P::store(&words->head, at);
         }
         P::store_release(&words->cq_lock, 0u);
         return at - from;
     }
 
+    /// Completions that are acquired together: a line of 128 bytes, as a GPU reads across the bus.
+    static constexpr u32 run_max = 8;
+    /// Whether a completion is there; its half with identifier, phase and status, not acquired.
+    NDA_FN bool arrived(u32 at, u64 &half) const {
+        half = P::sys_load(&cq[at & (depth - 1)].status);
+        u32 phase = (lap_of(at) & 1) ^ 1;
+        return ((half >> 48) & 1) == phase;
+    }
+
     /// Delivers one completion and frees its slot; false if the server named no command in flight.
-    template <class S> NDA_FN bool deliver(u32 cid, u32 code, u64 result, S &sink) {
+    template <class S> NDA_FN bool deliver(u64 half, const completion_entry *entry, S &sink) {
+        u32 cid = u32(half >> 32) & 0xffff, code = u32(half >> 49);
         slot_words *slot = &slots[cid & (depth - 1)];
         u32 turn = P::load(&slot->turn);
-        if (cid >= depth || P::load_acquire(&slot->mark) != turn + 1) {
+        if (cid >= depth || P::load_acquire(&slot->mark) != lap_after(turn)) {
             fail(broken);
             return false;
         }
         u64 cookie = P::load(&slot->cookie);
-        P::store_release(&slot->turn, turn + 1);
+        P::store_release(&slot->turn, lap_after(turn));
         if (cookie & 1) {
             sink.complete(*this, cookie, code);
         } else if (cookie != 0) {
             completion_word *word = reinterpret_cast<completion_word *>(cookie);
-            P::store(&word->result, result);
+            P::store(&word->result, P::sys_load(&entry->result));
             P::store_release(&word->value, done_bit | code);
         }
         return true;
@@ -209,8 +237,7 @@ template <class P> struct queue_pair {
         for (;;) {
             u32 value = P::load_acquire(&word->value);
             if (value & done_bit) return status(value & ~done_bit);
-            if (poll(sink)) continue;
-            if (status s = wait(l)) return s;
+            if (status s = wait(l, poll(sink))) return s;
         }
     }
 };

@@ -14,6 +14,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "array.hpp"
@@ -63,12 +64,12 @@ class mapping {
     const namespace_entry &entry(u32 i) const {
         return *reinterpret_cast<const namespace_entry *>(base_ + head_.namespaces_offset + u64(i) * sizeof(namespace_entry));
     }
-    /// The entry of an array, by name.
-    namespace_entry find(const std::string &name) const {
+    /// The place of an array in the table, by its name.
+    u32 place(const std::string &name) const {
         for (u32 i = 0; i < head_.namespaces; ++i) {
             namespace_entry e = entry(i);
             e.name[sizeof e.name - 1] = 0;
-            if (name == e.name) return e;
+            if (name == e.name) return i;
         }
         throw std::runtime_error("no array " + name);
     }
@@ -183,32 +184,56 @@ template <class P> class claimed_queues {
 /// Sets of a cache with lines of this size: as many as are asked for, or as the data of the claimed pairs have room for.
 inline u64 sets_of(u64 data_bytes, u32 line_bytes, u32 lines) {
     if (line_bytes < lba_bytes || line_bytes > 65536 || (line_bytes & (line_bytes - 1)))
-        throw std::invalid_argument("a line is a power of two from 512 to 65536 bytes");
+        throw std::invalid_argument("a line must be a power of two from 512 to 65536 bytes, not " + std::to_string(line_bytes));
     u64 room = data_bytes / line_bytes / ways;
     u64 sets = lines == 0 ? room : (u64(lines) + ways - 1) / ways;
-    if (sets == 0 || sets > room) throw std::invalid_argument("the region has no room for so many lines");
+    if (sets == 0 || sets > room)
+        throw std::invalid_argument("the claimed pairs' data must hold from 16 to " + std::to_string(room * ways) + " lines, not " +
+                                    std::to_string(lines == 0 ? 0 : sets * ways));
     return sets;
 }
 
-/// The namespaces of a region as a cache with lines of this size uses them.
-inline std::vector<cached_namespace> namespaces_of(const mapping &m, u32 line_bytes) {
+/// The namespaces of a region as a cache uses them.
+inline std::vector<cached_namespace> namespaces_of(const mapping &m) {
     std::vector<cached_namespace> all(m.head().namespaces);
-    for (u32 i = 0; i < all.size() && i < namespaces_max; ++i) {
+    for (u32 i = 0; i < all.size(); ++i) {
         namespace_entry e = m.entry(i);
         all[i] = {e.nsid, e.writable, e.bytes};
-        if (e.bytes / line_bytes >> page_bits) all[i].bytes = 0;
     }
     return all;
 }
 
-/// The place of an array in that table, by its name.
-inline u32 place_of(const mapping &m, const std::string &name) {
-    for (u32 i = 0; i < m.head().namespaces; ++i) {
-        namespace_entry e = m.entry(i);
-        e.name[sizeof e.name - 1] = 0;
-        if (name == e.name) return i;
-    }
-    throw std::runtime_error("no array " + name);
+/// Bits of a page's number in the tags of a cache over that many namespaces.
+inline u32 page_bits_of(u32 namespaces) {
+    u32 bits = tag_bits;
+    for (u64 n = 1; n < namespaces; n *= 2) bits -= 1;
+    return bits;
+}
+
+/// The text by which a store names an arithmetic type of a host's byte order; empty for other types.
+template <class T> std::string dtype_of() {
+    if (!std::is_arithmetic<T>::value) return "";
+    char kind = std::is_same<T, bool>::value ? 'b' : std::is_floating_point<T>::value ? 'f' : std::is_signed<T>::value ? 'i' : 'u';
+    return std::string(sizeof(T) == 1 ? "|" : "<") + kind + std::to_string(sizeof(T));
+}
+
+/// Finds an array whose elements are of type `T`: its place in the table. Types that are no numbers go by their size.
+template <class T> u32 place_of(const mapping &m, const std::string &name, u32 line_bytes) {
+    u32 place = m.place(name);
+    namespace_entry e = m.entry(place);
+    std::string theirs(e.dtype, strnlen(e.dtype, sizeof e.dtype)), ours = dtype_of<T>();
+    auto typed = [](const std::string &dtype, u64 bytes) { return dtype + " (" + std::to_string(bytes) + " bytes)"; };
+    if (e.item_bytes != sizeof(T) || (!ours.empty() && ours != theirs))
+        throw std::invalid_argument("elements of array " + name + " must be opened as " + typed(theirs, e.item_bytes) +
+                                    ", not as " + typed(ours.empty() ? "a type" : ours, sizeof(T)));
+    if (sizeof(T) > line_bytes)
+        throw std::invalid_argument("a line must hold an element of " + std::to_string(sizeof(T)) + " bytes, not " +
+                                    std::to_string(line_bytes) + " bytes");
+    u64 pages = (e.bytes + line_bytes - 1) / line_bytes, most = 1ull << page_bits_of(m.head().namespaces);
+    if (pages > most)
+        throw std::invalid_argument("array " + name + " must have at most " + std::to_string(most) + " lines of " +
+                                    std::to_string(line_bytes) + " bytes, not " + std::to_string(pages));
+    return place;
 }
 
 /// A cache on claimed queue pairs, and the arrays on it.
@@ -221,17 +246,17 @@ template <class P> class client {
         words_.resize(sets * ways);
         statuses_.resize(sets * ways);
         sets_.resize(sets);
-        namespaces_ = namespaces_of(m, line_bytes);
+        namespaces_ = namespaces_of(m);
         cache_.queues = queues_.pairs.data();
         cache_.queue_count = u32(queues_.pairs.size());
         cache_.options = options;
         cache_.at = {words_.data(), statuses_.data(), sets_.data(), &counts_, namespaces_.data(), m.base() + queues_.data_offset(),
-                     queues_.data_offset(), u32(sets), u32(__builtin_ctz(line_bytes))};
+                     queues_.data_offset(), u32(sets), u32(__builtin_ctz(line_bytes)), page_bits_of(m.head().namespaces)};
     }
 
+    /// An array, by name, whose elements are of type `T`.
     template <class T> array<T, P> open(const std::string &name) {
-        u32 i = place_of(m_, name);
-        if (sizeof(T) > cache_.line_bytes()) throw std::invalid_argument("an element is longer than a line");
+        u32 i = place_of<T>(m_, name, cache_.line_bytes());
         return {&cache_, i, namespaces_[i].bytes / sizeof(T), &first_error_};
     }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -61,6 +62,8 @@ struct Drive {
         bool writable;
         /// Its bytes; the pattern if there are none.
         const u8 *image = nullptr;
+        /// Type of its elements, whose digits are their size in bytes.
+        const char *dtype = "<u8";
     };
     std::vector<Namespace> spaces;
 
@@ -89,7 +92,9 @@ struct Drive {
         for (u32 i = 0; i < spaces.size(); ++i) {
             auto *e = reinterpret_cast<nda::namespace_entry *>(base + spaces_at + 512 * i);
             e->nsid = i + 1;
+            e->item_bytes = u32(std::atoi(spaces[i].dtype + 2));
             e->bytes = spaces[i].bytes;
+            std::strncpy(e->dtype, spaces[i].dtype, sizeof e->dtype - 1);
             e->writable = spaces[i].writable;
             std::strncpy(e->name, spaces[i].name, sizeof e->name - 1);
         }

@@ -277,7 +277,7 @@ static void table(mode how, u32 warps, u32 lines, const std::string &out, u32 co
     std::vector<u8> bytes = file(path);
     static const char *names[] = {"distance", "total", "surcharge", "hail", "tolls", "taxes"};
     std::vector<drive::Drive::Namespace> spaces;
-    for (u32 k = 0; k < columns; ++k) spaces.push_back({names[k], rows * 8, false, bytes.data() + k * rows * 8});
+    for (u32 k = 0; k < columns; ++k) spaces.push_back({names[k], rows * 8, false, bytes.data() + k * rows * 8, "<f8"});
     World<P> w(warps, how == mode::none ? 0 : lines, 4096, spaces);
     double sum = 0;
     const u64 per = 1024;

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 
 from nandarray.errors import CorruptError, InvalidError
 
-__all__ = ["check", "decode", "encode"]
+__all__ = ["check", "check_held", "decode", "encode", "not_held"]
 
 # Kinds whose array-protocol string says everything. "V" is here for plain void; structured void goes by its fields.
 _PLAIN_KINDS = "biufcmMSUV"
@@ -77,6 +77,70 @@ def decode(text: str) -> np.dtype[Any]:
         return _from_form(json.loads(text) if text.startswith("{") else text)
     except (TypeError, ValueError, KeyError) as error:
         raise CorruptError(f"{text!r} does not describe a dtype: {error}") from error
+
+
+def check_held(what: str, value: Any, element: np.ndarray[Any, Any]) -> None:
+    """Refuse a value of which a cast to ``element``, an array of no dimensions, has left something out.
+
+    NumPy's casts wrap, truncate and cut without a word. A float that is rounded to one of less precision is held.
+
+    >>> import numpy as np
+    >>> from nandarray import dtypes
+    >>> dtypes.check_held("fill_value", np.int64(300), np.array(44, "i1"))
+    Traceback (most recent call last):
+      ...
+    nandarray.errors.InvalidError: fill_value np.int64(300) is not held by int8, whose values are -128 to 127
+    """
+    dtype = element.dtype
+    if dtype.names is not None:
+        if isinstance(value, tuple | np.void) and len(value) == len(dtype.names):
+            for name, one in zip(dtype.names, value, strict=True):
+                if element[name].shape == ():
+                    check_held(f"{what} of field {name!r}", one, np.asarray(element[name]))
+        return
+    given = np.asarray(value)
+    if given.dtype.kind not in "biufcSUMm" or given.shape != ():
+        given = np.asarray(value, dtype=object)
+    if given.dtype.kind in "USO" and dtype.kind not in "US":
+        return  # text that NumPy has read as a number or a date, or another object: it complains itself
+    if not _is_held(value if isinstance(value, str | bytes) else given.item(), given, element):
+        raise not_held(what, value, dtype)
+
+
+def not_held(what: str, value: Any, dtype: np.dtype[Any]) -> InvalidError:
+    """Return the error for a value that a dtype does not hold, with the values that it does."""
+    return InvalidError(f"{what} {value!r} is not held by {dtype}{_range_of(dtype)}")
+
+
+def _is_held(number: Any, given: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> bool:
+    kind = element.dtype.kind
+    if kind in "US":
+        return len(number if isinstance(number, str | bytes) else str(number)) == len(element.item())
+    if kind in "mM":
+        if given.dtype.kind != kind:
+            return True  # a number of the dtype's own units
+        return bool(np.isnat(given)) or bool(element.astype(given.dtype) == given)
+    if given.dtype.kind in "mM":
+        return False
+    found = element.item()
+    if kind in "fc":
+        if isinstance(number, complex) and kind == "f" and number.imag:
+            return False
+        return bool(np.isfinite(found)) or not bool(np.isfinite(number))
+    return bool(number == found)  # integers and booleans
+
+
+def _range_of(dtype: np.dtype[Any]) -> str:
+    if dtype.kind in "iu":
+        return f", whose values are {np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
+    if dtype.kind == "b":
+        return ", whose values are 0 and 1"
+    if dtype.kind in "fc":
+        most = np.finfo(dtype).max
+        return f", whose values are {-most:g} to {most:g}" + (" and their like of i" if dtype.kind == "c" else "")
+    if dtype.kind in "US":
+        return f", whose values have at most {dtype.itemsize // np.dtype(f'{dtype.kind}1').itemsize} characters"
+    return ""
 
 
 def _to_form(dtype: np.dtype[Any]) -> str | dict[str, Any]:

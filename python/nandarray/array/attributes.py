@@ -3,7 +3,8 @@
 The whole mapping is one JSON object, kept beside the array or the group. Every read parses it anew, so two handles on
 one array, or a reader after ``refresh()``, see the same thing; every change is one command. NumPy scalars and arrays
 become numbers and lists. A value that is read is a copy: changing a list inside it changes nothing until it is assigned
-back. Values that are not JSON (bytes, complex numbers, dates) are refused.
+back. Values that are not JSON (bytes, complex numbers, dates) are refused. A value that is set has the type that JSON
+gives it: what was remembered of the type of the one before (:mod:`.attribute_types`) goes with that one.
 
 A change costs as much as all attributes together: thousands are set by one ``update``, not one by one.
 """
@@ -11,12 +12,13 @@ A change costs as much as all attributes together: thousands are set by one ``up
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
+from nandarray.array.attribute_types import TYPES, check_types
 from nandarray.errors import InvalidError, NotFoundError
 
 __all__ = ["DIMENSIONS", "Attributes", "to_json"]
@@ -59,6 +61,7 @@ class Attributes(MutableMapping[str, Any]):
             if name not in values:
                 raise NotFoundError(f"no attribute named {name!r}")
             del values[name]
+            _forget_types(values, {name})
             self._save(to_json(values))
 
     def __iter__(self) -> Iterator[str]:
@@ -80,9 +83,15 @@ class Attributes(MutableMapping[str, Any]):
         **names
             More new values.
         """
+        given: dict[str, Any] = dict(*others, **names)
         with self._lock:
             values = self._read()
-            values.update(*others, **names)
+            kinds = given.pop(TYPES, None)
+            _forget_types(values, given)
+            values.update(given)
+            if kinds is not None:
+                check_types({**given, TYPES: kinds})
+                values[TYPES] = {**values.get(TYPES, {}), **kinds}
             self._save(to_json(values))
 
     def clear(self) -> None:
@@ -98,11 +107,21 @@ class Attributes(MutableMapping[str, Any]):
         return values
 
 
+def _forget_types(values: dict[str, Any], names: Collection[str]) -> None:
+    """Drop the types of attributes that are removed or set anew."""
+    kinds = values.get(TYPES)
+    if isinstance(kinds, dict):
+        left = {name: kind for name, kind in kinds.items() if name not in names}
+        del values[TYPES]
+        values.update({TYPES: left} if left else {})
+
+
 def to_json(values: Mapping[str, Any]) -> str:
     """Write attributes as one JSON object."""
     for name in values:
         if not isinstance(name, str):
             raise InvalidError(f"attribute names are str, not {type(name).__name__}: {name!r}")
+    check_types(values)
     try:
         # NaN and infinities stay, as Python writes them: missing-value attributes are often NaN.
         text = json.dumps(dict(values), default=_plain, separators=(",", ":"))

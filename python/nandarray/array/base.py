@@ -98,7 +98,12 @@ class Grid(Operand):
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Read everything into memory and share that through DLPack; options are :meth:`numpy.ndarray.__dlpack__`'s."""
+        """Read everything into memory and share that through DLPack; options are :meth:`numpy.ndarray.__dlpack__`'s.
+
+        The data must be read, so ``copy=False`` is refused: a BufferError, as the array API has it.
+        """
+        if options.pop("copy", None) is False:
+            raise BufferError("a stored array cannot be shared through DLPack without a copy")
         return self.__array__().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -6,6 +6,7 @@ Names, and the engine's command that creates, are :mod:`nandarray.array.group`'s
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ def settle(
     element = None if dtype is None else dtypes.check(dtype)
     if data is not None and not isinstance(data, Grid):
         try:
+            buffers.refuse_mask(data)
             data = np.asarray(data) if element is None else buffers.as_source(data, element.base)
         except (TypeError, ValueError) as error:
             raise InvalidError(f"array {name!r} cannot be made of {type(data).__name__}: {error}") from error
@@ -99,9 +101,15 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:
     # The integer 0 is the default of every dtype; as a string it would be "0", as a structure it would not fit.
     if value is None or (isinstance(value, int) and value == 0):
         return None
-    element = buffers.as_source(value, dtype)
+    with np.errstate(all="ignore"), warnings.catch_warnings():  # NumPy's, of what is refused below
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        try:
+            element = buffers.as_source(value, dtype)
+        except InvalidError as error:
+            raise dtypes.not_held("fill_value", value, dtype) from error
     if element.shape != ():
         raise InvalidError(f"fill_value has shape {element.shape}, it must be one element of {dtype}")
+    dtypes.check_held("fill_value", value, element)
     return element.tobytes()
 
 

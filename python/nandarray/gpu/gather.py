@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nandarray.errors import InvalidError
+from nandarray.index import buffers
 
 __all__ = ["gather", "library_of", "rows_of"]
 
@@ -62,20 +63,37 @@ def gather(shape: tuple[int, ...], dtype: Any, indices: Any, out: Any, read: Cal
     numbers, before = rows_of(indices, shape[0])
     wanted = (*before, *row)
     if out is None and library_of(indices) == "numpy":
-        out = np.empty(wanted, dtype)
-    if isinstance(out, np.ndarray):
-        if out.shape != wanted or out.dtype != np.dtype(dtype):
-            raise InvalidError(f"out is {out.dtype} of {out.shape}; the result is {np.dtype(dtype)} of {wanted}")
-        if out.flags.c_contiguous and out.flags.writeable:
-            read(numbers, out.reshape(len(numbers), *row))
-            return out
+        out = buffers.empty(wanted, np.dtype(dtype))
+    host = None if out is None or _is_remote(out) else buffers.as_out(out, wanted, np.dtype(dtype))
+    if host is not None and host.flags.c_contiguous:
+        read(numbers, host.reshape(len(numbers), *row))
+        return out
+    if host is None and out is not None:
+        _check_remote(out, wanted, np.dtype(dtype))
     memory = np.empty((len(numbers), *row), dtype)
     read(numbers, memory)
     memory = memory.reshape(wanted)
-    if isinstance(out, np.ndarray):
-        out[...] = memory
+    if host is not None:
+        host[...] = memory
         return out
     return _to_library(memory, indices, out)
+
+
+def _is_remote(out: Any) -> bool:
+    """Whether memory is an accelerator's, which the processor does not write to."""
+    if library_of(out) == "cupy":
+        return True
+    return library_of(out) == "torch" and str(out.device).partition(":")[0] != "cpu"
+
+
+def _check_remote(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse an accelerator's memory that does not fit, as :func:`nandarray.index.buffers.as_out` refuses a host's."""
+    found = str(out.dtype).removeprefix("torch.")
+    if tuple(out.shape) != shape or np.dtype(found) != dtype:
+        raise InvalidError(f"out is {found} of {tuple(out.shape)}; the result is {dtype} of {shape}")
+    buffers.refuse_flagged(out)
+    steps = [step * dtype.itemsize for step in out.stride()] if callable(getattr(out, "stride", None)) else out.strides
+    buffers.refuse_shared(shape, steps, dtype.itemsize)
 
 
 def library_of(value: Any) -> str:
@@ -100,13 +118,7 @@ def _to_library(memory: _Array, indices: Any, out: Any) -> Any:
     if library_of(like) == "torch":
         tensor = sys.modules["torch"].from_numpy(memory)
         return tensor.to(like.device) if out is None else out.copy_(tensor)
-    if library_of(like) == "cupy":
-        if out is None:
-            return sys.modules["cupy"].asarray(memory)
-        out.set(memory)
-        return out
-    if hasattr(like, "__dlpack__"):
-        view = np.from_dlpack(like)
-        view[...] = memory
-        return out
-    raise InvalidError(f"out is a {type(out).__name__}; it is an array of NumPy, torch or CuPy")
+    if out is None:
+        return sys.modules["cupy"].asarray(memory)
+    out.set(memory)
+    return out

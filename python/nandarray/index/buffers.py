@@ -2,6 +2,9 @@
 
 :func:`as_out` never copies: what it returns shares the caller's memory, or it raises. :func:`as_source` copies only to
 change the dtype, and broadcasts without copying. Casting follows NumPy's assignment, ``a[...] = values``.
+
+Refused is memory in which elements share bytes (every element that is read is one of its own), a tensor whose memory
+holds other values than its elements (torch's negative and conjugate bits), and a mask, which a store does not keep.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["as_out", "as_source", "broadcast", "empty"]
+__all__ = ["as_out", "as_source", "broadcast", "empty", "refuse_flagged", "refuse_mask", "refuse_shared"]
 
 _Array = np.ndarray[Any, Any]
 _DLPACK_CPU = 1
@@ -34,7 +37,8 @@ def as_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
     """See the caller's buffer as an array to read into, which must have this shape and dtype.
 
     The buffer is a NumPy array with any strides, or anything with the buffer protocol, ``__array_interface__`` or
-    ``__dlpack__`` whose memory the processor can write. A flat buffer of plain bytes fits any dtype.
+    ``__dlpack__`` whose memory the processor can write. A flat buffer of plain bytes fits any dtype. Elements that share
+    memory are refused.
     """
     array = out if isinstance(out, np.ndarray) else _wrap(out, dtype, shape)
     if array.dtype != dtype:
@@ -43,10 +47,38 @@ def as_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
         raise InvalidError(f"out has shape {array.shape}, the selection has {shape}")
     if not array.flags.writeable:
         raise InvalidError(f"out is read-only: {type(out).__name__} of shape {shape}")
+    refuse_shared(array.shape, array.strides, array.itemsize)
     return array
 
 
+def refuse_shared(shape: Sequence[int], strides: Sequence[int], item_bytes: int) -> None:
+    """Refuse memory in which elements share bytes, by an InvalidError. Strides are in bytes.
+
+    Those of apart elements nest: along each dimension, a step is at least as long as all that lies within it.
+    """
+    if 0 in shape:
+        return
+    within = item_bytes
+    for step, length in sorted((abs(step), length) for step, length in zip(strides, shape, strict=True) if length > 1):
+        if step < within:
+            raise InvalidError(
+                f"out has elements that share memory: strides {tuple(strides)} of shape {tuple(shape)}, in bytes, with"
+                f" elements of {item_bytes}"
+            )
+        within += step * (length - 1)
+
+
+def refuse_flagged(out: Any) -> None:
+    """Refuse a tensor whose memory holds the negative, or the conjugate, of its elements."""
+    for flag, what in (("is_neg", "negative"), ("is_conj", "conjugate")):
+        told = getattr(out, flag, None)
+        if callable(told) and told():
+            raise InvalidError(f"out has torch's {what} bit set: its memory does not hold its elements; give a tensor of"
+                               f" its own, out.resolve_{flag.removeprefix('is_')}()")
+
+
 def _wrap(out: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Array:
+    refuse_flagged(out)
     if hasattr(out, "__dlpack__") and hasattr(out, "__dlpack_device__"):
         device = out.__dlpack_device__()
         if device[0] not in (_DLPACK_CPU, _DLPACK_PINNED):
@@ -76,11 +108,21 @@ def _bytes_as(view: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) ->
 
 def as_source(values: object, dtype: np.dtype[Any]) -> _Array:
     """See values as an array of a dtype, cast as NumPy's assignment casts; not copied where the dtype already fits."""
+    refuse_mask(values)
     try:
         array = values if isinstance(values, np.ndarray) else np.asarray(values, _target(values, dtype))
         return array if array.dtype == dtype else array.astype(dtype, casting="unsafe")
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidError(f"cannot store {type(values).__name__} as {dtype}: {error}") from error
+
+
+def refuse_mask(values: object) -> None:
+    """Refuse a masked array of which an element is masked, by an InvalidError: a store keeps no mask."""
+    if isinstance(values, np.ma.MaskedArray) and (hidden := int(np.ma.count_masked(values))):
+        raise InvalidError(
+            f"{hidden} of {values.size} elements are masked, and a store keeps no mask: give values.filled(...), the"
+            " value as fill_value and, for xarray, as the attribute _FillValue"
+        )
 
 
 def _target(values: object, dtype: np.dtype[Any]) -> np.dtype[Any] | None:

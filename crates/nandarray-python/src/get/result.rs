@@ -1,7 +1,7 @@
 //! The memory of a read in one call, a scalar or an array, and the command that reads a selection into it.
 
 use nandarray::{Axis, BufferMut, Target, command};
-use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
+use numpy::npyffi::{self, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
 use numpy::{PY_ARRAY_API, PyArrayDescrMethods};
 use pyo3::prelude::*;
 use smallvec::smallvec;
@@ -88,10 +88,32 @@ impl<'py> ElementRead<'_, 'py> {
         Ok(self.read(s, strides_of(fields), fields.data.cast())?.then(|| result.clone()))
     }
 
-    /// Returns the fields of the caller's array; `None` if it has another dtype or cannot be written to. Call this
-    /// after the key was parsed: parsing may run Python code that changes the array.
+    /// Returns the fields of the caller's array; `None` if it has another dtype, cannot be written to, or has elements
+    /// that may share memory. Call this after the key was parsed: parsing may run Python code that changes the array.
     fn fields<'f>(&self, given: &'f Bound<'py, PyAny>) -> Option<&'f npyffi::PyArrayObject_fields> {
-        array(given).filter(|f| f.descr == self.dtype.as_dtype_ptr() && f.flags & NPY_ARRAY_WRITEABLE != 0)
+        array(given).filter(|f| {
+            f.descr == self.dtype.as_dtype_ptr()
+                && f.flags & NPY_ARRAY_WRITEABLE != 0
+                && (f.flags & NPY_ARRAY_C_CONTIGUOUS != 0 || self.is_apart(f))
+        })
+    }
+
+    /// Whether no two elements of an array share memory: along each dimension, a step is at least as long as all that
+    /// lies within it. `refuse_shared` in `nandarray.index.buffers` says the same, with the error.
+    fn is_apart(&self, fields: &npyffi::PyArrayObject_fields) -> bool {
+        let mut runs: PerDimension<(u64, u64)> = shape_of(fields)
+            .iter()
+            .zip(strides_of(fields))
+            .filter(|(len, _)| **len > 1)
+            .map(|(&len, step)| (step.unsigned_abs() as u64, len as u64))
+            .collect();
+        runs.sort_unstable();
+        let mut within = self.dtype.itemsize() as u64;
+        runs.iter().all(|&(step, len)| {
+            let apart = step >= within;
+            within = within.saturating_add(step.saturating_mul(len - 1));
+            apart
+        })
     }
 
     /// Reads a selection into a result with these strides, in bytes; returns false if no single command can read it.

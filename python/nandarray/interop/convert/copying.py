@@ -61,6 +61,10 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "raw": (".bin", ".raw", ".dat"),
 }
 BUDGET = 256 << 20
+#: The compression of an import that keeps the source's.
+SOURCE = "source"
+#: What of a source a warning lists, before it counts the rest.
+_LISTED = 10
 _active: set[str] = set()
 _active_lock = threading.Lock()
 
@@ -104,7 +108,8 @@ def import_(
     building_block : sequence of int, optional
         As for ``store.create``; for arrays with as many dimensions.
     compression : str, optional
-        As for ``store.create``.
+        As for ``store.create``, or "source": what the source is compressed with, by the nearest method that a store
+        has (deflate is Zstandard of that level). Left out: none.
     encryption_key : bytes, optional
         As for ``store.create``.
     shape : sequence of int, optional
@@ -290,6 +295,8 @@ class _Import:
 
     def _copy(self, member: Member, temporary: str, name: str) -> None:
         options = {key: value for key, value in self._create.items() if value is not None}
+        if options.get("compression") == SOURCE:
+            options["compression"] = member.compression
         if member.fill is not None:
             options["fill_value"] = member.fill
         if self._block is not None and len(self._block) == len(member.shape):
@@ -321,13 +328,17 @@ def _import_plan(member: Member, block: tuple[int, ...], budget: int) -> Iterato
 
 def _refuse(source: Source, unsupported: str) -> None:
     if source.refused and unsupported == "raise":
-        raise InvalidError("; ".join(why for _, why in source.refused))
+        raise InvalidError("; ".join(why for _, why in source.refused) + " (unsupported='skip' leaves these out)")
     for _, why in source.refused:
         warnings.warn(f"left out: {why}", UserWarning, stacklevel=3)
-    if source.skipped_attrs:
-        listed = ", ".join(source.skipped_attrs[:5])
-        more = f" and {len(source.skipped_attrs) - 5} more" if len(source.skipped_attrs) > 5 else ""
-        warnings.warn(f"left out attributes that have no JSON form: {listed}{more}", UserWarning, stacklevel=3)
+    for what, found in (
+        ("left out attributes that have no JSON form: ", source.skipped_attrs),
+        ("not kept of the source: ", source.notes),
+    ):
+        if found:
+            listed = ("; " if found is source.notes else ", ").join(found[:_LISTED])
+            more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+            warnings.warn(f"{what}{listed}{more}", UserWarning, stacklevel=3)
 
 
 def _open_target(store: Any, stack: ExitStack) -> Store:

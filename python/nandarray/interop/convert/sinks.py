@@ -9,21 +9,21 @@ and array in turn, and returns for an array a function that writes one box. One 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Never, Protocol, Self
 
 import numpy as np
 
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
-from nandarray.interop.convert.attributes import decode, dimension_names, fill_to_zarr
+from nandarray.interop.convert.attributes import dimension_names, fill_to_zarr
+from nandarray.interop.convert.native import HDF5, NETCDF, elements_of, fill_of, json_only, write_attributes
 from nandarray.optional import require
 
 __all__ = ["Sink", "Spec", "Write", "open_sink"]
@@ -49,6 +49,11 @@ class Spec:
     def dims(self) -> tuple[str, ...] | None:
         """The dimension names, where the array has some."""
         return dimension_names(self.attrs, len(self.shape))
+
+    @property
+    def own_attrs(self) -> dict[str, Any]:
+        """The attributes without what is said by :attr:`dims`."""
+        return {key: value for key, value in self.attrs.items() if key != DIMENSIONS or self.dims is None}
 
 
 class Sink(Protocol):
@@ -216,10 +221,10 @@ class _Zarr(_Base):
         if self._alone:
             return
         target = self._root.require_group(name) if name else self._root
-        target.attrs.update(dict(attrs))
+        target.attrs.update(json_only(attrs))
 
     def array(self, spec: Spec) -> Write:
-        attrs = fill_to_zarr({key: value for key, value in spec.attrs.items() if key != DIMENSIONS}, spec.dtype)
+        attrs = json_only(fill_to_zarr(spec.own_attrs, spec.dtype))
         options: dict[str, Any] = {
             "shape": spec.shape,
             "dtype": spec.dtype,
@@ -267,27 +272,6 @@ def _hdf5_chunks(spec: Spec) -> tuple[int, ...] | None:
     return tuple(max(1, min(c, n)) for c, n in zip(spec.chunks, spec.shape, strict=True))
 
 
-def _typed(attrs: Mapping[str, Any], *, netcdf: bool) -> dict[str, Any]:
-    """Convert attributes for HDF5: values without an HDF5 type become JSON text."""
-    typed: dict[str, Any] = {}
-    for key, value in decode(attrs, drop=(DIMENSIONS,)).items():
-        if isinstance(value, list) and value:
-            array = np.array(value, dtype=object)
-            kinds = {type(item) for item in array.ravel()}
-            if kinds <= {int, float} or kinds == {bool} or kinds == {str}:
-                value = np.array(value)
-        if isinstance(value, bool | np.bool_) and netcdf:
-            value = np.int8(value)  # NetCDF has no booleans
-        if isinstance(value, np.ndarray) and value.dtype.kind == "U":
-            value = value.astype(object)
-        if value is None or isinstance(value, dict | list):
-            value = json.dumps(value)
-        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "mM":
-            value = str(value)
-        typed[key] = value
-    return typed
-
-
 class _OfHdf5(_Base):
     """A file that the HDF5 library writes. The library crashes when it closes a file that it could not write whole.
 
@@ -309,7 +293,12 @@ class _OfHdf5(_Base):
         if kind is not None and issubclass(kind, (OSError, RuntimeError)):
             self._abandon()  # perhaps a disk that is full
         else:
+            if kind is None:
+                self._finished()
             self.close()
+
+    def _finished(self) -> None:
+        """Add what is known once all arrays are written; the form of file says what."""
 
     def close(self) -> None:
         self._written(None)
@@ -324,10 +313,14 @@ class _OfHdf5(_Base):
         try:
             self._library.flush()
         except (OSError, RuntimeError) as error:
-            self._abandon()
-            number = getattr(error, "errno", None) or errno.ENOSPC
-            raise OSError(number, os.strerror(number), str(self._path)) from error
+            self._full(error)
         self._last = following
+
+    def _full(self, error: Exception) -> Never:
+        """Give up after an error of the library that is the disk's."""
+        self._abandon()
+        number = getattr(error, "errno", None) or errno.ENOSPC
+        raise OSError(number, os.strerror(number), str(self._path)) from error
 
     def _abandon(self) -> None:
         """Close the file without writing what is left to write."""
@@ -345,15 +338,19 @@ class _OfHdf5(_Base):
 
 
 class _Hdf5(_OfHdf5):
-    """A file that h5py writes; chunks are building blocks, dimension names are labels."""
+    """A file that h5py writes; chunks are building blocks.
+
+    Names of dimensions are labels, and where an array of one dimension has that name, it becomes the dimension's scale.
+    """
 
     def __init__(self, path: Path, compression: str) -> None:
         super().__init__(path, compression)
         self._h5py = require("h5py", "hdf5")
         self._file = self._library = self._open.enter_context(self._h5py.File(path, "w"))
+        self._dims: dict[str, tuple[str, ...]] = {}  # of arrays
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
-        self._file.require_group(name or "/").attrs.update(_typed(attrs, netcdf=False))
+        write_attributes(HDF5, name or "/", attrs, self._file.require_group(name or "/").attrs)
 
     def array(self, spec: Spec) -> Write:
         dtype, encode = spec.dtype, None
@@ -363,6 +360,9 @@ class _Hdf5(_OfHdf5):
         elif dtype.kind in "mM":
             dtype = self._h5py.opaque_dtype(dtype)
             encode = _tagged(dtype)
+        names, attrs = elements_of(spec.own_attrs, dtype)
+        if names is not None:
+            dtype = self._h5py.enum_dtype(names, basetype=dtype)
         options: dict[str, Any] = {} if spec.dtype.kind in "VUmM" else {"fillvalue": spec.fill}
         try:
             item = self._file.create_dataset(
@@ -376,10 +376,38 @@ class _Hdf5(_OfHdf5):
         except (TypeError, ValueError) as error:
             raise InvalidError(f"HDF5 cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
         self._written(item)
-        item.attrs.update(_typed(spec.attrs, netcdf=False))
+        write_attributes(HDF5, spec.name, attrs, item.attrs)
         for axis, dim in enumerate(spec.dims or ()):
             item.dims[axis].label = dim
+        self._dims[spec.name] = spec.dims or ()
         return _writer(item, f"HDF5 cannot hold the text in {spec.name!r}", encode)
+
+    def _finished(self) -> None:
+        """Attach the arrays that are named as dimensions to these, as their scales."""
+        try:
+            for name, dims in self._dims.items():
+                for axis, dim in enumerate(dims):
+                    scale = self._scale(name, dim, self._file[name].shape[axis])
+                    if scale not in (None, name):
+                        self._file[name].dims[axis].attach_scale(self._file[scale])
+        except (OSError, RuntimeError) as error:
+            self._full(error)
+
+    def _scale(self, name: str, dim: str, length: int) -> str | None:
+        """Return the nearest array that is named as a dimension, in the array's group or above it, made a scale."""
+        group = name
+        while group:
+            group = group.rpartition("/")[0]
+            found = f"{group}/{dim}" if group else dim
+            if self._dims.get(found) != (dim,) or self._file[found].shape != (length,):
+                continue
+            item = self._file[found]
+            if not item.is_scale:
+                if set(item.attrs) & {"CLASS", "NAME"}:
+                    return None  # which a scale has for itself
+                item.make_scale(dim)
+            return found
+        return None
 
 
 def _utf8(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
@@ -404,7 +432,7 @@ class _NetCDF(_OfHdf5):
         self._file._closed = True
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
-        self._at(name).attrs.update(_typed(attrs, netcdf=True))
+        write_attributes(NETCDF, name or "/", attrs, self._at(name).attrs)
 
     def _at(self, name: str) -> Any:
         where = self._file
@@ -429,22 +457,25 @@ class _NetCDF(_OfHdf5):
                 raise InvalidError(
                     f"dimension {dim!r} has {known.size} elements elsewhere and {extent} in {spec.name!r}"
                 )
-        attrs = _typed(spec.attrs, netcdf=True)
-        fill = attrs.pop("_FillValue", extra.pop("_FillValue", None))
+        attrs = spec.own_attrs
+        fill = fill_of(spec.name, attrs, dtype, text=encode is _as_text)
+        if fill is None:
+            fill = extra.pop("_FillValue", None)
+        else:
+            del attrs["_FillValue"]
         try:
             item = where.create_variable(
                 base,
                 dims,
                 dtype,
-                fillvalue=None if fill is None or encode is _as_text else np.asarray(fill).astype(dtype)[()],
+                fillvalue=None if fill is None else np.asarray(fill).astype(dtype)[()],
                 chunks=chunks,
                 **_hdf5_filters(self._compression, spec),
             )
         except (TypeError, ValueError) as error:
             raise InvalidError(f"NetCDF cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
         self._written(item._h5ds)
-        for key, value in {**attrs, **extra}.items():
-            item.attrs[key] = value
+        write_attributes(NETCDF, spec.name, {**attrs, **extra}, item.attrs)
         return _writer(item, f"NetCDF cannot hold the text in {spec.name!r}", encode)
 
 

@@ -19,10 +19,9 @@ import ast
 import gzip
 import io
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -31,83 +30,18 @@ import numpy as np
 
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError, MediaError, NandarrayError, NotFoundError, StoreMissingError
-from nandarray.index.shapes import Box, box_shape, boxes
+from nandarray.index.shapes import Box, box_shape
 from nandarray.interop.convert import hdf5_source, zarr_source
-from nandarray.interop.convert.attributes import encode, fill_from_zarr
-from nandarray.interop.convert.limits import CHUNK_MIN_BYTES
-from nandarray.interop.convert.slabs import slab_shape, stored_slabs
+from nandarray.interop.convert.attributes import fill_from_zarr
+from nandarray.interop.convert.hdf5_members import Walk, compression_of, is_idle_dimension
+from nandarray.interop.convert.members import Member, Source, SourceOptions, fixed_strings
 from nandarray.optional import require
 
 __all__ = ["Member", "Source", "SourceOptions", "foreign_errors", "open_source"]
 
-#: HDF5 and NetCDF keep their own book-keeping in attributes; it means nothing outside the file.
-_HDF5_INTERNAL = {
-    "CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates",
-    "_nc3_strict", "_NCProperties",
-}  # fmt: skip
-_NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
-#: Elements of text to look at at once, and the most if that is one chunk.
-_SCAN = 1 << 16
-_SCAN_CHUNK = 1 << 22
-#: Most characters of an element of text, whose width is fixed: 65,536 bytes.
-_TEXT_MOST = 1 << 14
 #: The most that the text in front of a .npy file may be; NumPy reads 10,000 characters.
 _HEADER_MOST = 1 << 16
-#: Groups that lead to one another could be walked in more ways than there are atoms.
-_VISITS_MOST = 100
 _PIECE = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Member:
-    """One array of a source: what it is, and how to read a box of it."""
-
-    name: str  # path below the source's root; "" for a source that is one array
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    read: Callable[[Box], np.ndarray[Any, Any]]
-    chunks: tuple[int, ...] | None = None
-    order: str = "C"
-    stream: bool = False  # boxes must come in order, each one run of the C-ordered (or F-ordered) elements
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    fill: Any = None
-    #: Gives the boxes that something is stored for, if the others are known to be ``fill``; None for all of them.
-    stored: Callable[[], Iterator[Box] | None] = lambda: None
-    grain: tuple[int, ...] | None = None  # what is decoded at once, where that is less than a chunk
-
-
-@dataclass
-class Source:
-    """All that a file holds: arrays, and groups with their attributes ("" is the root)."""
-
-    members: list[Member] = field(default_factory=list)
-    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
-    refused: list[tuple[str, str]] = field(default_factory=list)  # name, why
-    skipped_attrs: list[str] = field(default_factory=list)
-
-    def attrs(self, owner: str, attrs: Mapping[Any, Any]) -> dict[str, Any]:
-        """Encode attributes, noting those that cannot be kept."""
-        skipped: list[str] = []
-        plain = encode(attrs, skipped=skipped)
-        self.skipped_attrs += [f"{owner or '/'}:{key}" for key in skipped]
-        return plain
-
-    def add(self, name: str, attrs: Mapping[Any, Any], **facts: Any) -> None:
-        """Add an array with its attributes, as far as they can be kept, and the other facts of a :class:`Member`."""
-        self.members.append(Member(name=name, attrs=self.attrs(name, attrs), **facts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceOptions:
-    """Options of an import for its source, beside the path."""
-
-    member: str | None = None
-    shape: tuple[int, ...] | None = None
-    dtype: Any = None
-    offset: int = 0
-    order: str = "C"
-    trusted: bool = False
-    limit: int = CHUNK_MIN_BYTES  # bytes that one chunk may take
 
 
 @contextmanager
@@ -210,7 +144,9 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: in
         mapped: Any = np.memmap(path, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
         return np.asarray(mapped[(*box, ...)])
 
-    return Source([Member(name="", shape=shape, dtype=dtype, read=read, order=order)])
+    source = Source(str(path))
+    source.add("", {}, shape=shape, dtype=dtype, read=read, order=order)
+    return source
 
 
 def _npy_header(file: Any, label: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -248,7 +184,7 @@ def _open_npz(path: Path, options: SourceOptions) -> Generator[Source]:
             archive = stack.enter_context(zipfile.ZipFile(path))
         except zipfile.BadZipFile as error:
             raise InvalidError(f"{path} is not a .npz file: {error}") from error
-        source = Source()
+        source = Source(str(path))
         names = [name for name in archive.namelist() if name.endswith(".npy")]
         wanted = _chosen([name.removesuffix(".npy") for name in names], options.member, path)
         for name in wanted:
@@ -267,7 +203,9 @@ def _open_npz(path: Path, options: SourceOptions) -> Generator[Source]:
             reader = _ZipReader(archive, f"{name}.npy", dtype, fortran=fortran)
             stack.callback(reader.close)
             order = "F" if fortran else "C"
-            source.members.append(Member(name=label, shape=shape, dtype=dtype, read=reader, order=order, stream=True))
+            deflated = "zstd" if method == zipfile.ZIP_DEFLATED else None
+            how: dict[str, Any] = {"read": reader, "order": order, "stream": True, "compression": deflated}
+            source.add(label, {}, shape=shape, dtype=dtype, **how)
         yield source
 
 
@@ -320,7 +258,7 @@ def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
         if options.member is not None:
             raise NotFoundError(f"{path} has no member {options.member!r}") from error
         raise InvalidError(f"{path} is not a Zarr array or group") from error
-    source = Source()
+    source = Source(options.member or str(path))
     if isinstance(root, zarr.Array):
         _zarr_array(source, "", root, path, options)
     else:
@@ -346,31 +284,33 @@ def _zarr_array(source: Source, name: str, array: Any, path: Path, options: Sour
     dims = getattr(array.metadata, "dimension_names", None)
     if dims and all(dims):
         attrs[DIMENSIONS] = list(dims)
+    elif dims and any(dims):
+        source.note(name, f"has dimensions named {list(dims)}, which are not kept: each needs a name")
     fill = array.fill_value
     dtype, read = np.dtype(array.dtype), lambda box: np.asarray(array[(*box, ...)])
     text = dtype.kind in "TO"
     if not options.trusted and (unbounded := zarr_source.codecs_unbounded(array)):
-        why = f"{name or path} has codec {unbounded[0]!r}, which is used only if the source is trusted"
-        source.refused.append((name, f"{why} (trusted=True, --trusted)"))
+        why = f"has codec {unbounded[0]!r}, which is used only if the source is trusted"
+        source.refuse(name, f"{why} (trusted=True, --trusted)")
         return
     if 0 in array.chunks and 0 not in array.shape:
-        source.refused.append((name, f"{name or path} has shape {array.shape} in chunks of {array.chunks}"))
+        source.refuse(name, f"has shape {array.shape} in chunks of {array.chunks}")
         return
     need = prod(array.chunks) * (1 if text else dtype.itemsize)
     if need > options.limit:
-        why = f"{name or path} has chunks of {need} bytes, more than {options.limit}; a larger budget reads them"
-        source.refused.append((name, why))
+        source.refuse(name, f"has chunks of {need} bytes, more than {options.limit}; a larger budget reads them")
         return
     folder = path.joinpath(*filter(None, f"{options.member or ''}/{name}".split("/")))
     stored = lambda: zarr_source.stored_boxes(array, folder, name, options.limit)  # noqa: E731
     chunks, grain = tuple(array.shards or array.chunks), tuple(array.chunks)
     if text:
-        fill = fill if isinstance(fill, str | bytes) else ""
-        found = _fixed_strings(source, name, array.shape, chunks, read, stored=stored, fill=fill, grain=grain)
+        fill = fill if isinstance(fill, str) else ""
+        found = fixed_strings(source, name, array.shape, chunks, read, stored=stored, fill=fill, grain=grain)
         if found is None:
             return
         dtype, read, fill = found
     how: dict[str, Any] = {"read": read, "chunks": chunks, "stored": stored, "grain": grain}
+    how["compression"] = zarr_source.compression_of(array)
     source.add(name, attrs, shape=tuple(array.shape), dtype=dtype, fill=fill, **how)
 
 
@@ -391,102 +331,11 @@ def _open_hdf5(path: Path, options: SourceOptions) -> Generator[Source]:
             root = file[options.member or "/"]
         except KeyError as error:
             raise NotFoundError(f"{path} has no member {options.member!r}") from error
-        source = Source()
-        _hdf5_walk(h5py, source, "", root, {h5py.h5o.get_info(root.id).addr}, visits=Counter(), options=options)
+        source = Source(options.member or str(path))
+        if file.userblock_size:
+            source.note("", f"has a user block of {file.userblock_size} bytes, which is not kept")
+        Walk(h5py, source, options).take(root)
         yield source
-
-
-def _hdf5_walk(
-    h5py: Any,
-    source: Source,
-    name: str,
-    item: Any,
-    seen: set[int],
-    *,
-    visits: Counter[int],
-    options: SourceOptions,
-) -> None:
-    if isinstance(item, h5py.Dataset):
-        _hdf5_array(h5py, source, name, item, options)
-        return
-    if not isinstance(item, h5py.Group):
-        source.refused.append((name, f"{name} is a named type, not an array"))
-        return
-    source.groups[name] = source.attrs(name, _hdf5_attrs(h5py, item))
-    for key in item:
-        label = f"{name}/{key}" if name else key
-        if not options.trusted and (why := hdf5_source.leads_out(h5py, item, key)):
-            source.refused.append((label, why))
-            continue
-        try:
-            child = item[key]
-        except (KeyError, OSError) as error:
-            source.refused.append((label, f"{label} is a link that leads nowhere: {error}"))
-            continue
-        address = h5py.h5o.get_info(child.id).addr
-        if address not in seen or isinstance(child, h5py.Dataset):  # a group that holds itself would never end
-            visits[address] += isinstance(child, h5py.Group)
-            if visits[address] > _VISITS_MOST:
-                raise InvalidError(f"{label} is a group that more than {_VISITS_MOST} paths lead to")
-            _hdf5_walk(h5py, source, label, child, seen | {address}, visits=visits, options=options)
-
-
-def _hdf5_attrs(h5py: Any, item: Any) -> dict[str, Any]:
-    attrs = {}
-    for key in item.attrs:
-        if key in _HDF5_INTERNAL:
-            continue
-        try:
-            value = item.attrs[key]
-        except (TypeError, OSError):  # a type that h5py cannot read
-            value = h5py.Empty("f")
-        attrs[key] = value
-    return attrs
-
-
-def _hdf5_array(h5py: Any, source: Source, name: str, item: Any, options: SourceOptions) -> None:
-    if item.attrs.get("NAME", b"")[:53] == _NOT_A_VARIABLE[:53].encode():
-        return
-    if item.shape is None:
-        source.refused.append((name, f"{name} is an empty (null) dataset"))
-        return
-    why = None if options.trusted else hdf5_source.reads_elsewhere(item)
-    if why := why or hdf5_source.too_large(item, options.limit):
-        source.refused.append((name, why))
-        return
-    attrs = _hdf5_attrs(h5py, item)
-    dims = _hdf5_dimensions(item)
-    if dims is not None and DIMENSIONS not in attrs:
-        attrs[DIMENSIONS] = list(dims)
-    dtype = np.dtype(item.dtype)
-    read: Callable[[Box], np.ndarray[Any, Any]] = lambda box: np.asarray(item[(*box, ...)])  # noqa: E731
-    fill: Any = item.fillvalue
-    stored = lambda: hdf5_source.stored_boxes(item, options.limit, trusted=options.trusted)  # noqa: E731
-    text = h5py.check_string_dtype(dtype)
-    if text is not None and (text.length is None or text.encoding == "utf-8"):
-        fill = fill if isinstance(fill, str | bytes) else ""
-        plain = lambda box: item.asstr()[(*box, ...)]  # noqa: E731
-        found = _fixed_strings(source, name, item.shape, item.chunks, plain, stored=stored, fill=fill)
-        if found is None:
-            return
-        dtype, read, fill = found
-    elif dtype.hasobject:
-        why = "references" if h5py.check_ref_dtype(dtype) else f"variable-length elements (dtype {dtype})"
-        source.refused.append((name, f"{name} holds {why}; only fixed-size dtypes can be stored"))
-        return
-    elif dtype.kind != "V":
-        dtype = np.dtype(dtype.str)  # without h5py's metadata (enum names, string encodings)
-    source.add(name, attrs, shape=item.shape, dtype=dtype, fill=fill, read=read, chunks=item.chunks, stored=stored)
-
-
-def _hdf5_dimensions(item: Any) -> tuple[str, ...] | None:
-    names = []
-    for dim in item.dims:
-        label = dim.label or (dim[0].name.rpartition("/")[2] if len(dim) else "")
-        if not label and item.is_scale and item.ndim == 1:
-            label = item.name.rpartition("/")[2]
-        names.append(label)
-    return tuple(names) if names and all(names) and len(set(names)) == len(names) else None
 
 
 # --- NetCDF ---------------------------------------------------------------------------------------------------------
@@ -507,7 +356,7 @@ def _open_netcdf(path: Path, options: SourceOptions) -> Generator[Source]:
                 raise InvalidError(f"{path} cannot be read as NetCDF: {error}") from error
             if not options.trusted:
                 hdf5_source.refuse_links(h5py, inside)
-        source = Source()
+        source = Source(str(path))
         for where, dataset in _netcdf_groups(xarray, path, classic=classic):
             stack.callback(dataset.close)
             group = where.strip("/")
@@ -518,6 +367,10 @@ def _open_netcdf(path: Path, options: SourceOptions) -> Generator[Source]:
                 hidden = f"{group}/_nc4_non_coord_{key}"  # a variable that is called as a dimension that it has not
                 item = inside.get(hidden) or inside.get(name) if inside else None
                 _netcdf_array(source, name, dataset.variables[key], item, options)
+            for key, one in inside[where].items() if inside else ():
+                if isinstance(one, h5py.Dataset) and is_idle_dimension(one):
+                    name = f"{group}/{key}" if group else key
+                    source.note(name, f"is a dimension of {one.size} elements which no array has, and is left out")
         if options.member is not None:
             _keep_below(source, options.member.strip("/"), path)
         yield source
@@ -557,6 +410,7 @@ def _keep_below(source: Source, member: str, path: Path) -> None:
 
 def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: SourceOptions) -> None:
     attrs = {**variable.attrs, DIMENSIONS: list(variable.dims)}
+    how: dict[str, Any] = {}
     dtype = variable.dtype
     read: Callable[[Box], np.ndarray[Any, Any]] = lambda box: np.asarray(variable[(*box, ...)].values)  # noqa: E731
     chunks = variable.encoding.get("chunksizes") or variable.encoding.get("preferred_chunks")
@@ -565,64 +419,21 @@ def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: 
     fill = attrs.get("_FillValue")
     stored: Callable[[], Iterator[Box] | None] = lambda: None  # noqa: E731
     if item is not None and item.shape == variable.shape:
+        how["compression"] = compression_of(item)
         if why := hdf5_source.too_large(item, options.limit):
             source.refused.append((name, why))
             return
         stored, fill = lambda: hdf5_source.stored_boxes(item, options.limit, trusted=options.trusted), item.fillvalue
     if dtype.kind in "OT":
-        text = fill if isinstance(fill, str | bytes) else ""
-        found = _fixed_strings(source, name, variable.shape, chunks, read, stored=stored, fill=text)
+        text = fill.decode(errors="replace") if isinstance(fill, bytes) else fill if isinstance(fill, str) else ""
+        found = fixed_strings(source, name, variable.shape, chunks, read, stored=stored, fill=text)
         if found is None:
             return
         dtype, read, fill = found
     fill = None if isinstance(fill, np.ndarray) else fill
     dtype = np.dtype(dtype.str) if dtype.kind != "V" else dtype
-    how: dict[str, Any] = {"read": read, "chunks": tuple(chunks) if chunks else None, "stored": stored}
+    how |= {"read": read, "chunks": tuple(chunks) if chunks else None, "stored": stored}
     source.add(name, attrs, shape=tuple(variable.shape), dtype=dtype, fill=fill, **how)
-
-
-# --- shared ---------------------------------------------------------------------------------------------------------
-
-
-def _fixed_strings(
-    source: Source,
-    name: str,
-    shape: tuple[int, ...],
-    chunks: Any,
-    read: Callable[[Box], Any],
-    *,
-    stored: Callable[[], Iterator[Box] | None] = lambda: None,
-    fill: str | bytes = "",
-    grain: tuple[int, ...] | None = None,
-) -> tuple[Any, Any, str] | None:
-    """Give variable-length text a fixed width: one pass over it finds the longest. None where it is no text."""
-    first = fill.decode(errors="replace") if isinstance(fill, bytes) else fill
-    longest = max(1, len(first))
-    where = stored()
-    limit = max(_SCAN, min(prod(chunks or (1,)), _SCAN_CHUNK))
-    if where is None:
-        slabs = boxes(shape, slab_shape(shape, limit, chunks=chunks))
-    else:
-        slabs = stored_slabs(where, shape, limit, chunks=chunks, grain=grain)
-    for box in slabs:
-        for text in np.asarray(read(box)).ravel():
-            if not isinstance(text, str | bytes):
-                why = f"{name} holds {type(text).__name__} objects; only fixed-size dtypes can be stored"
-                source.refused.append((name, why))
-                return None
-            longest = max(longest, len(text))
-        if longest > _TEXT_MOST:
-            why = f"{name} holds text of {longest} characters; an element has at most {_TEXT_MOST}"
-            source.refused.append((name, why))
-            return None
-    dtype = np.dtype(f"U{longest}")
-
-    def fixed(box: Box) -> np.ndarray[Any, Any]:
-        text = np.asarray(read(box), dtype=object)
-        flat = [item.decode() if isinstance(item, bytes) else item for item in text.ravel()]
-        return np.array(flat, dtype=dtype).reshape(text.shape)
-
-    return dtype, fixed, first
 
 
 _OPENERS = {

@@ -26,7 +26,7 @@ from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
 from nandarray.interop.convert.limits import HARMLESS, HEAD_BYTES, PACKED, TEXT, Stage, check_chunk, head_bound
 
-__all__ = ["check_directory", "codecs_unbounded", "stored_boxes"]
+__all__ = ["check_directory", "codecs_unbounded", "compression_of", "stored_boxes"]
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _SAME_SIZE = {"bytes", "endian", "transpose", "shuffle", "crc32c"}
@@ -63,6 +63,22 @@ def codecs_unbounded(array: Any) -> list[str]:
         return ["sharding_indexed with others around it"]
     known = HARMLESS | PACKED | TEXT
     return [name for name, _, _ in _stages(array, shard) if name not in known]
+
+
+def compression_of(array: Any) -> str | None:
+    """Return what compresses an array by the nearest name that a store has: other methods are Zstandard."""
+    found = {name: config for name, config, _ in _stages(array, _shard(array))}
+    packer = next((name for name in found if name in PACKED), None)
+    if packer is None:
+        return None
+    config = found[packer]
+    method = "lz4" if packer == "lz4" or str(config.get("cname")).endswith("lz4") else "zstd"
+    level = config.get("level") if packer in {"gzip", "zlib", "zstd"} else None
+    shuffle = str(getattr(config.get("shuffle"), "value", config.get("shuffle"))) if packer == "blosc" else ""
+    shuffled = {"1": "+shuffle", "shuffle": "+shuffle", "2": "+bitshuffle", "bitshuffle": "+bitshuffle"}.get(shuffle, "")
+    shuffled = "+shuffle" if "shuffle" in found else shuffled
+    named = f":{level}" if method == "zstd" and isinstance(level, int) and level > 0 else ""
+    return method + named + (shuffled if np.dtype(array.dtype).itemsize > 1 else "")
 
 
 def stored_boxes(array: Any, folder: Path, name: str, limit: int) -> Iterator[Box]:

@@ -19,10 +19,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from xarray import Variable, conventions
 from xarray.coding.common import lazy_elemwise_func
 from xarray.coding.times import decode_cf_datetime
 
+from nandarray import dtypes
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 from nandarray.interop.convert.attributes import decode
@@ -159,15 +161,25 @@ def _settings(codec: Any) -> dict[str, Any]:
 
 
 def fixed_size(variable: Variable, name: str) -> Variable:
-    """Give text of variable length a fixed width; refuse other objects."""
+    """Give text of variable length a fixed width; refuse other objects.
+
+    Text that is missing is stored as the ``_FillValue`` that the variable has, and reads as missing.
+    """
     if variable.dtype.kind not in "OT":
         return variable
-    values = np.asarray(variable.values, dtype=object)
-    if not all(isinstance(item, str) for item in values.ravel()):
-        kinds = ", ".join(sorted({type(item).__name__ for item in values.ravel()}))
-        raise InvalidError(f"variable {name!r} holds Python objects ({kinds}); only fixed-size dtypes can be stored")
-    attrs = {key: value for key, value in variable.attrs.items() if key != "_FillValue"}
-    return Variable(variable.dims, values.astype(np.str_), attrs)
+    values = np.array(variable.values, dtype=object)
+    fill = variable.encoding.get("_FillValue", variable.attrs.get("_FillValue"))
+    if isinstance(fill, str):
+        values[pd.isna(values)] = fill
+    for item in values.ravel():
+        if not isinstance(item, str):
+            kinds = ", ".join(sorted({type(item).__name__ for item in values.ravel()}))
+            raise InvalidError(f"variable {name!r} holds Python objects ({kinds}); only fixed-size dtypes can be stored")
+        if item.endswith("\0"):
+            raise InvalidError(
+                f"variable {name!r} has the text {item!r}, which ends with NUL; text of a fixed width does not keep that"
+            )
+    return Variable(variable.dims, values.astype(np.str_), variable.attrs, variable.encoding)
 
 
 def check_values(variable: Variable, name: str, *, exact: bool = False) -> Variable:
@@ -180,6 +192,12 @@ def check_values(variable: Variable, name: str, *, exact: bool = False) -> Varia
         return _as_fine_as_units(variable, name)
     encoding = variable.encoding
     wanted = encoding.get("dtype")
+    _check_fill(name, encoding, variable.dtype if wanted is None or wanted is str else np.dtype(wanted))
+    return _packed(_checked_range(variable, name, exact=exact), name)
+
+
+def _checked_range(variable: Variable, name: str, *, exact: bool) -> Variable:
+    encoding, wanted = variable.encoding, variable.encoding.get("dtype")
     if wanted is None or wanted is str or variable.dtype.kind not in "iuf" or "_Unsigned" in encoding:
         return variable
     target = np.dtype(wanted)
@@ -200,6 +218,43 @@ def check_values(variable: Variable, name: str, *, exact: bool = False) -> Varia
         return variable
     data = lazy_elemwise_func(variable._data, check, variable.dtype)
     return Variable(variable.dims, data, variable.attrs, encoding, fastpath=True)
+
+
+def _packed(variable: Variable, name: str) -> Variable:
+    """Pack values by ``scale_factor`` and ``add_offset`` in the precision of a double.
+
+    xarray packs in the data's precision or another, by what else the encoding says. Here an append, whose encoding is
+    read from the store, has to give what a first write gives, to the bit.
+    """
+    encoding = dict(variable.encoding)
+    how = {key: encoding.pop(key) for key in ("scale_factor", "add_offset") if encoding.get(key) is not None}
+    if not how or variable.dtype.kind not in "iuf":
+        return variable
+    if encoding.get("dtype") is None:  # as xarray chooses it
+        nothing = Variable(("none",), np.empty(0, variable.dtype), {}, dict(variable.encoding))
+        encoding["dtype"] = conventions.encode_cf_variable(nothing, name=name).dtype
+    scale, offset = (float(np.asarray(how.get(key, of)).item()) for key, of in (("scale_factor", 1), ("add_offset", 0)))
+
+    def pack(values: Any) -> Any:
+        return (np.asarray(values, np.float64) - offset) / scale
+
+    data = variable._data
+    data = pack(data) if isinstance(data, np.ndarray) else lazy_elemwise_func(data, pack, np.dtype(np.float64))
+    return Variable(variable.dims, data, {**how, **variable.attrs}, encoding, fastpath=True)
+
+
+def _check_fill(name: str, encoding: Mapping[str, Any], target: np.dtype[Any]) -> None:
+    """Refuse a value for missing elements that the stored dtype cannot hold."""
+    if target.kind not in "iufc" or "_Unsigned" in encoding:
+        return
+    for key in ("_FillValue", "missing_value"):
+        if encoding.get(key) is None:
+            continue
+        for value in np.atleast_1d(np.asarray(encoding[key])):
+            with np.errstate(all="ignore"):
+                element = value.astype(target, casting="unsafe") if value.dtype.kind in "biufc" else None
+            if element is not None:
+                dtypes.check_held(f"variable {name!r}: {key}", value, np.asarray(element))
 
 
 def _as_fine_as_units(variable: Variable, name: str) -> Variable:

@@ -1,5 +1,5 @@
-//! Accounts of a host's executions, for the vendor's log page C1h: the outputs of those that ended well, and the reasons
-//! of those that failed.
+//! Accounts of a host's executions, for the vendor's log page C1h: the outputs of those that ended well, and reasons of
+//! those that failed.
 //!
 //! A host may give an execution a tag (dword 14 of Execute Program), and finds its account by that tag, whatever ended
 //! meanwhile on other queues. The last accounts are kept, each of limited length.

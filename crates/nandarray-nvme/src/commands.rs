@@ -19,7 +19,7 @@ pub(crate) enum CommandEffect {
     Store,
     /// The store if the command's action creates or resizes a space, and nothing otherwise.
     StoreByAction,
-    /// The places of its outputs: Subsystem Local Memory, or arrays of the store. The execution has to check each output.
+    /// The places of its outputs: Subsystem Local Memory, or arrays of the store. The execution checks each output.
     Outputs,
 }
 

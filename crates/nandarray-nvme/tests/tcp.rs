@@ -251,7 +251,8 @@ fn a_stock_kernel_connects() {
     identify(&mut stream, 6, 0, 0);
     for (nsid, csi) in [(1, 0), (NSID_MEMORY, 3), (NSID_PROGRAMS, 4), (NSID_ND, 0x30)] {
         let ids = identify(&mut stream, 3, nsid, 0);
-        assert_eq!((ids[0], ids[1], ids[20], ids[21], ids[24]), (2, 16, 4, 1, csi));
+        assert_eq!((ids[0], ids[1], ids[20], ids[21]), (2, 16, 3, 16), "NGUID and UUID");
+        assert_eq!((ids[40], ids[41], ids[44]), (4, 1, csi));
         let independent = identify(&mut stream, 8, nsid, 0);
         assert_eq!((independent[1], independent[14]), (1, 1));
         identify(&mut stream, 5, nsid, csi.into());

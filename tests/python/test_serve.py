@@ -383,6 +383,27 @@ def test_a_copy_of_a_store_is_another_drive(tmp_path: Path) -> None:
         nandarray.serve(opened, identity="new")
 
 
+def test_a_store_is_made_for_its_device(tmp_path: Path) -> None:
+    """The guide's commands, and what a store of files says."""
+    plain, made = tmp_path / "plain.nand", tmp_path / "made.nand"
+    cli("nvme", "create", str(plain), "1", "1MiB")
+    cli("nvme", "create", str(made), "1", "1MiB", "--device", "mqsim-ideal")
+    cli("create", str(made), "a", "--shape", "4", "--device", "mqsim-ideal")
+    command = [sys.executable, "-m", "nandarray", "serve", str(plain), "--device", "mqsim-ideal"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "panicked" not in done.stderr
+    assert "must be made for its device, by `nandarray create STORE --device NAME`" in done.stderr
+    process, url = start(made, "--device", "mqsim-ideal")
+    with nandarray.open(url) as remote:
+        assert remote["a"].shape == (4,)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    with nandarray.open(plain) as opened:
+        assert opened["ns/1"].shape == (256,)
+
+
 def cli(*arguments: str) -> str:
     done = subprocess.run([sys.executable, "-m", "nandarray", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -15,10 +15,7 @@ pub enum QueueError {
     #[error("{0} is no region of queues of this version")]
     NotARegion(String),
     /// The path of a region has something that no server of this user left there; it stays.
-    #[error(
-        "{path} stays as it is, since it is no region of an ended server of this user: {why}; another name must be \
-             given, or the file removed"
-    )]
+    #[error("{path} is no region of an ended server of this user and stays as it is ({why}): give another name")]
     NotOurs {
         /// Path of the region.
         path: String,

@@ -8,7 +8,7 @@ mod tidy;
 /// The layers of modules, from the bottom up: a module may use itself and those before it. Modules of one entry do not
 /// use each other.
 const LAYERS: tidy::Layers = &[
-    &["error", "entries", "atomic", "wait"],
+    &["error", "entries", "atomic", "guard", "wait"],
     &["sleep"],
     &["futex", "layout"],
     &["region", "prepared"],

@@ -71,6 +71,7 @@ impl IdentityRecord {
         intact.then_some(Self { file: wire.file, identity: wire.identity })
     }
 
+    /// Writes the record, without a barrier.
     fn write(&self, media: &dyn Media) -> Result<()> {
         let mut wire = IdentityWire {
             magic: MAGIC,
@@ -81,8 +82,7 @@ impl IdentityRecord {
             _reserved: [0; 16],
         };
         wire.crc = U32::new(crc32c(&wire.as_bytes()[12..]));
-        media.write_at(PLACE, wire.as_bytes())?;
-        media.sync()
+        media.write_at(PLACE, wire.as_bytes())
     }
 }
 
@@ -140,7 +140,8 @@ impl Device {
         let record = IdentityRecord { file: file.unwrap_or_default(), identity: chosen };
         let known = IdentityRecord::read(media) == Some(record);
         if !known && !self.read_only && (file.is_some() || choice == IdentityChoice::New) {
-            match record.write(media) {
+            // A failed barrier is remembered, since earlier writes may be lost by it.
+            match record.write(media).and_then(|()| self.sync()) {
                 // A full disk, for instance: the next start finds the same identity without a record.
                 Err(_) if choice == IdentityChoice::Own => {}
                 written => written?,

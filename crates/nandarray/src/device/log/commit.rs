@@ -206,7 +206,7 @@ impl Device {
         }
     }
 
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(in crate::device) fn sync(&self) -> Result<()> {
         self.ftl.sync().inspect_err(|e| self.note_refusal(e))
     }
 

@@ -93,8 +93,9 @@ def check_held(what: str, value: Any, element: np.ndarray[Any, Any]) -> None:
     """
     dtype = element.dtype
     if dtype.names is not None:
-        if isinstance(value, tuple | np.void) and len(value) == len(dtype.names):
-            for name, one in zip(dtype.names, value, strict=True):
+        parts: Any = value if isinstance(value, tuple | np.void) else ()
+        if len(parts) == len(dtype.names):
+            for name, one in zip(dtype.names, parts, strict=True):
                 if element[name].shape == ():
                     check_held(f"{what} of field {name!r}", one, np.asarray(element[name]))
         return

@@ -142,6 +142,7 @@ class Field(_Lazy, Compute):
             selection = select(key, array.shape)
             elements = buffers.empty(selection.shape, array.dtype)
             fetch(array._commands(), selection, elements)
+            buffers.refuse_mask(values)
             try:
                 elements[self._name] = values
             except (TypeError, ValueError, OverflowError) as error:

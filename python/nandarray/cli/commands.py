@@ -192,9 +192,13 @@ def create(
 
 
 def _scalar(text: str, dtype: str) -> Any:
+    """Return text as a value, which is not yet cast: a cast wraps, and says nothing."""
     try:
         kind = np.dtype(dtype)
-        return np.array(json.loads(text) if kind.kind in "biufV" else text).astype(kind)[()]
+        if kind.kind == "V" and kind.names is None:
+            return np.array(json.loads(text)).astype(kind)[()]
+        value = json.loads(text) if kind.kind in "biufV" else text
+        return tuple(value) if isinstance(value, list) else value
     except (TypeError, ValueError, OverflowError, RecursionError, SyntaxError) as error:
         raise typer.BadParameter(f"{text!r} is no value of dtype {dtype}: {error}") from error
 

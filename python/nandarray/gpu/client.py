@@ -166,6 +166,7 @@ class SharedArray:
         InvalidError
             The rows cut a block of 512 bytes, or lie outside of the array.
         """
+        buffers.refuse_mask(values)
         rows = np.ascontiguousarray(values, self.dtype)
         length = self.shape[0] if self.shape else 1
         row_bytes = self.nbytes // max(length, 1)

@@ -73,8 +73,10 @@ def refuse_flagged(out: Any) -> None:
     for flag, what in (("is_neg", "negative"), ("is_conj", "conjugate")):
         told = getattr(out, flag, None)
         if callable(told) and told():
-            raise InvalidError(f"out has torch's {what} bit set: its memory does not hold its elements; give a tensor of"
-                               f" its own, out.resolve_{flag.removeprefix('is_')}()")
+            raise InvalidError(
+                f"out has torch's {what} bit set: its memory does not hold its elements; give a tensor of"
+                f" its own, out.resolve_{flag.removeprefix('is_')}()"
+            )
 
 
 def _wrap(out: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Array:
@@ -118,10 +120,10 @@ def as_source(values: object, dtype: np.dtype[Any]) -> _Array:
 
 def refuse_mask(values: object) -> None:
     """Refuse a masked array of which an element is masked, by an InvalidError: a store keeps no mask."""
-    if isinstance(values, np.ma.MaskedArray) and (hidden := int(np.ma.count_masked(values))):
+    if isinstance(values, np.ma.MaskedArray) and np.frombuffer(np.asarray(values.mask).tobytes(), np.uint8).any():
         raise InvalidError(
-            f"{hidden} of {values.size} elements are masked, and a store keeps no mask: give values.filled(...), the"
-            " value as fill_value and, for xarray, as the attribute _FillValue"
+            "a masked array has masked elements, and a store keeps no mask: give values.filled(...), the value as"
+            " fill_value and, for xarray, as the attribute _FillValue"
         )
 
 

@@ -79,7 +79,9 @@ def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dic
         _restore(plain, types, attrs.get(TYPES))
     except (TypeError, ValueError, OverflowError, AttributeError, SyntaxError, RecursionError) as error:
         if skipped is None:
-            raise InvalidError(f"attribute {TYPES!r} is reserved for the types of the other attributes: {error}") from error
+            raise InvalidError(
+                f"attribute {TYPES!r} is reserved for the types of the other attributes: {error}"
+            ) from error
         skipped.append(TYPES)
     return {**plain, TYPES: types} if types else plain
 

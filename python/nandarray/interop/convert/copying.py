@@ -64,7 +64,7 @@ BUDGET = 256 << 20
 #: The compression of an import that keeps the source's.
 SOURCE = "source"
 #: What of a source a warning lists, before it counts the rest.
-_LISTED = 10
+_LISTED = 100
 _active: set[str] = set()
 _active_lock = threading.Lock()
 

@@ -217,7 +217,9 @@ def attributes(h5py: Any, source: Source, name: str, item: Any) -> dict[str, Any
         except (TypeError, OSError, ValueError):  # a type that h5py cannot read, text that is not UTF-8
             value, names = h5py.Empty("f"), None
         if names is not None and np.asarray(value).dtype.kind != "b":
-            source.note(name, f"has the attribute {key!r} of an enumeration, whose names {json.dumps(names)} are not kept")
+            source.note(
+                name, f"has the attribute {key!r} of an enumeration, whose names {json.dumps(names)} are not kept"
+            )
         attrs[key] = value
     return attrs
 

@@ -75,8 +75,8 @@ def compression_of(array: Any) -> str | None:
     method = "lz4" if packer == "lz4" or str(config.get("cname")).endswith("lz4") else "zstd"
     level = config.get("level") if packer in {"gzip", "zlib", "zstd"} else None
     shuffle = str(getattr(config.get("shuffle"), "value", config.get("shuffle"))) if packer == "blosc" else ""
-    shuffled = {"1": "+shuffle", "shuffle": "+shuffle", "2": "+bitshuffle", "bitshuffle": "+bitshuffle"}.get(shuffle, "")
-    shuffled = "+shuffle" if "shuffle" in found else shuffled
+    shuffles = {"1": "+shuffle", "shuffle": "+shuffle", "2": "+bitshuffle", "bitshuffle": "+bitshuffle"}
+    shuffled = "+shuffle" if "shuffle" in found else shuffles.get(shuffle, "")
     named = f":{level}" if method == "zstd" and isinstance(level, int) and level > 0 else ""
     return method + named + (shuffled if np.dtype(array.dtype).itemsize > 1 else "")
 

@@ -174,10 +174,12 @@ def fixed_size(variable: Variable, name: str) -> Variable:
     for item in values.ravel():
         if not isinstance(item, str):
             kinds = ", ".join(sorted({type(item).__name__ for item in values.ravel()}))
-            raise InvalidError(f"variable {name!r} holds Python objects ({kinds}); only fixed-size dtypes can be stored")
+            raise InvalidError(
+                f"variable {name!r} holds Python objects ({kinds}); only fixed-size dtypes can be stored"
+            )
         if item.endswith("\0"):
             raise InvalidError(
-                f"variable {name!r} has the text {item!r}, which ends with NUL; text of a fixed width does not keep that"
+                f"variable {name!r} has the text {item!r}, which ends with NUL: text of a fixed width does not keep it"
             )
     return Variable(variable.dims, values.astype(np.str_), variable.attrs, variable.encoding)
 

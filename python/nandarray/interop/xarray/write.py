@@ -32,6 +32,7 @@ from nandarray.array.fork import StoreLock
 from nandarray.array.group import MARKER, UNFINISHED, is_unfinished, make_marker
 from nandarray.array.opening import open as open_store
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
+from nandarray.index import buffers
 from nandarray.index.shapes import Box, boxes, check_shape
 from nandarray.interop.convert.attributes import encode
 from nandarray.interop.convert.copying import _active, _active_lock, _delete, _sweep
@@ -292,6 +293,7 @@ class _Staged:
     def __setitem__(self, key: Any, values: Any) -> None:
         one = self._one
         begins = [part.start or 0 for part in key if isinstance(part, slice)] or [0] * self.ndim
+        buffers.refuse_mask(values)
         data = np.ascontiguousarray(values, one.array.dtype).reshape(
             np.shape(values)
         )  # which had made one dimension of none

@@ -10,6 +10,9 @@ it are loaded when first used, since they need other packages.
 
 from __future__ import annotations
 
+from nandarray import interrupts  # noqa: F401 -- before all that takes time to load
+
+# isort: split
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from nandarray import _nandarray
 from nandarray.errors import DescriptionError, InvalidError
+from nandarray.inputs import read_text
 from nandarray.present.html import folded, table
 from nandarray.units import format_size
 
@@ -399,10 +400,7 @@ def _exists(text: str) -> bool:
 
 def read(path: Path) -> str:
     """Read the text of a file."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DescriptionError(f"{path} is no text: {error}") from None
+    return read_text(path, "a description in TOML, or a configuration of MQSim")
 
 
 def import_mqsim(path: str | Path, name: str | None = None) -> Imported:

@@ -18,8 +18,10 @@ PACKAGE = ROOT / "python" / "nandarray"
 
 #: Parts of the package from the bottom; the longest name that fits a module is its part.
 ORDER = (
+    "nandarray.interrupts",
     "nandarray._nandarray",
     "nandarray.errors",
+    "nandarray.inputs",
     "nandarray.optional",
     "nandarray.dtypes",
     "nandarray.units",
@@ -98,6 +100,7 @@ PUBLIC = {
     "nandarray.interop.tables",
     "nandarray.lab",
     "nandarray.gpu",
+    "nandarray.inputs",
     "nandarray.model.accelerator",
     "nandarray.model.fetch",
     "nandarray.optional",

@@ -34,9 +34,10 @@ from rich.table import Table
 from rich.text import Text
 
 import nandarray
-from nandarray import units
+from nandarray import interrupts, units
 from nandarray.array.listing import open_array
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError, refuse_special
+from nandarray.inputs import read_input
 from nandarray.present.plain import plain
 
 if TYPE_CHECKING:
@@ -83,10 +84,14 @@ class OneLineErrors(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; turn what it raises into a line and exit code 1."""
         try:
-            return super().invoke(ctx)
+            with interrupts.AsException():
+                return super().invoke(ctx)
         except click.UsageError as error:
             error.message = plain(error.message)  # type: ignore[misc]  # read when it is printed
             raise
+        except KeyboardInterrupt:
+            print(interrupts.LINE, end="", file=sys.stderr)
+            raise typer.Exit(interrupts.EXIT_CODE) from None
         except (NandarrayError, OSError, ImportError, MemoryError, OverflowError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # `nandarray read ... | head`: not an error
@@ -209,7 +214,7 @@ def key_of(key_file: Path | None) -> bytes | None:
     Never from the command line: other users of the machine can read that.
     """
     if key_file is not None:
-        raw = key_file.read_bytes()
+        raw = read_input(key_file)
         return raw if len(raw) == _KEY_BYTES else _key_from_text(raw.decode("ascii", "replace"), str(key_file))
     text = os.environ.get(KEY_VARIABLE)
     return None if not text else _key_from_text(text, f"${KEY_VARIABLE}")

@@ -23,6 +23,7 @@ from nandarray.cli import serve_shm
 from nandarray.cli.common import DeviceName, FileWatch, Json, StorePath, open_store, parse_size, print_json, say
 from nandarray.cli.status_file import StatusFile, status_of
 from nandarray.errors import InvalidError, NandarrayError
+from nandarray.inputs import read_input
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
 from nandarray.nvme.names import check_nqn
 from nandarray.units import format_size
@@ -288,7 +289,7 @@ def program_load(
 ) -> None:
     """Load a program into a slot, in parts, and activate it."""
     with _connect(url, secret_file) as remote:
-        remote.load(file.read_bytes(), index=index)
+        remote.load(read_input(file), index=index)
 
 
 @program_app.command("activate")
@@ -311,7 +312,7 @@ def program_execute(
 ) -> None:
     """Run a program beside the data and write its outputs to standard output."""
     with _connect(url, secret_file) as remote:
-        given = [Path(one[1:]).read_bytes() if one.startswith("@") else remote[one] for one in inputs]
+        given = [read_input(one[1:]) if one.startswith("@") else remote[one] for one in inputs]
         program = RemoteProgram(remote, index)
         for output in program.execute(*given, scalars=scalar or (), room=parse_size(room), outputs=outputs):
             sys.stdout.buffer.write(output)

@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from nandarray.errors import InvalidError, NotFoundError
+from nandarray.inputs import read_input
 from nandarray.lab.claims import near
 from nandarray.lab.experiment import Experiment, Parameter
 from nandarray.units import is_number
@@ -112,7 +113,7 @@ def load_file(path: str | os.PathLike[str]) -> ModuleType:
     An InvalidError says that it raises, or defines no experiment; an OSError, that it cannot be read.
     """
     file = Path(path).resolve()
-    text = file.read_bytes()
+    text = read_input(file)
     name = _FILE_MODULE + hashlib.sha256(str(file).encode() + b"\0" + text).hexdigest()[:16]
     if name in sys.modules:
         return sys.modules[name]

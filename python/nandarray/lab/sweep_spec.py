@@ -23,6 +23,7 @@ from typing import Any
 from nandarray import Synthetic, Trace, device
 from nandarray.device import Description
 from nandarray.errors import InvalidError
+from nandarray.inputs import open_input, read_text
 from nandarray.lab import registry
 from nandarray.lab._files import plain
 from nandarray.lab._inputs import inputs_of
@@ -131,8 +132,8 @@ def read_spec(what: str | os.PathLike[str] | Mapping[str, Any], folder: Path | N
         return _Reader(dict(what), folder or Path(), "the sweep").spec()
     path = Path(what)
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        said = tomllib.loads(read_text(path, "a sweep in TOML"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidError(f"{path} is no TOML: {error}") from None
     said.setdefault("name", path.stem)
     try:
@@ -367,7 +368,7 @@ class _Reader:
             given[name] = self._workload_value(name, value, f"workload: {name}")
         if "trace" in self.workload:
             path = self.folder / str(self.workload["trace"])
-            with path.open("rb") as file:
+            with open_input(path) as file:
                 of_trace = hashlib.file_digest(file, "sha256").hexdigest()
             return {"kind": "trace", "trace": str(path.resolve()), "digest": of_trace, "workload": given, "measure": {}}
         if not {"requests", "bytes", "seconds"} & {*given, *self._axis_names("workload.")}:

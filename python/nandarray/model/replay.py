@@ -22,6 +22,7 @@ from typing import Any, Literal
 from nandarray import _nandarray
 from nandarray.device import Description, load
 from nandarray.errors import InvalidError
+from nandarray.inputs import open_input
 
 __all__ = ["Boxes", "Replay", "Synthetic", "Trace", "replay"]
 
@@ -347,7 +348,7 @@ def _workload(workload: str | os.PathLike[str] | Trace | Synthetic | Boxes) -> d
         return {"boxes": workload.settings()}
     trace = workload if isinstance(workload, Trace) else Trace(workload)
     path = Path(trace.path)
-    with path.open("rb"):  # what cannot be opened is an OSError that names the file
+    with open_input(path):  # what cannot be opened is an error that names the file
         return {"trace": {"path": str(path), "settings": trace.settings()}}
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
+from nandarray.inputs import open_input
 
 __all__ = ["new_secret", "read_secrets"]
 
@@ -65,7 +66,7 @@ def read_secrets(path: str | os.PathLike[str]) -> dict[str, tuple[str, str | Non
         or it is of another user.
     """
     file = Path(path)
-    with file.open(encoding="utf-8") as opened:
+    with open_input(file) as opened:
         told = os.fstat(opened.fileno())
         if told.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             mode = stat.S_IMODE(told.st_mode)
@@ -73,7 +74,7 @@ def read_secrets(path: str | os.PathLike[str]) -> dict[str, tuple[str, str | Non
         if told.st_uid not in (0, os.geteuid()):
             raise InvalidError(f"{file} belongs to user {told.st_uid}, who may change the secrets")
         try:
-            text = opened.read()
+            text = opened.read().decode()
         except UnicodeDecodeError as error:
             raise InvalidError(
                 f"{file} is no text in UTF-8 at byte {error.start}; it has a line for each host"

@@ -17,6 +17,7 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import CompileError, InvalidError, ProgramError
+from nandarray.inputs import read_text
 from nandarray.programs import abi, elf, nest
 from nandarray.programs.compile import host, scratch, zig
 from nandarray.programs.compile.cache import Cache, digest
@@ -74,7 +75,7 @@ class Kernel:
             Its description table is missing or wrong.
         """
         inline = isinstance(source, str) and re.search(r"[\n{]", source) is not None
-        text = source if inline and isinstance(source, str) else Path(source).read_text()
+        text = source if inline and isinstance(source, str) else read_text(source, "a kernel in C")
         return cls(text, target=target, trusted=trusted)
 
     @property

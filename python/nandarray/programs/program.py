@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from nandarray.errors import InvalidError, ProgramError
+from nandarray.inputs import read_input, read_text
 from nandarray.present.html import folded, table
 from nandarray.programs import abi
 from nandarray.programs.compile import scratch, zig
@@ -164,7 +165,7 @@ class Program:
             recipe = Recipe(str(source), Path(file), tuple(words), inline=True)
         else:
             path = Path(source)
-            recipe = Recipe(path.read_text(), path, tuple(words), inline=False)
+            recipe = Recipe(read_text(path, "a program in C"), path, tuple(words), inline=False)
         return cls._from_c(recipe, made_for, trusted=bool(trusted))
 
     @classmethod
@@ -243,7 +244,7 @@ class Program:
             It is no ELF for RISC-V, needs an extension that no core here has, is made for another version of the
             interface, or its metadata is missing or wrong.
         """
-        raw = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else Path(source).read_bytes()
+        raw = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else read_input(source)
         return cls._make(raw)
 
     def on(self, *inputs: Any, **scalars: Any) -> Step:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError, NotFoundError
+from nandarray.inputs import read_text
 from nandarray.present.html import Markup, table
 from nandarray.programs.compile import zig
 from nandarray.programs.profile import source_lines
@@ -125,13 +126,9 @@ def choose_core(core: str | os.PathLike[str], changes: Mapping[str, Any] | None 
         text = _nandarray.core_text(core)
     elif path.suffix == ".toml":
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path, "a description in TOML")
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {core}") from None
-        except UnicodeDecodeError as error:
-            raise InvalidError(
-                f"{core} is no text in UTF-8 at byte {error.start}; it is a description in TOML"
-            ) from None
     else:
         raise NotFoundError(
             f"there is no core {str(core)!r}; there is {', '.join(core_names())}, or a description in a .toml file"

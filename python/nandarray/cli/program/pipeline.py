@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from nandarray import units
 from nandarray.cli.program.source import is_ready_made
 from nandarray.errors import InvalidError
+from nandarray.inputs import read_text
 
 if TYPE_CHECKING:
     from nandarray.programs.step import Output, Step
@@ -101,9 +102,9 @@ def read_spec(path: Path) -> Spec:
     something is wrong; a file that cannot be read is an OSError.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, "a pipeline in TOML or JSON")
         said = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise InvalidError(f"{path} is no {kind}: {error}") from None
     try:

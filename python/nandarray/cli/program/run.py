@@ -34,6 +34,7 @@ from nandarray.cli.common import (
 from nandarray.cli.program.timing import of_run, summary
 from nandarray.errors import InvalidError, NandarrayError, ProgramFailedError
 from nandarray.index.text import parse_slices
+from nandarray.inputs import read_input
 from nandarray.units import count, format_size
 
 if TYPE_CHECKING:
@@ -386,7 +387,7 @@ def run_bare(
     from nandarray import _nandarray
     from nandarray.programs.run import watched
 
-    elf, watch = path.read_bytes(), _nandarray.Watch()
+    elf, watch = read_input(path), _nandarray.Watch()
     given = watched(
         lambda: _nandarray.program_run_bare(
             elf, watch, isa=isa, vlen=vlen, granularity=granularity, instructions=instructions

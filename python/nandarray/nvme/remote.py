@@ -38,6 +38,7 @@ _TRANSFER = 2 << 20
 _RISCV = 0xC0
 _PART = 64 << 10
 _NOT_FOUND = 0x1C0
+_PROGRAM_DATA = 0x18E
 _SLOTS = 64
 
 
@@ -283,13 +284,21 @@ class RemoteStore:
         -------
         RemoteProgram
             The active program.
+
+        Raises
+        ------
+        NandarrayError
+            The drive refuses it; the message has the drive's reason.
         """
-        _check_slot(index)
+        program = RemoteProgram(self, index)
         for offset in range(0, len(elf), _PART):
             part = elf[offset : offset + _PART]
             words = {10: index | _RISCV << 16, 11: len(elf), 12: program_id, 13: program_id >> 32, 14: len(part)}
-            self._done(_entry(0x85, 0, {**words, 15: offset}), part, admin=True)
-        program = RemoteProgram(self, index)
+            done, _ = self.call(_entry(0x85, 0, {**words, 15: offset}), part, admin=True)
+            if done.status == _PROGRAM_DATA:  # the drive has noted why it is no program
+                raise NandarrayError(f"the drive: {done}: {program._why()}")
+            if not done.ok:
+                raise NandarrayError(f"the drive: {done}")
         program.activate()
         return program
 
@@ -550,7 +559,8 @@ class RemoteProgram:
         *inputs : RemoteArray or bytes
             An array is streamed where it lies; bytes are put into Subsystem Local Memory first.
         scalars : sequence of int
-            Bit patterns of the program's scalars.
+            Bit patterns of the program's scalars. Those at the end that are left out have their defaults; one without a
+            default must be given.
         room : int
             Bytes for each output.
         outputs : int

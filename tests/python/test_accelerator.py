@@ -223,3 +223,22 @@ def test_a_scheduler_that_raises_ends_the_session_and_its_kernels(tmp_path):
         session.close()
         store["x"] = np.arange(3)
         assert store["x"][2] == 2, "the store serves on"
+
+
+def test_every_byte_of_a_phantom_is_moved():
+    """Screens and windows share bytes evenly: a byte beyond two page groups is in a third one."""
+    group = 65536
+
+    def moved(bytes_in: int) -> float:
+        kernel = Phantom("k", bytes_in, (Block(2, 1e6, bytes_in, 0),))
+        report = accelerator.run([kernel], "intra-in-order", {"window_bytes": group, "group_bytes": group})
+        return float(report["kernels"][0]["transfer"])
+
+    assert moved(2 * group + 1) == pytest.approx(1.5 * moved(2 * group))
+
+
+@pytest.mark.parametrize("scheduler", ["intra-in-order", "simd"])
+@pytest.mark.parametrize("bytes_in", [2**63, 2**44 + 1])
+def test_more_bytes_than_a_run_could_move_are_an_error(scheduler, bytes_in):
+    with pytest.raises(nandarray.InvalidError, match=f"is {bytes_in}; it must be at most {2**44}"):
+        accelerator.run([Phantom("k", 1, (Block(1, 1.0, bytes_in, 0),))], scheduler)

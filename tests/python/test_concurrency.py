@@ -203,6 +203,121 @@ print(sorted(ends - {0, 1}))
     assert printed == "[]", "no child hung, died or read anything else"
 
 
+FORKED_CASES = """
+FOREVER = nandarray.Kernel.from_c('''
+#include <nandarray.h>
+ND_PROGRAM("name": "forever", "kind": "kernel", "inputs": [{"name": "x", "dtype": "f8", "shape": ["n"]}],
+           "outputs": [{"name": "y", "dtype": "f8", "shape": ["n"]}],
+           "microblocks": [{"entry": "spin", "screens": "y", "reads": {"x": "rows"}, "writes": {"y": "rows"}}])
+ND_MICROBLOCK(spin) { volatile uint64_t *turn = (volatile uint64_t *)args; for (;;) (void)*turn; }
+''')
+store = nandarray.open(path, mode="w")
+store["x"] = np.arange(4096.0)
+store.flush()
+session = store.session()
+job = session.submit(FOREVER, inputs={"x": store["x"]}, outputs={"y": store.create("y", (4096,), "f8")})
+modelled = store.session(accelerator=True)
+gate = threading.Event()
+store._pool().submit(gate.wait)
+for _ in range(64):
+    store._pool().submit(gate.wait)
+future = store["x"].submit(slice(0, 8))
+server = nandarray.serve(store)
+remote = nandarray.open(server.url)
+def closed(call):
+    def tried():
+        try:
+            call()
+        except nandarray.ClosedError:
+            return
+        os._exit(3)
+    return tried
+def ends(call):
+    return call
+CASES = {
+    "exit": ends(lambda: sys.exit(0)),
+    "session dropped": ends(lambda: globals().pop("session")),
+    "session closed": ends(lambda: session.close()),
+    "session cancelled": ends(lambda: session.close(cancel=True)),
+    "submit": closed(lambda: session.submit(FOREVER, inputs={"x": np.ones(3)})),
+    "result": closed(lambda: job.result(5)),
+    "cancel": closed(lambda: job.cancel()),
+    "progress": closed(lambda: job.progress()),
+    "repr": ends(lambda: repr(job)),
+    "modelled report": closed(lambda: modelled.report()),
+    "modelled closed": ends(lambda: modelled.close()),
+    "future": closed(lambda: future.result()),
+    "as_completed": closed(lambda: list(nandarray.as_completed([future]))),
+    "server stopped": ends(lambda: server.stop()),
+    "server dropped": ends(lambda: globals().pop("server")),
+    "status": closed(lambda: server.status()),
+    "remote": closed(lambda: remote["x"][0]),
+    "remote closed": ends(lambda: remote.close()),
+    "store closed": ends(lambda: store.close()),
+}
+found = {}
+for name, case in CASES.items():
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        case()
+        sys.stdout = open(os.devnull, "w")
+        sys.exit(0)
+    found[name] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+again = nandarray.open(server.url)
+good = remote["x"][7] == again["x"][7] == 7 and job.cancel() and server.status()["connections"] > 0
+gate.set()
+good = good and future.result().tolist() == list(range(8))
+session.close(cancel=True)
+modelled.close()
+remote.close()
+again.close()
+server.stop()
+print({name: code for name, code in found.items() if code}, good)
+"""
+
+
+@forks
+def test_a_forked_process_has_no_sessions_servers_or_futures(path: pathlib.Path) -> None:
+    """Using those of the process that forked is an error, ending is quiet, and that process goes on with them."""
+    assert _printed("import sys\n" + FORKED_CASES, path) == "{} True"
+
+
+@forks
+def test_a_forked_process_leaves_queues_in_shared_memory_alone(path: pathlib.Path) -> None:
+    script = """
+import sys
+from nandarray import gpu
+store = nandarray.open(path, mode="w")
+store["x"] = np.arange(4096.0)
+server = gpu.serve(store, path + ".region")
+client = gpu.connect(path + ".region")
+found = []
+for case in ("exit", "stop", "status", "read", "drop"):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        try:
+            if case == "stop":
+                server.stop()
+            elif case == "status":
+                server.counts()
+                os._exit(3)
+            elif case == "read":
+                client["x"][0]
+                os._exit(4)
+            elif case == "drop":
+                del client, server
+        except nandarray.ClosedError:
+            pass
+        sys.exit(0)
+    found.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+print(found, client["x"][5])
+server.stop()
+"""
+    assert _printed(script, path) == "[0, 0, 0, 0, 0] 5.0"
+
+
 @forks
 def test_a_forked_process_leaves_the_writers_store_alone(path: pathlib.Path) -> None:
     """A store stays with the process that opened it for writing: commands and closing do nothing in the child."""

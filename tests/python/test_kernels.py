@@ -201,3 +201,33 @@ ND_MICROBLOCK(next) {
 """
     with pytest.raises(nandarray.ProgramError, match=r"reads byte \d+ of x; its table says"):
         nandarray.Kernel(lies, target="rv32").check(x=np.arange(16.0))
+
+
+@pytest.mark.parametrize("form", ["native", "translated", "interpreted"])
+def test_an_index_from_bad_data_is_an_error_with_its_place(store, form) -> None:
+    """A vertex that is not there, as an edge, as the start and as a row: no memory outside of sections is touched."""
+    first, edges = np.array([0, 2, 3, 3], "i4"), np.array([1, 2, 0], "i4")
+    good = {"first": first, "edges": edges, "start": np.zeros(1, "i4")}
+    spoilt = [
+        ("edges", np.array([1, 100_000, 0], "i4"), "index 100000 of level, dimension 0: .* below 3 .*inner loop at 1"),
+        ("edges", np.array([1, 2, -5], "i4"), "index -5 of level, dimension 0: it must be at least 0"),
+        ("start", np.array([3], "i4"), "index 3 of level"),
+        ("first", np.array([0, 2, 4, 4], "i4"), "index 3 of edges, dimension 0: .* below 3"),
+    ]
+    with store.session() as session:
+        level = store.create("level", (3,), "i4")
+        for name, values, says in spoilt:
+            job = session.submit(kernels.get("bfs"), inputs=good | {name: values}, outputs={"level": level}, form=form)
+            with pytest.raises(nandarray.ProgramFailedError, match=says):
+                job.result()
+        session.submit(kernels.get("bfs"), inputs=good, outputs={"level": level}, form=form).result()
+    assert level[...].tolist() == [0, 1, 1]
+
+
+def test_only_subscripts_that_do_not_follow_from_loops_are_checked() -> None:
+    def checks(name: str) -> int:
+        return kernels.get(name).source.count("at_ = ")
+
+    assert {name: checks(name) for name in kernels.NAMES[:14] if checks(name)} == {}
+    assert "nd_outside" in kernels.get("bfs").source
+    assert "nd_outside" not in kernels.get("bfs", checked=False).source

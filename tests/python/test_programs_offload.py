@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_programs import EXACT, label, same
 
 import nandarray
-from nandarray import programs
+from nandarray import InvalidError, NandarrayError, programs
 
 FORMS = ("interpreted", "translated", "native")
 CHUNKED = ("sum", "mean", "variance")
@@ -78,3 +78,57 @@ def test_beside_the_data(store: Any, variant: tuple[Any, ...], seed: int, record
 
 def test_the_store_is_where_they_say(store: Any) -> None:
     assert Path(store.path).is_file()
+
+
+@pytest.fixture(scope="module")
+def remote(store: Any) -> Any:
+    with nandarray.serve(store) as server, nandarray.open(server.url) as opened:
+        yield opened
+
+
+def test_every_program_can_be_loaded_over_the_network(remote: Any) -> None:
+    """The ELF says all of what a program takes: a drive knows no more."""
+    loaded = 0
+    for name in programs.names():
+        for kind in programs.describe(name).kinds:
+            remote.load(programs.get(name, kind=kind).elf).unload()
+            loaded += 1
+    assert loaded > 50
+
+
+def test_the_reason_of_a_refused_load_is_told(remote: Any) -> None:
+    elf = programs.get("sum").elf
+    assert elf.count(b'"dtype": "float64"')
+    strange = elf.replace(b'"dtype": "float64"', b'"dtype": "floaty4"')
+    with pytest.raises(NandarrayError, match="Invalid Program Data.*dtype is \"floaty4\"; it must be the name of a type"):
+        remote.load(strange)
+
+
+def test_a_drive_gives_a_program_only_what_it_declares(store: Any, remote: Any) -> None:
+    """Types of stored arrays, whole elements of raw bytes, all scalars; the drive checks, whoever its host is."""
+    if "f4" not in store:
+        store["f4"], store["f8"] = np.ones(64, "f4"), np.arange(64.0)
+        store["rows"] = np.zeros(8, [("a", "f8"), ("b", "u4")])
+    total = remote.load(programs.get("sum", dtype="float64").elf, index=1)
+    assert total.execute(remote["f8"]) == [np.array(np.arange(64.0).sum()).tobytes()]
+    assert total.execute(remote["f8"].view(8, 8), room=8) == total.execute(np.arange(64.0).tobytes(), room=8)
+    for given_, says in (
+        (remote["f4"], "input x takes float64; the array has float32"),
+        (remote["rows"], r"input x takes float64; the array has \{a: float64 at 0, b: uint32 at 8\}"),
+        (bytes(12), "input x of 12 bytes is not whole elements of 8"),
+    ):
+        with pytest.raises(NandarrayError, match=says):
+            total.execute(given_)
+    kept = remote.load(programs.get("filter", dtype="float64").elf, index=2)
+    with pytest.raises(NandarrayError, match="scalar .* is missing, and has no default"):
+        kept.execute(remote["f8"])
+    with pytest.raises(NandarrayError, match="3 scalars for a program that takes 2"):
+        kept.execute(remote["f8"], scalars=[1, 2, 3])
+    bits = [int(one) for one in np.array([10.0, 20.0]).view("u8")]
+    found = np.frombuffer(kept.execute(remote["f8"], scalars=bits)[0], "f8")
+    assert found.tolist() == [float(one) for one in range(64) if 10 <= one <= 20]
+    for program in (total, kept):
+        program.unload()
+    # Locally the same rules hold behind those of the calls in Python.
+    with pytest.raises(InvalidError, match="takes float64|has dtype float32"):
+        nandarray.offload(programs.get("sum", dtype="float64"), [store["f4"]])

@@ -428,3 +428,35 @@ def test_a_scheduler_that_gives_no_work_ends_with_its_session(store):
 def test_the_number_of_workers_is_bounded(store):
     with pytest.raises(nandarray.InvalidError, match="workers = 1000000: a session has at most 1024"):
         store.session("inter-dynamic", workers=10**6)
+
+
+# It ends by itself, after a few seconds: a thread that is left behind must not run on beside other tests.
+SPINS = FOREVER.replace("for (;;) (void)*turn;", "for (volatile uint64_t i = 0; i < 2000000000; i++) (void)*turn; return 0;")
+
+
+def test_a_native_kernel_that_does_not_end_is_named_and_left(tmp_path, monkeypatch) -> None:
+    """Nothing can stop it: cancel() does not say that it did, and closing says which one it is."""
+    monkeypatch.setattr("nandarray.array.session.PATIENCE_S", 0.3)
+    spins = nandarray.Kernel.from_c(SPINS, trusted=True)
+    with nandarray.open(tmp_path / "s.nda", mode="w") as store:
+        session = store.session(workers=2)
+        job = session.submit(spins, inputs={"x": np.ones(4)})
+        while job.progress().state != "running":
+            time.sleep(0.001)
+        assert not job.cancel()
+        with pytest.warns(RuntimeWarning, match=r"leaves behind job 0 \(forever\), in native form"):
+            session.close(cancel=True)
+        assert not job.done()
+
+
+def test_a_kernel_behind_one_that_was_cancelled_fails_whatever_the_timing(tmp_path) -> None:
+    with nandarray.open(tmp_path / "s.nda", mode="w") as store, store.session(workers=1) as session:
+        spins = session.submit(nandarray.Kernel.from_c(FOREVER), inputs={"x": np.ones(4)})
+        early = session.submit(scale, inputs={"x": np.ones(3)}, scalars={"factor": 2}, after=[spins])
+        assert spins.cancel()
+        with pytest.raises(nandarray.CancelledError):
+            spins.result()
+        late = session.submit(scale, inputs={"x": np.ones(3)}, scalars={"factor": 2}, after=[spins])
+        for job in (early, late):
+            with pytest.raises(nandarray.DependencyError, match="depends on kernel 0"):
+                job.result()

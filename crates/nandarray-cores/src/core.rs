@@ -370,8 +370,8 @@ impl<'p> Core<'p> {
             if used > room {
                 return Err(RunError::Overflow { task, output, used, room });
             }
-            if !used.is_multiple_of(port.item_bytes) {
-                return Err(RunError::Ragged { task, output, used, item: port.item_bytes });
+            if !used.is_multiple_of(port.element.bytes()) {
+                return Err(RunError::Ragged { task, output, used, item: port.element.bytes() });
             }
         }
         Ok(())

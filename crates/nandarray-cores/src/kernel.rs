@@ -130,6 +130,28 @@ pub enum ScreenError {
         /// The function's name and the distance from its beginning, in bytes.
         symbol: String,
     },
+    /// A subscript of a loop nest that is outside of its section.
+    #[error("screen {screen} of {microblock}: index {index} of {section}, {}", told(*axis, *extent, *row, *turn, *line))]
+    Subscript {
+        /// Name of the microblock.
+        microblock: String,
+        /// Number of the screen.
+        screen: u64,
+        /// The section's name.
+        section: String,
+        /// The dimension of the section, from 0.
+        axis: u64,
+        /// The index along that dimension.
+        index: i64,
+        /// Number of elements along it.
+        extent: u64,
+        /// The row of the microblock's screens; `None` of a serial microblock.
+        row: Option<i64>,
+        /// Value of the innermost loop's variable; `None` outside of inner loops.
+        turn: Option<i64>,
+        /// Line of the subscript in its source file.
+        line: u64,
+    },
     /// The function returned an error of its own.
     #[error("screen {screen} of {microblock}: it returned {code}")]
     Status {
@@ -170,6 +192,39 @@ pub enum ScreenError {
         /// The reason, in words.
         what: String,
     },
+}
+
+/// Describes in words the place of a subscript and what it must be.
+fn told(axis: u64, extent: u64, row: Option<i64>, turn: Option<i64>, line: u64) -> String {
+    let (row, turn) = (row.map(|at| format!(", row {at}")), turn.map(|at| format!(", inner loop at {at}")));
+    let place = format!("line {line}{}{}", row.unwrap_or_default(), turn.unwrap_or_default());
+    format!("dimension {axis}: it must be at least 0 and below {extent} ({place})")
+}
+
+/// Makes the error of a function that returned a negative number; `block` is the argument block behind the call.
+fn returned(kernel: &KernelProgram, microblock: usize, screen: u64, code: i64, block: &[u8]) -> ScreenError {
+    let word = |number: usize| {
+        let at = abi::OUTSIDE_AT + 8 * number;
+        i64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let name = kernel.table.microblocks[microblock].entry.clone();
+    // The first word is 0 unless a subscript was noted: the number of its section from 1.
+    let section = usize::try_from(word(0)).ok().and_then(|n| kernel.table.sections.get(n.checked_sub(1)?));
+    let place = |number: usize| Some(word(number)).filter(|at| *at != i64::MIN);
+    match section {
+        Some(section) if code == abi::OUTSIDE => ScreenError::Subscript {
+            microblock: name,
+            screen,
+            section: section.name.clone(),
+            axis: word(1) as u64,
+            index: word(2),
+            extent: word(3) as u64,
+            row: place(4),
+            turn: place(5),
+            line: word(6) as u64,
+        },
+        _ => ScreenError::Status { microblock: name, screen, code },
+    }
 }
 
 /// The arguments of one screen of a microblock.
@@ -267,7 +322,6 @@ impl KernelCore {
         limit: Option<u64>,
         stop: &AtomicBool,
     ) -> Result<(), ScreenError> {
-        let name = || kernel.table.microblocks[call.microblock].entry.clone();
         match &mut self.place {
             KernelPlace::Host { functions, block, scratchpad } => {
                 let address = |_, window: &SectionWindow<'_>| match &window.bytes {
@@ -284,7 +338,10 @@ impl KernelCore {
                 }
                 // SAFETY: the maker of the functions vouched for them; windows outlive the call.
                 match unsafe { functions.0[call.microblock](block.as_mut_ptr().cast()) } {
-                    code if code < 0 => Err(ScreenError::Status { microblock: name(), screen: call.screen, code }),
+                    code if code < 0 => {
+                        let bytes: Vec<u8> = block.iter().flat_map(|word| word.to_le_bytes()).collect();
+                        Err(returned(kernel, call.microblock, call.screen, code, &bytes))
+                    }
                     _ => Ok(()),
                 }
             }
@@ -302,7 +359,7 @@ impl KernelCore {
                     .map(|port| (port.address as i64 - port.offset as i64, port.address))
                     .collect();
                 let block = abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES;
-                arguments.write(own.get_mut(block).map_err(|e| lay(&e))?);
+                arguments.write(own.get_mut(block.clone()).map_err(|e| lay(&e))?);
                 let mut memory = own.for_call();
                 for (section, window) in call.sections.iter_mut().enumerate() {
                     let at = kernel.window(section);
@@ -317,8 +374,13 @@ impl KernelCore {
                 let entry = kernel.entries[microblock];
                 let stopped =
                     processor.call(entry, *stack, abi::ARGS_ADDRESS, &mut memory, &mut Streams::none(), limits);
-                let at = (processor.pc(), processor.result());
-                ended(kernel, stopped, at, (microblock, screen), limit, &ranges)
+                let (pc, result) = (processor.pc(), processor.result());
+                drop(memory);
+                if matches!(stopped, Stop::Returned { .. }) && result < 0 {
+                    let block = own.get(block).map_err(|e| lay(&e))?;
+                    return Err(returned(kernel, microblock, screen, result, block));
+                }
+                ended(kernel, stopped, pc, (microblock, screen), limit, &ranges)
             }
         }
     }
@@ -362,14 +424,13 @@ fn arguments(
 fn ended(
     kernel: &KernelProgram,
     stop: Stop,
-    (pc, result): (u64, i64),
+    pc: u64,
     (number, screen): (usize, u64),
     limit: Option<u64>,
     bases: &[(i64, u64)],
 ) -> Result<(), ScreenError> {
     let (microblock, symbol) = (kernel.table.microblocks[number].entry.clone(), kernel.place(pc));
     match stop {
-        Stop::Returned { .. } if result < 0 => Err(ScreenError::Status { microblock, screen, code: result }),
         Stop::Returned { .. } => Ok(()),
         Stop::InstructionLimit => {
             Err(ScreenError::Limit { microblock, screen, limit: limit.unwrap_or(u64::MAX), symbol })

@@ -9,6 +9,7 @@ use std::ops::Range;
 use serde::Deserialize;
 
 use crate::abi;
+use crate::element::ElementType;
 use crate::error::LoadError;
 
 /// The part of a section that each screen maps.
@@ -51,6 +52,8 @@ pub struct DataSection {
     pub name: String,
     /// Size of an element, in bytes.
     pub item_bytes: u64,
+    /// Type of an element; `None` if the table does not say.
+    pub element: Option<ElementType>,
     /// The use that the kernel makes of the section.
     pub role: SectionRole,
 }
@@ -121,6 +124,8 @@ struct WrittenTable {
 struct WrittenSection {
     name: String,
     item_bytes: u64,
+    #[serde(default)]
+    dtype: serde_json::Value,
     #[serde(default)]
     update: bool,
     #[serde(default)]
@@ -228,7 +233,13 @@ impl KernelTable {
             if sections.iter().any(|earlier: &DataSection| earlier.name == s.name) {
                 return Err(wrong(format!("{:?} names two of the kernel's sections", s.name)));
             }
-            sections.push(DataSection { name: s.name.clone(), item_bytes: s.item_bytes, role: role(number, s)? });
+            let element = ElementType::parse(&s.dtype);
+            if element.as_ref().map_or(!s.dtype.is_null(), |element| element.bytes() != s.item_bytes) {
+                let (name, dtype, bytes) = (&s.name, &s.dtype, s.item_bytes);
+                return Err(wrong(format!("section {name}: dtype is {dtype}; it must be a type of {bytes} bytes")));
+            }
+            let (name, item_bytes, role) = (s.name.clone(), s.item_bytes, role(number, s)?);
+            sections.push(DataSection { name, item_bytes, element, role });
         }
         let mut table = Self {
             name: written.name,

@@ -15,6 +15,7 @@ pub mod abi;
 mod call;
 pub mod check;
 mod core;
+mod element;
 mod error;
 mod inflow;
 mod json;
@@ -30,6 +31,7 @@ mod timer;
 
 pub use crate::core::{BorrowedTask, Bounds, Core};
 pub use call::{Advance, Call, OwnedTask};
+pub use element::ElementType;
 pub use error::{LoadError, RunError, Site};
 pub use inflow::Inflow;
 pub use metadata::{

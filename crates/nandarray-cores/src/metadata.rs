@@ -1,12 +1,13 @@
 //! The metadata of a program: JSON in a section of its ELF.
 //!
-//! It is checked as far as running the program needs. A `dtype` is NumPy's and stays text: only the bytes of a record
-//! matter, which follow from the names of numbers and must be given for anything else (`record_bytes`).
+//! It is checked as far as running the program needs: whoever loads the ELF alone, as a drive does, knows as much of the
+//! program as Python, types of elements (`element`) and defaults of scalars included.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::abi;
+use crate::element::ElementType;
 use crate::error::LoadError;
 use crate::json::Object;
 
@@ -97,9 +98,9 @@ pub struct InputPort {
     pub name: String,
     /// Size of a record, in bytes. Inputs are cut into tasks between records; the last record may be shorter.
     pub record_bytes: u64,
-    /// Size of an element, in bytes; 1 if the dtype is not the name of a number.
+    /// Type of an element.
     #[serde(skip)]
-    pub item_bytes: u64,
+    pub element: ElementType,
     /// Whether every task gets the whole input, instead of a part.
     pub whole: bool,
     /// The rule that says where its records end.
@@ -115,9 +116,9 @@ pub struct OutputPort {
     pub name: String,
     /// Size of a record, in bytes.
     pub record_bytes: u64,
-    /// Size of an element, in bytes; 1 if the dtype is not the name of a number.
+    /// Type of an element.
     #[serde(skip)]
-    pub item_bytes: u64,
+    pub element: ElementType,
     /// The entry point that writes the output.
     pub phase: OutputPhase,
     /// Whether a task always writes as many bytes as its bound allows; a filter does not.
@@ -131,6 +132,9 @@ pub struct OutputPort {
 pub struct ScalarPort {
     /// Name of the scalar.
     pub name: String,
+    /// Bits of the value that the scalar has if it is not given; `None` if it must be given.
+    #[serde(skip)]
+    pub default_bits: Option<u64>,
 }
 
 /// A program's metadata.
@@ -179,56 +183,41 @@ const OUTPUT_KEYS: [&str; 6] = ["bound", "dtype", "exact", "name", "phase", "rec
 const SCALAR_KEYS: [&str; 3] = ["default", "dtype", "name"];
 const BOUND_KEYS: [&str; 3] = ["fixed", "per_input_byte", "per_record"];
 
-/// Returns the size of an element of a dtype such as `float32`, `<i8`, `u2` or `S16`, in bytes; `None` for other
-/// dtypes.
-fn item_bytes(dtype: &Value) -> Option<u64> {
-    let name = dtype.as_str()?;
-    let bits =
-        |prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok().filter(|b| *b > 0 && b % 8 == 0).map(|b| b / 8);
-    if name == "bool" {
-        return Some(1);
-    }
-    if let Some(bytes) = ["float", "uint", "int", "complex"].iter().find_map(|p| bits(p)) {
-        return Some(bytes);
-    }
-    let short = name.trim_start_matches(['<', '|', '=']);
-    let (kind, size) = short.split_at_checked(1)?;
-    if "biufcSV".contains(kind) { size.parse().ok().filter(|b| *b > 0) } else { None }
-}
-
-/// Whether a dtype is the name of an integer type.
-fn is_integer(dtype: &Value) -> bool {
-    let name = dtype.as_str().unwrap_or_default();
-    let short = name.trim_start_matches(['<', '|', '=']);
-    name.starts_with("int") || name.starts_with("uint") || short.starts_with(['i', 'u'])
+/// Reads the dtype of an input, an output or a scalar.
+fn element(written: &Object<'_>) -> Result<ElementType, LoadError> {
+    let Some(dtype) = written.member("dtype") else {
+        return wrong(format!("{} is {}; it is written {{\"name\": ..., \"dtype\": ...}}", written.what, written));
+    };
+    let read = ElementType::parse(dtype);
+    read.ok_or_else(|| {
+        let what = format!("{}: dtype is {dtype}; it must be the name of a type with a size", written.what);
+        LoadError::Metadata(format!("{what}, its array-protocol text, or a list of fields of such types"))
+    })
 }
 
 fn wrong<T>(text: String) -> Result<T, LoadError> {
     Err(LoadError::Metadata(text))
 }
 
-/// Returns the name of an input or output, the size of a record, and that of an element, in bytes.
-fn port(written: &Object<'_>, number: usize, what: &str) -> Result<(String, u64, u64), LoadError> {
-    let Some(dtype) = written.member("dtype") else {
-        return wrong(format!("{} is {}; it is written {{\"name\": ..., \"dtype\": ...}}", written.what, written));
-    };
-    let item = item_bytes(dtype);
-    let record = written.size("record_bytes", item.unwrap_or(0), abi::WINDOW_BYTES)?;
+/// Returns the name of an input or output, the size of a record in bytes, and the type of an element.
+fn port(written: &Object<'_>, number: usize, what: &str) -> Result<(String, u64, ElementType), LoadError> {
+    let element = element(written)?;
+    let item = element.bytes();
+    let record = written.size("record_bytes", item, abi::WINDOW_BYTES)?;
     if !(1..=abi::WINDOW_BYTES).contains(&record) {
         return wrong(format!("{}: say record_bytes, from 1 to {}", written.what, abi::WINDOW_BYTES));
     }
-    let item = item.unwrap_or(1);
     if record % item != 0 {
         let what = &written.what;
         return wrong(format!("{what}: a record of {record} bytes does not hold whole elements of {item} bytes"));
     }
-    Ok((written.text("name", &format!("{what}{number}"))?, record, item))
+    Ok((written.text("name", &format!("{what}{number}"))?, record, element))
 }
 
 fn input(written: &Value, number: usize, kind: ProgramKind) -> Result<InputPort, LoadError> {
     let written = Object::new(written, format!("input {number}"))?;
     let what = &written.what;
-    let (name, record_bytes, item_bytes) = port(&written, number, "input")?;
+    let (name, record_bytes, element) = port(&written, number, "input")?;
     written.known(&INPUT_KEYS)?;
     let whole = written.flag("whole", false)?;
     if whole && number == 0 {
@@ -240,21 +229,21 @@ fn input(written: &Value, number: usize, kind: ProgramKind) -> Result<InputPort,
     }
     let packed = written.word("packed", &PACKED)?;
     if packed.is_some() {
-        let elements = matches!(record_bytes, 1 | 2 | 4 | 8) && record_bytes == item_bytes;
-        if !elements || !written.member("dtype").is_some_and(is_integer) || whole || records != Records::Fixed {
+        let elements = matches!(record_bytes, 1 | 2 | 4 | 8) && record_bytes == element.bytes();
+        if !elements || !element.is_integer() || whole || records != Records::Fixed {
             return wrong(format!("{what}: packed inputs are integers, and neither whole nor of larger records"));
         }
         if kind == ProgramKind::Stream {
             return wrong(format!("{what}: packed inputs are those of block programs; this one's kind is stream"));
         }
     }
-    Ok(InputPort { name, record_bytes, item_bytes, whole, records, packed })
+    Ok(InputPort { name, record_bytes, element, whole, records, packed })
 }
 
 fn output(written: &Value, number: usize) -> Result<OutputPort, LoadError> {
     let written = Object::new(written, format!("output {number}"))?;
     let what = &written.what;
-    let (name, record_bytes, item_bytes) = port(&written, number, "output")?;
+    let (name, record_bytes, element) = port(&written, number, "output")?;
     written.known(&OUTPUT_KEYS)?;
     let phase = written.word("phase", &PHASES)?.unwrap_or_default();
     let bound = match (written.member("bound"), phase) {
@@ -274,19 +263,27 @@ fn output(written: &Value, number: usize) -> Result<OutputPort, LoadError> {
         return wrong(format!("{what} is written in phase 'end', so only a fixed bound makes sense"));
     }
     let exact = written.flag("exact", true)?;
-    Ok(OutputPort { name, record_bytes, item_bytes, phase, exact, bound })
+    Ok(OutputPort { name, record_bytes, element, phase, exact, bound })
 }
 
 fn scalar(written: &Value, number: usize) -> Result<ScalarPort, LoadError> {
     let written = Object::new(written, format!("scalar {number}"))?;
     written.known(&SCALAR_KEYS)?;
-    if written.member("dtype").is_none() {
-        return wrong(format!("{} is {}; it is written {{\"name\": ..., \"dtype\": ...}}", written.what, written));
+    let (element, what) = (element(&written)?, &written.what);
+    if element.scalar_bits(&Value::from(0)).is_none() {
+        return wrong(format!("{what}: a scalar is a number of at most 64 bits, not {element}"));
     }
-    if written.member("default").is_some_and(|default| !default.is_number() && !default.is_boolean()) {
-        return wrong(format!("{}: default is no number", written.what));
-    }
-    Ok(ScalarPort { name: written.text("name", &format!("scalar{number}"))? })
+    let default_bits = match written.member("default") {
+        None => None,
+        Some(default) if !default.is_number() && !default.is_boolean() => {
+            return wrong(format!("{what}: default is no number"));
+        }
+        Some(default) => match element.scalar_bits(default) {
+            None => return wrong(format!("{what}: default is {default}; it must be a number that {element} has")),
+            bits => bits,
+        },
+    };
+    Ok(ScalarPort { name: written.text("name", &format!("scalar{number}"))?, default_bits })
 }
 
 /// Checks the texts for the statuses that a program returns: keys are negative numbers.
@@ -379,8 +376,8 @@ impl Metadata {
         Ok(())
     }
 
-    /// Returns what the metadata say as JSON with all defaults filled in, without what only NumPy can read: the
-    /// dtypes and the defaults of scalars.
+    /// Returns what the metadata say as JSON with all defaults filled in, without dtypes and defaults of scalars, which
+    /// stay as they are written.
     pub fn filled(&self) -> String {
         serde_json::to_string(self).expect("metadata are plain values")
     }

@@ -299,11 +299,15 @@ impl Programs {
             let why = format!("{} bytes of data: {count} ranges must have 32 each", data.len());
             ExecutionFailure::new(status, why)
         })?;
+        let scalars = scalars_of(entry, scalars).map_err(|status| {
+            let why = format!("{} bytes of scalars: each must have 8", scalars.len());
+            ExecutionFailure::new(status, why)
+        })?;
         let (program, bytes, ranges) = self.begin(pind, rsid, inline).map_err(|status| {
             let why = format!("slot {pind}, range set {rsid}: {}", status.name());
             ExecutionFailure::new(status, why)
         })?;
-        let done = self.run(at, program, &bytes, &ranges, &scalars_of(entry, scalars));
+        let done = self.run(at, program, &bytes, &ranges, &scalars);
         self.end(pind, rsid);
         done
     }
@@ -353,7 +357,7 @@ impl Programs {
         program: ProgramId,
         elf: &[u8],
         ranges: &[MemoryRange],
-        scalars: &[u64],
+        scalars: &ScalarsGiven,
     ) -> Result<(Vec<u64>, u64), ExecutionFailure> {
         let ports = Program::from_elf(elf, None)
             .map_err(|error| ExecutionFailure::new(Status::PROGRAM_DATA, error.to_string()))?;
@@ -381,7 +385,11 @@ impl Programs {
         let steps: Vec<Vec<u64>> = from.iter().map(steps_of).collect();
         let given: Vec<Input<'_>> = from.iter().zip(&copies).zip(&steps).map(input).collect();
         let places: Vec<Option<Output<'_>>> = to.iter().map(|operand| Some(output(operand))).collect();
-        let scalars = &scalars[..ports.scalars.len().min(scalars.len())];
+        let scalars = match scalars {
+            ScalarsGiven::Data(numbers) => &numbers[..],
+            // The entry always has two: those that the program does not take have no meaning.
+            ScalarsGiven::Entry(numbers) => &numbers[..ports.scalars.len().min(numbers.len())],
+        };
         let stage = StageRequest {
             program,
             form: Form::Translated,
@@ -453,13 +461,25 @@ fn ranges_of(data: &[u8], count: u8) -> Result<(Vec<MemoryRange>, &[u8]), Status
     Ok((ranges.to_vec(), rest))
 }
 
-/// Returns the scalars in a command's data, 8 bytes each; without data, the two parameters in the command's entry.
-fn scalars_of(entry: &SubmissionEntry, data: &[u8]) -> Vec<u64> {
+/// The scalars that a host gives; those at the end that it leaves out have their defaults, or are missing.
+enum ScalarsGiven {
+    /// As many as the command's data has.
+    Data(Vec<u64>),
+    /// The two parameters in the command's entry; none if both are zero.
+    Entry(Vec<u64>),
+}
+
+/// Returns the scalars in a command's data, 8 bytes each; without data, those in the command's entry.
+fn scalars_of(entry: &SubmissionEntry, data: &[u8]) -> Result<ScalarsGiven, Status> {
     if data.is_empty() {
-        return vec![entry.cdw_pair(10), entry.cdw_pair(12)];
+        let both = [entry.cdw_pair(10), entry.cdw_pair(12)];
+        return Ok(ScalarsGiven::Entry(if both == [0, 0] { Vec::new() } else { both.to_vec() }));
+    }
+    if !data.len().is_multiple_of(8) {
+        return Err(Status::DATA_LENGTH_INVALID);
     }
     let number = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("eight bytes"));
-    data.chunks_exact(8).map(number).collect()
+    Ok(ScalarsGiven::Data(data.chunks_exact(8).map(number).collect()))
 }
 
 fn check(memory: &LocalMemory, range: &MemoryRange) -> Result<(), Status> {

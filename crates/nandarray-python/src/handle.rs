@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nandarray::{Change, Device, Error, Result};
+use nandarray::{Change, Device, Error, Home, Result};
 use nandarray_runtime::Runtime;
 use parking_lot::RwLock;
 use pyo3::prelude::*;
@@ -31,6 +31,13 @@ pub(crate) fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<
 /// Converts the error of a result to a Python exception.
 pub(crate) fn fail<T>(py: Python<'_>, done: Result<T>) -> PyResult<T> {
     done.map_err(|e| to_py(py, &e, None))
+}
+
+/// Fails in a process that was forked from the one, `home`, that has this server, session or connection: its threads
+/// did not come along, and its locks may be held for ever.
+pub(crate) fn at_home(py: Python<'_>, home: Home, what: &str) -> PyResult<()> {
+    let away = || Error::Closed(format!("this process was forked from the one that has the {what}; open one here"));
+    if home.is_here() { Ok(()) } else { Err(to_py(py, &away(), None)) }
 }
 
 /// Converts sizes along dimensions from Python's integers, which are unbounded, to 64 bits; fails for any that does not

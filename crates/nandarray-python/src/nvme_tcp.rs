@@ -7,8 +7,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nandarray::Error;
 use nandarray::nvme::SubmissionEntry;
+use nandarray::{Error, Home};
 use nandarray_model::store::executor::Modelled;
 use nandarray_model::store::{Clock, WallTime};
 use nandarray_nvme::auth::{DhchapHash, DhchapSecret, HostCredentials};
@@ -21,7 +21,7 @@ use pyo3::types::{PyBytes, PyDict};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::errors::{detached, to_py};
-use crate::handle::{fail, runtime_of};
+use crate::handle::{at_home, fail, runtime_of};
 use crate::store::PyStore;
 
 fn io_error(py: Python<'_>, what: &dyn std::fmt::Display) -> PyErr {
@@ -72,16 +72,21 @@ pub(crate) fn dhchap_secret(py: Python<'_>, hash: u8, key: &[u8]) -> PyResult<St
 #[pyclass(module = "nandarray._nandarray", name = "NvmeServer", frozen)]
 pub(crate) struct PyNvmeServer {
     server: Mutex<Server>,
+    address: String,
+    nqn: String,
+    home: Home,
     /// The modelled clock, if it keeps pace with the wall clock while the server runs; otherwise `None`.
     paced: Mutex<Option<PacedClock>>,
 }
 
 /// A modelled clock that keeps pace with the wall clock until this value is dropped.
-struct PacedClock(Arc<Clock>);
+struct PacedClock(Arc<Clock>, Home);
 
 impl Drop for PacedClock {
     fn drop(&mut self) {
-        self.0.end_pace();
+        if self.1.is_here() {
+            self.0.end_pace();
+        }
     }
 }
 
@@ -157,27 +162,29 @@ impl PyNvmeServer {
         let paced = match clock {
             Some(clock) => {
                 clock.pace(Box::new(MachineTime::default())).map_err(|e| to_py(py, &e, None))?;
-                Some(PacedClock(clock))
+                Some(PacedClock(clock, Home::here()))
             }
             None => None,
         };
         let started = detached(py, move || Server::start(Subsystem::new(&runtime, options), address, &server));
         let started = started.map_err(|e| to_py(py, &e, None))?;
         let server = started.map_err(|e| io_error(py, &format!("cannot listen on {listen}: {e}")))?;
-        Ok(Self { server: Mutex::new(server), paced: Mutex::new(paced) })
+        let (address, nqn) = (server.address().to_string(), server.subsystem().nqn().to_owned());
+        Ok(Self { server: Mutex::new(server), address, nqn, home: Home::here(), paced: Mutex::new(paced) })
     }
 
     #[getter]
     fn address(&self) -> String {
-        self.server.lock().address().to_string()
+        self.address.clone()
     }
 
     #[getter]
     fn nqn(&self) -> String {
-        self.server.lock().subsystem().nqn().to_owned()
+        self.nqn.clone()
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        at_home(py, self.home, "server")?;
         let status = self.server.lock().status();
         let dict = PyDict::new(py);
         dict.set_item("address", status.address.to_string())?;
@@ -194,6 +201,10 @@ impl PyNvmeServer {
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        // The server of a process that forked goes on there; its lock may be held by a thread that stayed behind.
+        if !self.home.is_here() {
+            return Ok(());
+        }
         let stop = || {
             self.server.lock().stop();
             drop(self.paced.lock().take());
@@ -206,6 +217,7 @@ impl PyNvmeServer {
 #[pyclass(module = "nandarray._nandarray", name = "NvmeHost", frozen)]
 pub(crate) struct PyNvmeHost {
     host: Mutex<Initiator>,
+    home: Home,
 }
 
 #[pymethods]
@@ -228,7 +240,7 @@ impl PyNvmeHost {
         options.credentials = secrets.map(|texts| credentials_of(py, &options.hostnqn, &texts)).transpose()?;
         let made = detached(py, || Initiator::connect(at, nqn, &options)).map_err(|e| to_py(py, &e, None))?;
         let host = made.map_err(|e| io_error(py, &format!("cannot connect to {address}: {e}")))?;
-        Ok(Self { host: Mutex::new(host) })
+        Ok(Self { host: Mutex::new(host), home: Home::here() })
     }
 
     /// Sends a command (to the admin queue if `admin`) with `data` for the controller, and waits for its end. Returns
@@ -242,6 +254,7 @@ impl PyNvmeHost {
         room: usize,
         admin: bool,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        at_home(py, self.home, "connection")?;
         let entry = SubmissionEntry::read_from_bytes(entry)
             .map_err(|_| io_error(py, &format!("an entry of {} bytes; it has 64", entry.len())))?;
         let source = data.unwrap_or_default();
@@ -273,6 +286,7 @@ impl PyNvmeHost {
 impl PyNvmeHost {
     /// Sends commands, `depth` of them in flight at a time; returns the total number of bytes received.
     fn many(&self, py: Python<'_>, entries: &[Vec<u8>], data: &[u8], room: usize, depth: usize) -> PyResult<u64> {
+        at_home(py, self.home, "connection")?;
         let entries: Vec<SubmissionEntry> = entries
             .iter()
             .map(|entry| SubmissionEntry::read_from_bytes(entry))

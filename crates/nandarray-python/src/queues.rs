@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nandarray::{Device, Error};
+use nandarray::{Device, Error, Home};
 use nandarray_queues::{QueueClient, QueueError, QueueServer, RegionGeometry, ServeOptions};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArray};
 use parking_lot::Mutex;
@@ -12,14 +12,14 @@ use pyo3::types::PyDict;
 
 use crate::buffers::lend;
 use crate::errors::{detached, to_py};
-use crate::handle::numbers;
+use crate::handle::{at_home, numbers};
 
 /// Converts an error of the queues to the engine's error with the same meaning, from which the Python exception is
 /// made.
 fn engine(error: QueueError) -> Error {
     match error {
         QueueError::Store(error) => error,
-        QueueError::Gone(_) | QueueError::TimedOut(_) => Error::Closed(error.to_string()),
+        QueueError::Gone(_) | QueueError::Forked(_) | QueueError::TimedOut(_) => Error::Closed(error.to_string()),
         other => Error::Invalid(other.to_string()),
     }
 }
@@ -32,6 +32,7 @@ fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T, QueueErr
 #[pyclass(module = "nandarray._nandarray", name = "QueueServer", frozen)]
 pub(crate) struct PyQueueServer {
     server: Mutex<QueueServer>,
+    home: Home,
 }
 
 impl PyQueueServer {
@@ -44,31 +45,38 @@ impl PyQueueServer {
     ) -> PyResult<Self> {
         let geometry = RegionGeometry { queues, depth, data_bytes, threads };
         let server = run(py, || QueueServer::start(device, name, ServeOptions { geometry, writable, group }))?;
-        Ok(Self { server: Mutex::new(server) })
+        Ok(Self { server: Mutex::new(server), home: Home::here() })
     }
 }
 
 #[pymethods]
 impl PyQueueServer {
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.server.lock().stop());
+        // The server of a process that forked goes on there; its lock may be held by a thread that stayed behind.
+        if self.home.is_here() {
+            py.detach(|| self.server.lock().stop());
+        }
     }
 
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        at_home(py, self.home, "server")?;
         let c = self.server.lock().counts();
         numbers(py, vec![("commands", c.commands), ("served", c.served), ("dead", c.dead)])
     }
 
-    fn arrays(&self) -> Vec<String> {
-        self.server.lock().arrays()
+    fn arrays(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        at_home(py, self.home, "server")?;
+        Ok(self.server.lock().arrays())
     }
 
-    fn lost(&self) -> bool {
-        self.server.lock().lost()
+    fn lost(&self, py: Python<'_>) -> PyResult<bool> {
+        at_home(py, self.home, "server")?;
+        Ok(self.server.lock().lost())
     }
 
-    fn failed(&self) -> bool {
-        self.server.lock().failed()
+    fn failed(&self, py: Python<'_>) -> PyResult<bool> {
+        at_home(py, self.home, "server")?;
+        Ok(self.server.lock().failed())
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nandarray::Home;
 use nandarray_cores::kernel::{KernelFunctions, SectionRole};
 use nandarray_model::accelerator::cost::screen_cost;
 use nandarray_model::accelerator::{AcceleratorOptions, AcceleratorPlatform, AcceleratorSession};
@@ -18,7 +19,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use crate::errors::{detached, run_to_py, to_py};
-use crate::handle::{SharedRuntime, fail, runtime_of};
+use crate::handle::{SharedRuntime, at_home, fail, runtime_of};
 use crate::space::PySpace;
 
 /// A loaded kernel, which any session can run.
@@ -209,6 +210,7 @@ struct SubmitRequest<'py> {
 pub(crate) struct PySession {
     session: SessionClock,
     device: SharedRuntime,
+    home: Home,
 }
 
 /// A session, under either clock.
@@ -228,6 +230,7 @@ impl PySession {
     }
 
     fn submit(&self, py: Python<'_>, request: SubmitRequest<'_>) -> PyResult<PySessionJob> {
+        self.at_home(py)?;
         let made = self.request(py, request)?;
         let submit = || match &self.session {
             SessionClock::Wall(session) => session.submit(made),
@@ -241,7 +244,11 @@ impl PySession {
     /// wall clock in a modelled session, too.
     #[pyo3(signature = (job, seconds=None))]
     fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> PyResult<bool> {
-        let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));
+        if job.job.has_ended() {
+            return Ok(true);
+        }
+        self.at_home(py)?;
+        let time = seconds.map(duration);
         let waited = detached(py, || match &self.session {
             SessionClock::Wall(session) => Ok(session.wait(&job.job, time)),
             SessionClock::Modelled(session) => {
@@ -254,21 +261,26 @@ impl PySession {
     }
 
     /// Cancels a kernel unless its outputs are already being written; returns whether it ends as cancelled.
-    fn cancel(&self, py: Python<'_>, job: &PySessionJob) -> bool {
-        py.detach(|| match &self.session {
+    fn cancel(&self, py: Python<'_>, job: &PySessionJob) -> PyResult<bool> {
+        self.at_home(py)?;
+        Ok(py.detach(|| match &self.session {
             SessionClock::Wall(session) => session.cancel(&job.job),
             SessionClock::Modelled(session) => session.cancel(&job.job),
-        })
+        }))
     }
 
     /// Returns the state of a kernel, and the number of the microblock that runs, if one does; `None` once the kernel
     /// has ended.
-    fn state(&self, py: Python<'_>, job: &PySessionJob) -> Option<(&'static str, Option<usize>)> {
+    fn state(&self, py: Python<'_>, job: &PySessionJob) -> PyResult<Option<(&'static str, Option<usize>)>> {
+        if job.job.has_ended() {
+            return Ok(None);
+        }
+        self.at_home(py)?;
         let state = py.detach(|| match &self.session {
             SessionClock::Wall(session) => session.state(&job.job),
             SessionClock::Modelled(session) => session.state(&job.job),
         });
-        Some(match state? {
+        Ok(state.map(|state| match state {
             KernelState::Submitted => ("submitted", None),
             KernelState::Blocked => ("blocked", None),
             KernelState::Admitted => ("admitted", None),
@@ -276,15 +288,16 @@ impl PySession {
             KernelState::Running { microblock } => ("running", Some(microblock)),
             KernelState::Draining => ("draining", None),
             KernelState::Stopping => ("stopping", None),
-        })
+        }))
     }
 
-    /// Closes the session to further kernels and waits for all submitted ones; with `cancel`, cancels them first.
+    /// Closes the session to further kernels; with `cancel`, cancels those that were submitted. On the modelled
+    /// accelerator, waits for them, too.
     #[pyo3(signature = (*, cancel=false))]
-    fn close(&self, py: Python<'_>, cancel: bool) -> PyResult<()> {
+    fn begin_close(&self, py: Python<'_>, cancel: bool) -> PyResult<()> {
         let closed = detached(py, || match &self.session {
             SessionClock::Wall(session) => {
-                session.close(cancel);
+                session.begin_close(cancel);
                 Ok(())
             }
             SessionClock::Modelled(session) => session.close(cancel),
@@ -292,16 +305,30 @@ impl PySession {
         closed.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))
     }
 
+    /// Waits for the kernels of a closed session, `seconds` at most; returns (number, kernel, whether it is in native
+    /// form) of those that have not ended.
+    fn wait_closed(&self, py: Python<'_>, seconds: f64) -> Vec<(u64, String, bool)> {
+        let left = match &self.session {
+            SessionClock::Wall(session) => py.detach(|| session.wait_closed(Some(duration(seconds)))),
+            SessionClock::Modelled(_) => Vec::new(),
+        };
+        left.into_iter().map(|one| (one.number, one.kernel, one.is_native)).collect()
+    }
+
+    /// Leaves the workers of a closed session to themselves.
+    fn abandon(&self) {
+        if let SessionClock::Wall(session) = &self.session {
+            session.abandon();
+        }
+    }
+
     /// Returns the report of the modelled accelerator from the beginning to now, as JSON; `None` for a session on the
     /// wall clock.
-    fn report(&self, py: Python<'_>) -> Option<String> {
-        match &self.session {
-            SessionClock::Wall(_) => None,
-            SessionClock::Modelled(session) => {
-                let report = py.detach(|| session.report());
-                Some(serde_json::to_string(&report).expect("a report is written"))
-            }
-        }
+    fn report(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let SessionClock::Modelled(session) = &self.session else { return Ok(None) };
+        self.at_home(py)?;
+        let report = py.detach(|| session.report());
+        Ok(Some(serde_json::to_string(&report).expect("a report is written")))
     }
 }
 
@@ -310,12 +337,22 @@ impl Drop for PySession {
     /// Python.
     fn drop(&mut self) {
         if let SessionClock::Wall(session) = &self.session {
-            Python::attach(|py| py.detach(|| session.close(false)));
+            Python::attach(|py| py.detach(|| session.end()));
         }
     }
 }
 
+/// Converts a number of seconds of the caller's, which may be negative or beyond any clock.
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4)
+}
+
 impl PySession {
+    /// Fails in a process that was forked from the one that has the session.
+    fn at_home(&self, py: Python<'_>) -> PyResult<()> {
+        at_home(py, self.home, "session")
+    }
+
     fn request(&self, py: Python<'_>, request: SubmitRequest<'_>) -> PyResult<KernelRequest> {
         let mut sections = Vec::new();
         for (number, (shape, source, target)) in request.sections.into_iter().enumerate() {
@@ -459,5 +496,5 @@ pub(crate) fn open(
             SessionClock::Modelled(Box::new(session))
         }
     };
-    Ok(PySession { session, device: device.clone() })
+    Ok(PySession { session, device: device.clone(), home: Home::here() })
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nandarray::past_caches;
+use nandarray::{Home, past_caches};
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -108,6 +108,8 @@ pub struct QueueClient {
     claim: u32,
     deadline: Duration,
     rings: Mutex<Rings>,
+    /// The process that claimed the pair: a process forked from it shares the rings, and must leave them alone.
+    home: Home,
 }
 
 impl QueueClient {
@@ -140,7 +142,8 @@ impl QueueClient {
         let (slot_bytes, runs) = (LBA_BYTES, vec![None; depth]);
         let rings = Rings { submitted: 0, rung: 0, consumed: 0, free, slot_bytes, past: false, broken: false, runs };
         let rings = Mutex::new(rings);
-        let client = Self { region, header, name: name.to_owned(), queue, at, claim, deadline, rings };
+        let (name, home) = (name.to_owned(), Home::here());
+        let client = Self { region, header, name, queue, at, claim, deadline, rings, home };
         let mut wait = Wait::default();
         futex::wake(client.asleep());
         while client.word(READY).load(Ordering::Acquire) != claim {
@@ -181,7 +184,7 @@ impl QueueClient {
     ///
     /// # Errors
     /// [`QueueError::Status`] of the first command that failed, once all commands are complete;
-    /// [`QueueError::TimedOut`]; [`QueueError::Gone`].
+    /// [`QueueError::TimedOut`]; [`QueueError::Gone`]; [`QueueError::Forked`].
     pub unsafe fn gather(&self, nsid: u32, record_bytes: u64, records: &[u64], to: *mut u8) -> Result<(), QueueError> {
         // SAFETY: the caller's promise.
         unsafe { self.gather_with(nsid, record_bytes, records, to, || ()) }
@@ -269,6 +272,9 @@ impl QueueClient {
         step: &mut dyn FnMut(),
         work: impl FnOnce(&mut Rings, &mut Option<QueueError>, &mut dyn FnMut()) -> Result<(), QueueError>,
     ) -> Result<(), QueueError> {
+        if !self.home.is_here() {
+            return Err(QueueError::Forked(self.name.clone()));
+        }
         let mut rings = self.rings.lock();
         if rings.broken {
             return Err(QueueError::Gone(self.name.clone()));
@@ -512,6 +518,9 @@ fn slot_bytes(run_bytes: u64, room: u64) -> u64 {
 
 impl Drop for QueueClient {
     fn drop(&mut self) {
+        if !self.home.is_here() {
+            return;
+        }
         self.word(CLAIM).store(self.claim.wrapping_add(1), Ordering::SeqCst);
         self.region.unlock(CLAIM_BYTE + i64::from(self.queue));
     }

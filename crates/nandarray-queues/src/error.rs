@@ -28,6 +28,9 @@ pub enum QueueError {
     /// The server of the region with this name has ended.
     #[error("the server of '{0}' is gone")]
     Gone(String),
+    /// This process was forked from the one that claimed the queue pair of the server with this name.
+    #[error("this process was forked from the one that is connected to '{0}'; open it here")]
+    Forked(String),
     /// Every queue pair is claimed by a client; this is the number of pairs.
     #[error("all {0} queue pairs are claimed")]
     Full(u32),

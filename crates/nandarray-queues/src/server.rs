@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use nandarray::{Device, command};
+use nandarray::{Device, Home, command};
 use zerocopy::IntoBytes;
 
 use crate::entries::Controller;
@@ -64,6 +64,8 @@ pub struct QueueServer {
     shared: Arc<ServedStore>,
     counters: Arc<ServeCounters>,
     threads: Vec<JoinHandle<()>>,
+    /// The process of the threads: a process forked from it shares the region, and must leave it alone.
+    home: Home,
 }
 
 impl QueueServer {
@@ -120,7 +122,7 @@ impl QueueServer {
         let pairs: Vec<Vec<ServedPair>> = (0..threads).map(pairs).collect();
         let controller = Controller::new(device);
         let shared = Arc::new(ServedStore { region, header, arrays, controller, writable: options.writable });
-        Ok((Self { shared, counters: Arc::default(), threads: Vec::new() }, pairs))
+        Ok((Self { shared, counters: Arc::default(), threads: Vec::new(), home: Home::here() }, pairs))
     }
 
     /// Returns the counts of the server's work so far.
@@ -147,6 +149,11 @@ impl QueueServer {
 
     /// Ends all service: waits of clients end with an error, the threads are joined, and the file is removed.
     pub fn stop(&mut self) {
+        if !self.home.is_here() {
+            // The handles are of threads that do not exist here; they must not even be dropped.
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
         self.counters.stop.store(true, Ordering::SeqCst);
         let region = &self.shared.region;
         region.word(ABORT_OFFSET).store(1, Ordering::SeqCst);

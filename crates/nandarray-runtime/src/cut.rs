@@ -227,7 +227,7 @@ impl Edges {
 pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u64>, RunError> {
     let ports = || metadata.inputs.iter().zip(supplies);
     for (port, supply) in ports().filter(|(port, supply)| port.whole || supply.closed) {
-        let (name, bytes, item) = (&port.name, supply.bytes, port.item_bytes);
+        let (name, bytes, item) = (&port.name, supply.bytes, port.element.bytes());
         if port.whole && bytes > abi::WINDOW_BYTES {
             let most = abi::WINDOW_BYTES;
             return Err(RunError::Inputs(format!("input {name} is {bytes} bytes; whole inputs have {most} at most")));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use nandarray::panics::caught;
 use nandarray::{Compound, Device};
-use nandarray_cores::{CoreTimer, Form, RunError, check};
+use nandarray_cores::{CoreTimer, Form, Metadata, RunError, check};
 use parking_lot::RwLock;
 
 use crate::agenda::StageDone;
@@ -26,6 +26,7 @@ use crate::pipeline::pipeline;
 use crate::programs::{LoadedProgram, ProgramId, ProgramTable};
 use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue, StageRequest};
 use crate::stage::{Origin, Stage};
+use crate::typed::typed;
 
 /// A device, and the programs that are loaded beside it.
 #[derive(Debug)]
@@ -116,8 +117,12 @@ impl Runtime {
             move |program| executor.core(program).unwrap_or_else(|| usual(program))
         });
         let makers: Vec<_> = makers.collect();
+        let metadata: Vec<&Metadata> = programs.iter().map(|ready| ready.program.metadata()).collect();
+        let scalars: Vec<Vec<u64>> = (stages.iter().zip(&metadata))
+            .map(|(stage, own)| typed(compound, own, stage, &metadata))
+            .collect::<Result<_>>()?;
         let (mut steps, mut wanted) = (Vec::new(), Vec::new());
-        for ((stage, ready), core) in stages.iter().zip(&programs).zip(&makers) {
+        for (((stage, ready), core), scalars) in stages.iter().zip(&programs).zip(&makers).zip(&scalars) {
             let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
             for (number, input) in stage.inputs.iter().enumerate() {
                 let port = ready.program.metadata().inputs.get(number);
@@ -136,7 +141,7 @@ impl Runtime {
                     wanted.len() - 1
                 }));
             }
-            let (scalars, task_bytes, instructions) = (stage.scalars, stage.task_bytes, stage.instructions);
+            let (task_bytes, instructions) = (stage.task_bytes, stage.instructions);
             let (program, cores) = (&ready.program, stage.cores);
             executor.accepts_cores(&program.metadata().name, cores)?;
             steps.push(Stage { program, core, scalars, inputs, outputs, task_bytes, instructions, cores });

@@ -59,8 +59,9 @@ impl<'a> InputReader<'a> {
             Some(found) => return refused(format!("the array's compression is {found}, not {wanted}")),
             None => return refused(format!("the array's compression is not {wanted}")),
         }
-        if external.item != port.item_bytes {
-            let (found, wanted) = (external.item, port.item_bytes);
+        let wanted = port.element.bytes();
+        if external.item != wanted {
+            let found = external.item;
             return refused(format!("the array has elements of {found} bytes, the program takes {wanted}"));
         }
         if shape.len() != 1 || view.is_some() || tiles.is_some() || step[0] != 1 {

@@ -33,6 +33,7 @@ mod session;
 mod shares;
 mod stage;
 mod tiles;
+mod typed;
 mod work;
 
 pub use agenda::{Agenda, Completed, StageDone};
@@ -47,7 +48,7 @@ pub use progress::{Account, Progress};
 pub use request::{Executed, ExecutedStage, Execution, Input, Output, OutputValue, StageRequest};
 pub use scheduler::Next;
 pub use session::board::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
-pub use session::crew::{Collected, SavedRows, Session, SessionJob, SessionOptions, WORKERS_MAX};
+pub use session::crew::{Collected, SavedRows, Session, SessionJob, SessionOptions, UnendedKernel, WORKERS_MAX};
 pub use session::kernels::{
     KernelForm, KernelRequest, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
 };

@@ -96,7 +96,7 @@ pub struct StageRequest<'a> {
     pub form: Form,
     /// Inputs of the program, in order.
     pub inputs: &'a [Input<'a>],
-    /// Bit patterns of the program's scalar arguments.
+    /// Bit patterns of the program's scalar arguments; those at the end that are left out have their defaults.
     pub scalars: &'a [u64],
     /// Destination of each output, including the outputs of `nd_end`; `None` if only other stages read the output.
     pub outputs: &'a [Option<Output<'a>>],

@@ -73,6 +73,7 @@ pub use media::file::{FileAccess, FileMedia};
 pub use media::memory::MemoryMedia;
 pub use media::sparse::SparseMedia;
 pub use media::{FileState, Media};
+pub use sim::process::Home;
 
 /// Copies that bypass the caches, for destinations that do not fit into them.
 pub mod past_caches {

@@ -11,12 +11,13 @@ rounds, so that tasks that were woken can submit what they want in flight beside
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from nandarray.errors import CancelledError, InvalidError, NandarrayError
+from nandarray.errors import CancelledError, ClosedError, InvalidError, NandarrayError
 
 if TYPE_CHECKING:
     import asyncio
@@ -119,26 +120,43 @@ class Submitted(Future):
 
 
 class Threaded(Future):
-    """A future on the wall clock: a call in a thread."""
+    """A future on the wall clock: a call in a thread.
+
+    In a forked process that thread is not there: what has not ended before the fork is an error, and never awaited.
+    """
 
     def __init__(self, call: concurrent.futures.Future[Any]) -> None:
         self._call = call
+        self._process = os.getpid()
+        self._ended = False
+        call.add_done_callback(self._note)
+
+    def _note(self, _call: concurrent.futures.Future[Any]) -> None:
+        self._ended = True
+
+    def _check_process(self) -> None:
+        if not self._ended and os.getpid() != self._process:
+            raise ClosedError("the command was submitted in the process that this one was forked from")
 
     def done(self) -> bool:
+        self._check_process()
         return self._call.done()
 
     def result(self) -> Any:
+        self._check_process()
         try:
             return self._call.result()
         except concurrent.futures.CancelledError:
             raise CancelledError("the command was cancelled before it began") from None
 
     def cancel(self) -> bool:
+        self._check_process()
         return self._call.cancel()
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
 
+        self._check_process()
         yield from asyncio.wait([asyncio.wrap_future(self._call)]).__await__()
         return self.result()
 
@@ -247,6 +265,8 @@ def as_completed(futures: Iterable[Future]) -> Iterator[Future]:
     if threaded:
         if len(threaded) < len(waiting):
             raise InvalidError("futures of a modelled device and of the wall clock cannot be waited for together")
+        for future in threaded:
+            future._check_process()
         by_call = {future._call: future for future in threaded}
         for call in concurrent.futures.as_completed(by_call):
             yield by_call[call]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -18,7 +20,7 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.array.futures import Future
-from nandarray.errors import InvalidError
+from nandarray.errors import ClosedError, InvalidError
 from nandarray.programs import ports
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from nandarray.programs.kernel import Kernel
 
 __all__ = ["Job", "KernelScheduler", "Progress", "Session", "register_scheduler"]
+
+#: Seconds after which a session says which native kernel it waits for, or gives up to wait for one that is cancelled.
+PATIENCE_S = 10.0
+# Seconds that a thread waits at once: in between, Ctrl-C is noticed.
+_LOOK_S = 0.25
 
 #: The most instructions of a screen unless the submission says otherwise: a kernel that never ends is an error.
 INSTRUCTIONS = 1 << 40
@@ -113,8 +120,17 @@ class _Submit:
 class Job(Future):
     """A kernel that was submitted: its result, now or later. Made by :meth:`Session.submit`."""
 
-    def __init__(self, session: Session, kernel: Kernel, native: _nandarray.SessionJob, shapes: list[Any]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        kernel: Kernel,
+        native: _nandarray.SessionJob,
+        shapes: list[Any],
+        *,
+        is_native: bool,
+    ) -> None:
         self._session = session
+        self._is_native = is_native
         self._kernel = kernel
         self._native = native
         self._shapes = shapes
@@ -169,7 +185,7 @@ class Job(Future):
         TimeoutError
             It has not ended in this time.
         """
-        if not self._session._engine.wait(self._native, timeout):
+        if not self._waited(timeout):
             raise TimeoutError(f"job {self.number} ({self._kernel.name}) has not ended")
         with self._lock:
             if not self._taken:
@@ -185,12 +201,27 @@ class Job(Future):
     def cancel(self) -> bool:
         """Cancel it, unless its outputs are being written.
 
+        Screens in native form cannot be stopped: their end is awaited, for 10 s at most.
+
         Returns
         -------
         bool
-            Whether it ends as cancelled; arrays are as they were then.
+            Whether it ends as cancelled; arrays are as they were then. False if it had ended, its outputs are being
+            written, or a screen in native form goes on: that one may never end.
         """
-        return self._session._engine.cancel(self._native)
+        if not self._session._engine.cancel(self._native):
+            return False
+        return not self._is_native or self._waited(PATIENCE_S)
+
+    def _waited(self, seconds: float | None) -> bool:
+        """Wait, for so many seconds at most if a number is given; return whether it has ended."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = _LOOK_S if until is None else min(_LOOK_S, until - time.monotonic())
+            if self._session._engine.wait(self._native, left):
+                return True
+            if until is not None and time.monotonic() >= until:
+                return False
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
@@ -209,7 +240,11 @@ class Job(Future):
         return next(iter(named.values())) if len(named) == 1 else named or None
 
     def __repr__(self) -> str:
-        return f"<nandarray.Job {self.number}: {self._kernel.name}, {self.progress().state}>"
+        try:
+            state = self.progress().state
+        except ClosedError:
+            state = "in another process"
+        return f"<nandarray.Job {self.number}: {self._kernel.name}, {state}>"
 
 
 class Session:
@@ -368,8 +403,6 @@ class Session:
             elif one._session is not self:
                 raise InvalidError(f"job {one.number} is of another session")
             else:
-                if one.done():
-                    one.result()  # A failed one raises here.
                 jobs.append(one.number)
         native = self._engine.submit(
             _Submit(
@@ -388,7 +421,7 @@ class Session:
                 instructions or INSTRUCTIONS,
             )  # fmt: skip
         )
-        return Job(self, kernel, native, shapes)
+        return Job(self, kernel, native, shapes, is_native=form == "native")
 
     def _asked(
         self, kernel: Kernel, inputs: dict[str, Any], outputs: dict[str, Any], scalars: dict[str, Any]
@@ -458,8 +491,29 @@ class Session:
         ------
         InvalidError
             On the modelled accelerator: flash is full, and outputs never reach it. All kernels have ended.
+
+        Warns
+        -----
+        RuntimeWarning
+            A kernel in native form has not ended within 10 s; nothing can stop it. If it was cancelled, it is left
+            behind, with its thread.
         """
-        self._engine.close(cancel=cancel)
+        self._engine.begin_close(cancel=cancel)
+        patient: float | None = time.monotonic() + PATIENCE_S
+        while left := self._engine.wait_closed(_LOOK_S):
+            endless = [(number, kernel) for number, kernel, is_native in left if is_native]
+            if patient is None or time.monotonic() < patient or not endless:
+                continue
+            number, kernel = endless[0]
+            does = "leaves behind" if cancel else "waits for"
+            warnings.warn(
+                f"the session {does} job {number} ({kernel}), in native form: nothing can stop it",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            if cancel:
+                self._engine.abandon()
+            patient = None
 
     def __enter__(self) -> Session:
         return self

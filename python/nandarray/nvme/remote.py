@@ -287,16 +287,20 @@ class RemoteStore:
         -------
         RemoteProgram
             The active program.
+
+        Raises
+        ------
+        NandarrayError
+            The drive refuses it; the message has the drive's reason.
         """
-        _check_slot(index)
+        program = RemoteProgram(self, index)
         for offset in range(0, len(elf), _PART):
             part = elf[offset : offset + _PART]
             words = {10: index | _RISCV << 16, 11: len(elf), 12: program_id, 13: program_id >> 32, 14: len(part)}
             done, _ = self.call(_entry(0x85, 0, {**words, 15: offset}), part, admin=True)
             if not done.ok:
-                why = RemoteProgram(self, index)._why() if done.status == _PROGRAM_DATA else ""
+                why = program._why() if done.status == _PROGRAM_DATA else ""
                 raise NandarrayError(f"the drive: {done}{why}")
-        program = RemoteProgram(self, index)
         program.activate()
         return program
 
@@ -557,7 +561,8 @@ class RemoteProgram:
         *inputs : RemoteArray or bytes
             An array is streamed where it lies; bytes are put into Subsystem Local Memory first.
         scalars : sequence of int
-            Bit patterns of the program's scalars.
+            Bit patterns of the program's scalars. Those at the end that are left out have their defaults; one without a
+            default must be given.
         room : int
             Bytes for each output.
         outputs : int

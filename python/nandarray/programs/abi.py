@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from nandarray import _nandarray
-from nandarray.errors import ProgramError
+from nandarray import _nandarray, dtypes
+from nandarray.errors import InvalidError, ProgramError
 
-__all__ = ["ABI", "ENTRIES", "SECTION", "parse"]
+__all__ = ["ABI", "ENTRIES", "SECTION", "parse", "spelled"]
 
 ABI = 1
 SECTION = ".nandarray.program"
@@ -56,7 +56,7 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
         raise ProgramError(f"the program's metadata is no JSON: {error}") from None
     if not isinstance(said, dict):
         raise ProgramError(f"the program's metadata is a {type(said).__name__}, not an object")
-    ports = {key: _dtypes(said, key) for key in ("inputs", "outputs")}
+    ports = {key: _dtypes(said, key) for key in ("inputs", "outputs", "scalars")}
     filled = json.loads(_nandarray.program_metadata(json.dumps(said | ports).encode(), sorted(entries)))
     listed = {
         key: [{"dtype": port["dtype"]} | one for port, one in zip(said.get(key) or [], filled[key], strict=True)]
@@ -75,21 +75,24 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
     }
 
 
+def spelled(dtype: object, where: str) -> Any:
+    """Write a dtype of metadata as the engine reads it: as the text beside an array's elements, or its JSON."""
+    try:
+        text = dtypes.encode(record(dtype, where))
+    except InvalidError as error:
+        raise ProgramError(f"{where}: {error}") from None
+    return json.loads(text) if text.startswith("{") else text
+
+
 def _dtypes(said: dict[str, Any], key: str) -> Any:
-    """Check the dtypes of inputs or outputs, and fill in the sizes of records of those that only NumPy knows."""
+    """Check the dtypes of inputs, outputs or scalars, and write them as the engine reads them."""
     listed = said.get(key, [])
     if not isinstance(listed, list):
         return listed
     filled = []
     for number, one in enumerate(listed):
         if isinstance(one, dict) and one.get("dtype") is not None:
-            where = f"{key[:-1]} {number}"
-            size = record(one["dtype"], where).itemsize
-            given = one.get("record_bytes")
-            found = size if given is None else given
-            if isinstance(found, int) and found % size:
-                raise ProgramError(f"{where}: a record of {found} bytes does not hold whole elements of {size} bytes")
-            filled.append(one | {"record_bytes": found})
+            filled.append(one | {"dtype": spelled(one["dtype"], f"{key[:-1]} {number}")})
         else:
             filled.append(one)
     return filled

@@ -113,7 +113,8 @@ class Kernel:
     def _native_kernel(self) -> Any:
         """Return the kernel as the engine has it."""
         if self._loaded is None:
-            self._loaded = _nandarray.Kernel(self._elf, json.dumps(self._table).encode())
+            ports = {key: [_as_read(one) for one in self._table[key]] for key in ("inputs", "outputs")}
+            self._loaded = _nandarray.Kernel(self._elf, json.dumps(self._table | ports).encode())
         return self._loaded
 
     def _functions(self) -> list[int]:
@@ -206,7 +207,12 @@ class Kernel:
             raise ProgramError(f"{self.name}: {found[0]}")
 
 
-def kernel(function: Callable[..., Any] | None = None, *, trusted: bool = True) -> Any:
+def _as_read(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section with its dtype as the engine reads it."""
+    return {**section, "dtype": abi.spelled(section["dtype"], f"section {section['name']}")}
+
+
+def kernel(function: Callable[..., Any] | None = None, *, trusted: bool = True, checked: bool = True) -> Any:
     """Make a kernel of a loop nest.
 
     Parameters
@@ -215,6 +221,9 @@ def kernel(function: Callable[..., Any] | None = None, *, trusted: bool = True) 
         Its parameters are annotated with sections and numbers; see :mod:`nandarray.programs.nest`.
     trusted : bool
         Whether it may run as a part of this process.
+    checked : bool
+        Whether a subscript that does not follow from the loops around it, as one from data, is compared with its
+        extent: bad data is an error then. Without it, bad data reads and writes memory of this process, in native form.
 
     Returns
     -------
@@ -227,8 +236,8 @@ def kernel(function: Callable[..., Any] | None = None, *, trusted: bool = True) 
         It is outside of the language of loop nests, or screens of a microblock would meet.
     """
     if function is None:
-        return lambda one: kernel(one, trusted=trusted)
-    return Kernel(nest.derive(function)[0], trusted=trusted)
+        return lambda one: kernel(one, trusted=trusted, checked=checked)
+    return Kernel(nest.derive(function, checked=checked)[0], trusted=trusted)
 
 
 def _compiled(source: str, target: zig.Target) -> bytes:

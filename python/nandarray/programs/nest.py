@@ -8,6 +8,9 @@ share the rows; statements between them are serial microblocks. Subscripts say w
 The language: loops over ``range``, ``if``, assignments, arithmetic, comparisons, ``min``, ``max``, ``abs``, ``sqrt``,
 ``exp``, ``int``, ``float``. Integers have 64 bits; ``//`` and ``%`` of them round towards zero, as in C. A kernel of
 any other form is written in C.
+
+A subscript whose range does not follow from the loops around it, as one that comes from data, is compared with its
+extent when it is used: bad data ends the kernel with an error and touches nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from nandarray.errors import CompileError
+from nandarray.programs.nest_ranges import Ranges
 
 __all__ = ["Read", "Temporary", "Update", "Write", "derive", "screens"]
 
@@ -86,7 +90,7 @@ _OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LS
 _OF_C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-args first_ last_ int64_t int32_t uint32_t uint8_t size_t NULL
+args at_ first_ last_ int64_t int32_t uint32_t uint8_t size_t NULL
 """
 _TAKEN = frozenset(_OF_C.split())
 
@@ -101,17 +105,31 @@ class _Microblock:
     body: list[str] = field(default_factory=list)
 
 
-def derive(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
+# The text in front of microblocks with checks. Words and returned number are those of crates/nandarray-cores/src/abi.rs.
+_OUTSIDE = """
+static int64_t nd_outside(nd_args *args, int64_t section, int64_t axis, int64_t index, int64_t extent, int64_t row,
+                          int64_t turn, int64_t line) {
+    const int64_t told[] = {section, axis, index, extent, row, turn, line};
+    for (int i = 0; i < 7; i++) ((int64_t *)args)[157 + i] = told[i];
+    return INT64_MIN;
+}
+"""
+
+
+def derive(function: Callable[..., Any], *, checked: bool = True) -> tuple[str, dict[str, Any]]:
     """Derive C, the text of a file, and the description table in it from a loop nest, the decorated function.
 
-    A CompileError says that it is outside of the language, or that screens of a microblock would meet.
+    Without ``checked``, subscripts are not compared with extents. A CompileError says that it is outside of the
+    language, or that screens of a microblock would meet.
     """
-    return _Nest(function).result()
+    return _Nest(function, checked).result()
 
 
 class _Nest:
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], checked: bool) -> None:
         self.function = function
+        self.checked = checked
+        self.ranges = Ranges()
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
         except (OSError, TypeError, SyntaxError) as error:
@@ -269,7 +287,8 @@ class _Nest:
         if loop.orelse:
             raise self._error(loop.orelse[0], "else behind a loop is not in the language of loop nests")
         self.loops.append(name)
-        made = self._block(loop.body, depth)
+        with self.ranges.loop(name, loop, {*self.extents}):
+            made = self._block(loop.body, depth)
         self.loops.pop()
         return made
 
@@ -421,11 +440,24 @@ class _Nest:
         for one, (_, kind) in zip(index, places, strict=True):
             if kind not in _INTEGERS or isinstance(one, ast.UnaryOp) and isinstance(one.operand, ast.Constant):
                 raise self._error(e, f"{ast.unparse(one)} is no index of {name}: it is an integer from 0 on")
-        code = places[0][0]
-        for extent, (place, _) in zip(section.shape[1:], places[1:], strict=True):
+        codes = [
+            code if not self.checked or self.ranges.inside(one, extent) else self._check(e, name, axis, code)
+            for axis, (one, extent, (code, _)) in enumerate(zip(index, section.shape, places, strict=True))
+        ]
+        code = codes[0]
+        for extent, place in zip(section.shape[1:], codes[1:], strict=True):
             code = f"({code}) * {extent} + {place}"
         kind = section.dtype
         return f"{name}[{code}]", kind if kind in ("f4", "f8", "i8", _UNSIGNED) else _NARROW
+
+    def _check(self, e: ast.Subscript, name: str, axis: int, code: str) -> str:
+        """Return an index that ends the microblock with an error unless it is inside of its extent."""
+        section, extent = [*self.inputs, *self.outputs].index(name) + 1, self.sections[name].shape[axis]
+        row = self.current.variable
+        turn = self.loops[-1] if self.loops and self.loops[-1] != row else None
+        told = f"{section}, {axis}, at_, {extent}, {row or 'INT64_MIN'}, {turn or 'INT64_MIN'}, {self._line(e)}"
+        test = f"if (__builtin_expect((uint64_t)at_ >= (uint64_t){extent}, 0)) return nd_outside(args, {told});"
+        return f"({{ const int64_t at_ = {code}; {test} at_; }})"
 
     def _note(self, e: ast.Subscript, noted: dict[str, set[int] | None]) -> None:
         """Note the rows that a subscript reaches: their distances from the screen's, or None for all."""
@@ -483,6 +515,8 @@ class _Nest:
     def _text(self, table: dict[str, Any]) -> str:
         said = json.dumps(table)[1:-1]
         parts = ["#include <nandarray.h>", "#include <math.h>", f"ND_PROGRAM({said})"]
+        if any("nd_outside" in line for block in self.microblocks for line in block.body):
+            parts.append(_OUTSIDE)
         for block in self.microblocks:
             used = {*block.reads, *block.writes}
             head = []
@@ -506,8 +540,11 @@ class _Nest:
             parts.append("\n".join([f"ND_MICROBLOCK({block.name}) {{", *head, *block.body, "    return 0;", "}"]))
         return "\n".join(parts) + "\n"
 
+    def _line(self, e: ast.AST) -> int:
+        return self.offset + int(getattr(e, "lineno", 1))
+
     def _error(self, e: ast.AST, says: str) -> CompileError:
-        line = self.offset + getattr(e, "lineno", 1)
+        line = self._line(e)
         file = self.function.__code__.co_filename
         one = {"file": file, "line": line, "column": 0, "severity": "error", "text": says}
         return CompileError(f"{file}:{line}: {self.function.__name__}: {says}", diagnostics=[one])

@@ -295,8 +295,12 @@ def offload(
 @lru_cache(maxsize=64)
 def _metadata(program: Program) -> bytes:
     """Write a program's metadata as the native command reads it: without what Python derives from the ELF file."""
-    derived = ("entries", "needs_end")
-    return json.dumps({key: said for key, said in program._metadata.items() if key not in derived}).encode()
+    derived, said = ("entries", "needs_end"), program._metadata
+    ports = {
+        key: [one | {"dtype": abi.spelled(one["dtype"], one["name"])} for one in said[key]]
+        for key in ("inputs", "outputs", "scalars")
+    }
+    return json.dumps({key: value for key, value in (said | ports).items() if key not in derived}).encode()
 
 
 def shape_of(output: Output) -> tuple[int, ...] | None:

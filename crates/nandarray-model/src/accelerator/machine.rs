@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use nandarray_cores::kernel::share;
 use nandarray_runtime::schedule::KernelScheduler;
 use nandarray_runtime::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
 use nandarray_sim::{Events, Ps};
@@ -14,6 +15,12 @@ use nandarray_sim::{Events, Ps};
 use super::platform::AcceleratorPlatform;
 use super::results::{AcceleratorReport, AcceleratorSums, ActivityKind, KernelTimes, ScreenSpan};
 use super::storage::{AcceleratorStorage, BackgroundWork};
+
+/// Returns the bytes of one of `count` parts of some bytes: as even as can be, and all of them together.
+pub(super) fn part(bytes: u64, number: u64, count: u64) -> u64 {
+    let range = share(bytes, number, count);
+    range.end - range.start
+}
 
 /// Cost of a screen: cycles and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -413,7 +420,7 @@ impl AcceleratorMachine {
             arrives: [Ps::ZERO; 8],
             compute: p.cycles(load.cycles / count as f64),
             bytes: load.bytes_in,
-            dram: load.bytes_dram / count,
+            dram: load.bytes_dram,
             computed: Ps::ZERO,
             waits: (now, now),
             computes: (now, now),
@@ -432,10 +439,9 @@ impl AcceleratorMachine {
             return self.end(worker, screen);
         }
         let ahead = self.storage.platform.ahead.clamp(1, 7);
-        let per = screen.bytes / *all;
         let kernel = screen.job.kernel as usize;
         while *requested < *all && *requested <= *computed + ahead {
-            let (there, moved) = self.storage.window(now, per);
+            let (there, moved) = self.storage.window(now, part(screen.bytes, *requested, *all));
             self.report.kernels[kernel].transfer += moved.seconds();
             self.report.kernels[kernel].link += moved.seconds();
             self.report.activity.add(ActivityKind::Storage, Ps(there.0.saturating_sub(moved.0)).max(now), there);
@@ -445,8 +451,9 @@ impl AcceleratorMachine {
         let there = screen.arrives[(*computed % 8) as usize].max(now);
         self.report.kernels[kernel].storage += (there - now).seconds();
         let mut done = there + screen.compute;
-        if screen.dram > 0 {
-            done = done.max(self.storage.memory(there, screen.dram));
+        let moved = part(screen.dram, *computed, *all);
+        if moved > 0 {
+            done = done.max(self.storage.memory(there, moved));
         }
         self.report.kernels[kernel].compute += (done - there).seconds();
         self.report.activity.add(ActivityKind::Compute, there, done);

@@ -6,7 +6,7 @@ use nandarray_runtime::{BoardKernel, ScreenJob};
 use nandarray_sim::Ps;
 use serde::Deserialize;
 
-use super::machine::{AcceleratorMachine, AcceleratorWork, KernelMoves, ScreenLoad};
+use super::machine::{AcceleratorMachine, AcceleratorWork, KernelMoves, ScreenLoad, part};
 use super::platform::AcceleratorPlatform;
 use super::results::AcceleratorReport;
 
@@ -55,6 +55,9 @@ pub struct PhantomKernel {
     pub microblocks: Vec<PhantomBlock>,
 }
 
+/// Greatest number of bytes of a kernel's inputs, of its outputs, and of what a microblock reads: 16 TiB, whose page
+/// groups a run can still handle one by one.
+const BYTES_MAX: u64 = 1 << 44;
 /// Latest arrival of a kernel, and longest time of a microblock on one core, in nanoseconds: a month.
 const TIME_MAX_NS: f64 = 31.0 * 86_400.0 * 1e9;
 
@@ -70,6 +73,15 @@ impl PhantomKernel {
         }
         if self.microblocks.iter().any(|block| block.screens == 0) {
             return Some(format!("kernel {name:?} has a microblock without a screen"));
+        }
+        let read = self.microblocks.iter().map(|block| ("bytes_in", block.bytes_in));
+        let sizes = [("bytes", self.bytes), ("bytes_out", self.bytes_out)].into_iter().chain(read);
+        if let Some((key, bytes)) = sizes.into_iter().find(|(_, bytes)| *bytes > BYTES_MAX) {
+            return Some(format!("{key} of kernel {name:?} is {bytes}; it must be at most {BYTES_MAX}"));
+        }
+        let most = (TIME_MAX_NS * 1e-9 * platform.dram_rate as f64) as u64;
+        if let Some(bytes) = self.microblocks.iter().map(|block| block.bytes_dram).find(|bytes| *bytes > most) {
+            return Some(format!("bytes_dram of kernel {name:?} is {bytes}; it must be at most {most}"));
         }
         let most = TIME_MAX_NS * 1e-9 * platform.core_hz as f64;
         let wrong = self.microblocks.iter().map(|block| block.cycles).find(|cycles| !(0.0..=most).contains(cycles));
@@ -89,8 +101,8 @@ impl AcceleratorWork for PhantomWork<'_> {
         let block = &self.0[job.kernel as usize].microblocks[job.microblock];
         Ok(ScreenLoad {
             cycles: block.cycles / job.screens as f64,
-            bytes_in: block.bytes_in / job.screens,
-            bytes_dram: block.bytes_dram / job.screens,
+            bytes_in: part(block.bytes_in, job.screen, job.screens),
+            bytes_dram: part(block.bytes_dram, job.screen, job.screens),
         })
     }
 

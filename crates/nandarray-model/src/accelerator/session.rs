@@ -173,14 +173,17 @@ impl AcceleratorSession {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this is the process that opened the store, and not one forked from it.
+    pub fn is_here(&self) -> bool {
+        self.runtime.device().is_here()
+    }
+
     /// Submits a kernel, at the time that the machine has reached.
     ///
     /// # Errors
     /// The errors of `nandarray_runtime::Session::submit`.
     pub fn submit(&self, request: KernelRequest) -> Result<Arc<SessionJob>> {
-        let device = self.runtime.device().clone();
-        let shape = |space| device.by_id(space).ok().map(|s| s.peek().record.shape.clone());
-        let kernel = request.board(self.window_bytes, shape)?;
+        let kernel = request.board(self.window_bytes, self.runtime.device())?;
         let mut state = self.lock();
         if state.closed {
             return Err(Error::invalid("the session is closed"));
@@ -230,9 +233,11 @@ impl AcceleratorSession {
 
     /// Cancels a kernel, unless its outputs are being written. Returns whether it was cancelled.
     pub fn cancel(&self, job: &SessionJob) -> bool {
-        job.stop();
         let cancelled = self.lock().guarded(|state| {
             let cancelled = state.machine.cancel(job.number);
+            if cancelled {
+                job.stop();
+            }
             state.settle();
             cancelled
         });
@@ -250,6 +255,9 @@ impl AcceleratorSession {
     /// # Errors
     /// [`Error::Engine`]: flash is full; all kernels have ended nevertheless.
     pub fn close(&self, cancel: bool) -> Result<()> {
+        if !self.is_here() {
+            return Ok(());
+        }
         let mut guard = self.lock();
         guard.closed = true;
         let closed = guard.guarded(|state| {
@@ -257,8 +265,9 @@ impl AcceleratorSession {
             if cancel {
                 let jobs: Vec<Arc<SessionJob>> = state.work.jobs.values().cloned().collect();
                 for job in jobs {
-                    job.stop();
-                    state.machine.cancel(job.number);
+                    if state.machine.cancel(job.number) {
+                        job.stop();
+                    }
                 }
             }
             state.settle();

@@ -6,7 +6,7 @@
 //! come goes to DRAM, so a connection never changes a result and never ends a run. Nothing here knows time: the
 //! executor books the crossbar and wakes the cores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use nandarray_cores::{ProgramKind, abi};
 use nandarray_runtime::{Origin, Stage};
@@ -67,6 +67,31 @@ struct HeldPiece {
     /// Number of the held bytes that readers have still to take; a byte counts once for each reader that has not taken
     /// it.
     left: u64,
+    /// Number of the task's bytes, held or not, that readers have still to take, counted in the same way.
+    unread: u64,
+}
+
+/// The tasks' bytes within a connected output, from the first task that a reader still has to take.
+#[derive(Clone, Debug, Default)]
+struct HeldPieces {
+    /// Offset in the output of the first byte of the first piece: all readers have taken the bytes before it.
+    begin: u64,
+    pieces: VecDeque<HeldPiece>,
+}
+
+impl HeldPieces {
+    /// Offset in the output after its last byte.
+    fn end(&self) -> u64 {
+        self.pieces.back().map_or(self.begin, |last| last.end)
+    }
+
+    /// Forgets the pieces at the beginning that all readers have taken.
+    fn forget(&mut self) {
+        while let Some(piece) = self.pieces.front().filter(|piece| piece.unread == 0) {
+            self.begin = piece.end;
+            self.pieces.pop_front();
+        }
+    }
 }
 
 /// The connections of a run: outputs whose pages go from core to core without passing DRAM.
@@ -78,7 +103,7 @@ pub(super) struct Connections {
     cores: Vec<OutputBuffers>,
     /// Tasks that have ended with connected outputs to be delivered, by stage and task number.
     made: BTreeMap<(usize, u64), MadeTask>,
-    pieces: BTreeMap<StageOutput, Vec<HeldPiece>>,
+    pieces: BTreeMap<StageOutput, HeldPieces>,
 }
 
 impl Connections {
@@ -218,23 +243,27 @@ impl Connections {
         }
         assert!(held <= bytes, "{held} of {bytes} B of an output are held");
         let pieces = self.pieces.entry((stage, output)).or_default();
-        let end = pieces.last().map_or(0, |last| last.end) + bytes;
-        pieces.push(HeldPiece { end, core, held, left: held * readers });
+        let (end, left, unread) = (pieces.end() + bytes, held * readers, bytes * readers);
+        pieces.pieces.push_back(HeldPiece { end, core, held, left, unread });
+        pieces.forget();
     }
 
     /// Takes `bytes` bytes of an output for a reader, from offset `from` on. Returns the parts in order, each as its
     /// number of bytes with the core that holds it (`None` for DRAM), and the cores whose buffers have gained room.
     pub(super) fn take(&mut self, of: StageOutput, from: u64, bytes: u64) -> (Vec<(Option<usize>, u64)>, Vec<usize>) {
         let readers = self.readers[of.0][of.1];
-        let pieces = self.pieces.get_mut(&of).expect("an output that was delivered");
+        let all = self.pieces.get_mut(&of).expect("an output that was delivered");
+        assert!(from >= all.begin, "byte {from} of an output was taken by all readers, up to {}", all.begin);
+        let pieces = &mut all.pieces;
         let (mut parts, mut freed) = (Vec::new(), Vec::new());
         let (mut at, end) = (from, from + bytes);
         let mut number = pieces.partition_point(|piece| piece.end <= at);
         while at < end {
-            let begin = number.checked_sub(1).map_or(0, |before| pieces[before].end);
+            let begin = number.checked_sub(1).map_or(all.begin, |before| pieces[before].end);
             let piece = &mut pieces[number];
             let to = end.min(piece.end);
             let held = to.min(begin + piece.held).saturating_sub(at);
+            piece.unread -= to - at;
             if held > 0 {
                 parts.push((Some(piece.core), held));
                 assert!(piece.left >= held, "{held} B more than the {piece:?} are taken");
@@ -255,6 +284,7 @@ impl Connections {
             }
             (at, number) = (to, number + 1);
         }
+        all.forget();
         (parts, freed)
     }
 }
@@ -410,6 +440,8 @@ mod tests {
             take_rest(&mut all, bytes.len() as u64, &taken);
             let rest = (all.cores[0].held, all.cores[1].held, all.made.len());
             assert_eq!(rest, (0, 0, 0), "seed {seed}: all was taken");
+            let kept = all.pieces.values().map(|of| of.pieces.len()).sum::<usize>();
+            assert_eq!(kept, 0, "seed {seed}: tasks that all readers have taken are forgotten");
         }
     }
 }

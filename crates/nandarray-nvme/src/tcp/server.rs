@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nandarray::Home;
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::Connection;
@@ -212,6 +213,8 @@ pub struct Server {
     shared: Arc<ServerState>,
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
+    /// The process of the threads: a process forked from it has copies of the sockets, and must leave them alone.
+    home: Home,
 }
 
 impl std::fmt::Debug for Server {
@@ -255,7 +258,7 @@ impl Server {
         threads.push(thread::spawn(move || look(&looking, known)));
         let most = options.connections_max;
         threads.push(thread::spawn(move || accept(&accepting, &listener, most)));
-        Ok(Self { shared, address, threads })
+        Ok(Self { shared, address, threads, home: Home::here() })
     }
 
     /// Returns the address that the server listens on.
@@ -290,6 +293,11 @@ impl Server {
 
     /// Ends all connections and stops the server. Commands that have begun are executed to their end.
     pub fn stop(&mut self) {
+        if !self.home.is_here() {
+            // The handles are of threads that do not exist here; they must not even be dropped.
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return;
         }

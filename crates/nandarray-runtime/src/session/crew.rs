@@ -1,7 +1,9 @@
 //! A session on the wall clock: worker threads of this host that do the work of a [`SessionBoard`].
 //!
 //! Any thread may submit, wait and cancel. A worker that panics in a step fails the kernel of that step and goes on.
-//! Dropping a session closes it: kernels that were submitted run to their end first.
+//! Dropping a session closes it: kernels that were submitted run to their end first. A native kernel that never ends
+//! cannot be stopped; its owner may leave its worker behind ([`Session::abandon`]). A forked process has a session, but
+//! none of its workers: it closes and drops it without waiting.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -19,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::execute::Runtime;
 use crate::schedule::{KernelScheduler, by_name};
 use crate::session::board::{BoardError, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
-use crate::session::kernels::{KernelRequest, LoadedKernel};
+use crate::session::kernels::{KernelForm, KernelRequest, LoadedKernel};
 use crate::session::mapping::MappedSections;
 
 /// Number of cores that a worker thread keeps for reuse; a core executes one kernel.
@@ -27,6 +29,9 @@ const CORES_KEPT: usize = 4;
 
 /// Maximum number of worker threads of a session.
 pub const WORKERS_MAX: usize = 1024;
+
+/// Time after which a dropped session says which native kernel it waits for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The settings of a session.
 #[derive(Clone, Debug)]
@@ -213,9 +218,20 @@ pub struct Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kernels = self.shared.state.lock().board.len();
+        let kernels = self.shared.state.try_lock().map(|state| state.board.len());
         f.debug_struct("Session").field("kernels", &kernels).finish_non_exhaustive()
     }
+}
+
+/// A kernel that a closed session waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnendedKernel {
+    /// Number of the kernel in the session.
+    pub number: u64,
+    /// Name of the kernel in its description table.
+    pub kernel: String,
+    /// Whether the kernel runs in native form, which cannot be stopped.
+    pub is_native: bool,
 }
 
 /// Copies of the bytes that a screen may change, from before the screen ran.
@@ -280,8 +296,12 @@ impl Session {
             let theirs = session.shared.clone();
             let name = format!("nandarray-session-{worker}");
             let made = std::thread::Builder::new().name(name).spawn(move || theirs.work(worker));
-            // If one cannot be started, dropping the session ends those that were.
-            session.threads.lock().push(made.map_err(|e| Error::invalid(format!("no thread for a session: {e}")))?);
+            let thread = made.map_err(|e| {
+                // Dropping the session ends those that were started.
+                session.shared.state.lock().workers_left -= workers - worker;
+                Error::invalid(format!("no thread for a session: {e}"))
+            })?;
+            session.threads.lock().push(thread);
         }
         Ok(session)
     }
@@ -292,9 +312,7 @@ impl Session {
     /// [`Error::Circle`]: kernels would wait for each other. [`Error::Engine`]: the bindings do not fit the kernel, or
     /// the session is closed.
     pub fn submit(&self, request: KernelRequest) -> Result<Arc<SessionJob>> {
-        let device = self.shared.runtime.device().clone();
-        let shape = |space| device.by_id(space).ok().map(|s| s.peek().record.shape.clone());
-        let kernel = request.board(self.shared.window_bytes, shape)?;
+        let kernel = request.board(self.shared.window_bytes, self.shared.runtime.device())?;
         let mut state = self.shared.state.lock();
         if let Some(what) = &state.broken {
             return Err(Error::Worker(what.clone()));
@@ -342,35 +360,94 @@ impl Session {
         self.shared.state.lock().board.state(job.number)
     }
 
+    /// Whether this is the process that opened the session, and not one forked from it, which lacks its workers.
+    pub fn is_here(&self) -> bool {
+        self.shared.runtime.device().is_here()
+    }
+
     /// Closes the session to new kernels; with `cancel`, cancels all kernels. Waits until every kernel has ended.
     pub fn close(&self, cancel: bool) {
-        {
-            let mut state = self.shared.state.lock();
-            state.closed = true;
-            if state.broken.is_none() {
-                state.board.close();
-                if cancel {
-                    let jobs: Vec<Arc<SessionJob>> = state.jobs.values().cloned().collect();
-                    for job in jobs {
-                        if state.board.cancel(job.number) {
-                            job.stop();
-                        }
-                    }
+        self.begin_close(cancel);
+        self.wait_closed(None);
+    }
+
+    /// Closes the session to new kernels; with `cancel`, cancels all kernels. Waits for nothing.
+    pub fn begin_close(&self, cancel: bool) {
+        if !self.is_here() {
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        state.closed = true;
+        if state.broken.is_some() {
+            return;
+        }
+        state.board.close();
+        if cancel {
+            let jobs: Vec<Arc<SessionJob>> = state.jobs.values().cloned().collect();
+            for job in jobs {
+                if state.board.cancel(job.number) {
+                    job.stop();
                 }
-                self.shared.settle(&mut state);
             }
         }
+        self.shared.settle(&mut state);
+    }
+
+    /// Waits until every kernel of a closed session has ended, or until `timeout` has passed if there is one. Returns
+    /// the kernels that have not ended: none once the session is at its end.
+    pub fn wait_closed(&self, timeout: Option<Duration>) -> Vec<UnendedKernel> {
+        if !self.is_here() || self.threads.lock().is_empty() {
+            return Vec::new();
+        }
+        let mut state = self.shared.state.lock();
+        let works = |state: &mut SessionState| state.workers_left > 0;
+        match timeout {
+            None => self.shared.ended.wait_while(&mut state, works),
+            Some(time) => {
+                self.shared.ended.wait_while_for(&mut state, works, time);
+            }
+        }
+        if state.workers_left > 0 {
+            let told = |job: &Arc<SessionJob>| UnendedKernel {
+                number: job.number,
+                kernel: job.request.kernel.program().table.name.clone(),
+                is_native: matches!(job.request.form, KernelForm::Native(_)),
+            };
+            return state.jobs.values().map(told).collect();
+        }
+        drop(state);
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // Workers catch panics, of kernels' steps and of the scheduler.
             let _ = thread.join();
         }
-        self.shared.ended.notify_all();
+        Vec::new()
+    }
+
+    /// Closes the session and waits until every kernel has ended; says which native kernel it waits for, if that takes
+    /// long.
+    pub fn end(&self) {
+        self.begin_close(false);
+        let left = self.wait_closed(Some(PATIENCE));
+        if let Some(first) = left.iter().find(|kernel| kernel.is_native) {
+            eprintln!("nandarray: a session that ends waits for job {} ({})", first.number, first.kernel);
+        }
+        self.wait_closed(None);
+    }
+
+    /// Leaves the workers of a closed session to themselves: nobody waits for the kernels that have not ended.
+    pub fn abandon(&self) {
+        self.threads.lock().clear();
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.close(false);
+        if !self.is_here() {
+            // The handles are of threads that do not exist here; they must not even be dropped.
+            self.threads.get_mut().drain(..).for_each(std::mem::forget);
+        } else {
+            self.end();
+        }
     }
 }
 

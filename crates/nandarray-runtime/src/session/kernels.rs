@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nandarray::{Share, SharedRange, SpaceId};
-use nandarray_cores::LoadError;
-use nandarray_cores::kernel::{KernelCore, KernelFunctions, KernelProgram, SectionRole};
+use nandarray::{Device, Share, SharedRange, SpaceId};
+use nandarray_cores::kernel::{DataSection, KernelCore, KernelFunctions, KernelProgram, SectionRole, share};
+use nandarray_cores::{ElementType, LoadError};
 use nandarray_jit::Translations;
 
 use crate::error::{Error, Result};
@@ -130,6 +130,28 @@ pub struct SectionBinding {
     pub target: SectionTarget,
 }
 
+impl SectionBinding {
+    /// Returns the boxes of the binding: shared by readers where it begins, exclusive where it goes.
+    fn boxes(&self) -> impl Iterator<Item = (&SectionBox, Share)> {
+        let from = if let SectionSource::Box(from) = &self.source { Some((from, Share::Shared)) } else { None };
+        let to = if let SectionTarget::Box(to) = &self.target { Some((to, Share::Exclusive)) } else { None };
+        from.into_iter().chain(to)
+    }
+
+    /// Says in words why a box does not fit the section that it is bound to; `None` if it fits. `dtype` is the text of
+    /// the type of the box's space, if there is such a space.
+    fn misfit(&self, section: &DataSection, at: &SectionBox, dtype: Option<&str>) -> Option<String> {
+        let (name, volume) = (&section.name, |n: &[u64]| n.iter().try_fold(1u64, |all, n| all.checked_mul(*n)));
+        if volume(&at.count).is_none_or(|n| Some(n) != volume(&self.shape)) {
+            return Some(format!("section {name} has another number of elements"));
+        }
+        let (wanted, dtype) = (section.element.as_ref()?, dtype?);
+        let found = ElementType::parse_text(dtype);
+        let shown = found.as_ref().map_or_else(|| format!("{dtype:?}"), ToString::to_string);
+        (found.as_ref() != Some(wanted)).then(|| format!("section {name} has {wanted}; the array has {shown}"))
+    }
+}
+
 /// A request to run a kernel in a session.
 #[derive(Clone, Debug)]
 pub struct KernelRequest {
@@ -213,18 +235,19 @@ impl KernelRequest {
                 let mapped = part.rows(rows, screen, screens);
                 all += (mapped.end - mapped.start) * bytes.checked_div(rows).unwrap_or(0);
             } else if !table.microblocks[..microblock].iter().any(|earlier| earlier.mapped(number).is_some()) {
-                all += bytes / screens;
+                let share = share(bytes, screen, screens);
+                all += share.end - share.start;
             }
         }
         all
     }
 
-    /// Checks the bindings against the description table, and describes the kernel for a board. `shape` returns the
-    /// shape of a space; `None` if there is no such space.
+    /// Checks the bindings against the description table, and describes the kernel for a board, on the device of
+    /// its boxes.
     ///
     /// # Errors
     /// [`Error::Engine`]: the bindings do not fit the kernel.
-    pub fn board(&self, window_bytes: u64, shape: impl Fn(SpaceId) -> Option<Vec<u64>>) -> Result<BoardKernel> {
+    pub fn board(&self, window_bytes: u64, device: &Device) -> Result<BoardKernel> {
         let table = &self.kernel.program.table;
         let invalid = |what: String| Err(Error::invalid(format!("kernel {}: {what}", table.name)));
         if self.sections.len() != table.sections.len() || self.scalars.len() != table.scalars {
@@ -241,19 +264,15 @@ impl KernelRequest {
                     return invalid(format!("{} bytes for section {name} of {size}", given.len()));
                 }
             }
-            let volume = |counts: &[u64]| counts.iter().try_fold(1u64, |all, n| all.checked_mul(*n));
-            let elements = |b: &SectionBox| volume(&b.count).is_some_and(|n| Some(n) == volume(&binding.shape));
-            if let SectionSource::Box(from) = &binding.source {
-                if !elements(from) {
-                    return invalid(format!("section {} has another number of elements", table.sections[number].name));
+            for (at, share) in binding.boxes() {
+                // A space that is not there any more is an error of the first step that reads or writes it.
+                let space = device.by_id(at.space).ok();
+                let record = space.as_ref().map(|space| space.peek().record.clone());
+                let (shape, dtype) = record.map(|record| (record.shape, record.dtype)).unzip();
+                if let Some(what) = binding.misfit(&table.sections[number], at, dtype.as_deref()) {
+                    return invalid(what);
                 }
-                ranges.push(from.range(shape(from.space).as_deref(), Share::Shared));
-            }
-            if let SectionTarget::Box(to) = &binding.target {
-                if !elements(to) {
-                    return invalid(format!("section {} has another number of elements", table.sections[number].name));
-                }
-                ranges.push(to.range(shape(to.space).as_deref(), Share::Exclusive));
+                ranges.push(at.range(shape.as_deref(), share));
             }
             let own =
                 !matches!(binding.source, SectionSource::Bytes(_)) || table.sections[number].role != SectionRole::Input;

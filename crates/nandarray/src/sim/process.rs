@@ -99,11 +99,11 @@ extern "C" fn forked() {
 
 /// The process in which something was created, identified by its number of forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home(u32);
+pub struct Home(u32);
 
 impl Home {
     /// Returns the present process, and registers the handler on the first call.
-    pub(crate) fn here() -> Self {
+    pub fn here() -> Self {
         static ASKED: Once = Once::new();
         // SAFETY: the handler uses atomics and a plain thread-local cell; it is part of this library, which stays
         // loaded. If there is no memory to register it, forks are not detected.
@@ -114,7 +114,7 @@ impl Home {
     }
 
     /// Whether the present process is the one in which this value was created, not a fork of it.
-    pub(crate) fn is_here(self) -> bool {
+    pub fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 }

@@ -102,12 +102,13 @@ def phantom(name: str, core: str, square: tuple[int, int], cubic: tuple[int, int
     if name in APPLICATIONS:
         app = APPLICATIONS[name]
         points = (16 * square[0], 16 * square[1])
-        kernel = kernels.get(app.kernel)
+        kernel = kernels.get(app.kernel, checked=False)
         made = fitted(
             kernel, lambda n: _sample(app, n), points, app.side // shrink**2, app.trips, core=core, caches=False
         )
         return made.of(list(APPLICATIONS).index(name))
     app = APPS[name]
     sizes = cubic if max(app.trips(10)) >= 10**3 else square
-    made = fitted(kernels.get(app.kernel), lambda n: _sample(app, n), sizes, app.side // shrink, app.trips, core=core)
+    kernel = kernels.get(app.kernel, checked=False)
+    made = fitted(kernel, lambda n: _sample(app, n), sizes, app.side // shrink, app.trips, core=core)
     return made.of(list(APPS).index(name))

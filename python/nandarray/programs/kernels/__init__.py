@@ -32,13 +32,15 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{'polybench' if name in _POLYBENCH else 'applications'}")
 
 
-def get(name: str) -> Any:
+def get(name: str, *, checked: bool = True) -> Any:
     """Return a ready-made kernel.
 
     Parameters
     ----------
     name : str
         One of :data:`NAMES`.
+    checked : bool
+        Whether indices that it takes from data are compared with extents: see :func:`nandarray.kernel`.
 
     Returns
     -------
@@ -46,9 +48,9 @@ def get(name: str) -> Any:
         Compiled, or from the cache.
     """
     function = getattr(_module(name), name)
-    if name not in _MADE:
-        _MADE[name] = kernel(function)
-    return _MADE[name]
+    if (name, checked) not in _MADE:
+        _MADE[name, checked] = kernel(function, checked=checked)
+    return _MADE[name, checked]
 
 
 def twin(name: str) -> Callable[..., Any]:
@@ -57,4 +59,4 @@ def twin(name: str) -> Callable[..., Any]:
     return found
 
 
-_MADE: dict[str, Any] = {}
+_MADE: dict[tuple[str, bool], Any] = {}

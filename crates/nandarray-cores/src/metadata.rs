@@ -210,7 +210,7 @@ fn wrong<T>(text: String) -> Result<T, LoadError> {
 /// Returns the name of an input or output, the size of a record, and that of an element, in bytes.
 fn port(written: &Object<'_>, number: usize, what: &str) -> Result<(String, u64, u64), LoadError> {
     let Some(dtype) = written.member("dtype") else {
-        return wrong(format!("{} is {}; it is written {{\"name\": ..., \"dtype\": ...}}", written.what, written));
+        return wrong(format!("{} must be written {{\"name\": ..., \"dtype\": ...}}, not {}", written.what, written));
     };
     let item = item_bytes(dtype);
     let record = written.size("record_bytes", item.unwrap_or(0), abi::WINDOW_BYTES)?;
@@ -232,7 +232,7 @@ fn input(written: &Value, number: usize, kind: ProgramKind) -> Result<InputPort,
     written.known(&INPUT_KEYS)?;
     let whole = written.flag("whole", false)?;
     if whole && number == 0 {
-        return wrong(format!("{what}: whole is true; it is true or false, false for input 0"));
+        return wrong(format!("{what}: whole must be false for input 0, not true"));
     }
     let records = written.word("records", &RECORDS)?.unwrap_or_default();
     if records != Records::Fixed && (whole || number > 0 || record_bytes != 1) {
@@ -281,7 +281,7 @@ fn scalar(written: &Value, number: usize) -> Result<ScalarPort, LoadError> {
     let written = Object::new(written, format!("scalar {number}"))?;
     written.known(&SCALAR_KEYS)?;
     if written.member("dtype").is_none() {
-        return wrong(format!("{} is {}; it is written {{\"name\": ..., \"dtype\": ...}}", written.what, written));
+        return wrong(format!("{} must be written {{\"name\": ..., \"dtype\": ...}}, not {}", written.what, written));
     }
     if written.member("default").is_some_and(|default| !default.is_number() && !default.is_boolean()) {
         return wrong(format!("{}: default is no number", written.what));
@@ -317,11 +317,11 @@ impl Metadata {
         }
         written.known(&KEYS)?;
         let Some(kind) = written.word("kind", &KINDS)? else {
-            return wrong("kind is missing; there is block and stream".into());
+            return wrong("kind must be given: block or stream".into());
         };
         let inputs = written.list("inputs", abi::PORTS_MAX)?;
         if inputs.is_empty() {
-            return wrong("the program has no inputs; it needs one at least".into());
+            return wrong("the program must have at least one input".into());
         }
         let inputs = inputs.iter().enumerate().map(|(i, one)| input(one, i, kind)).collect::<Result<Vec<_>, _>>()?;
         let outputs = written.list("outputs", abi::PORTS_MAX)?.iter().enumerate();

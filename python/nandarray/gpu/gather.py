@@ -27,7 +27,7 @@ def rows_of(indices: Any, length: int) -> tuple[_Array, tuple[int, ...]]:
     """
     host = _to_host(indices)
     if host.dtype.kind not in "iu" and host.size:
-        raise InvalidError(f"indices of type {host.dtype}; they are integers")
+        raise InvalidError(f"indices must be integers, not of type {host.dtype}")
     low, high = (int(host.min()), int(host.max())) if host.size else (0, 0)
     if host.size and (low < -length or high >= length):
         raise IndexError(f"row {low if low < -length else high} of an array of {length} rows")
@@ -109,4 +109,4 @@ def _to_library(memory: _Array, indices: Any, out: Any) -> Any:
         view = np.from_dlpack(like)
         view[...] = memory
         return out
-    raise InvalidError(f"out is a {type(out).__name__}; it is an array of NumPy, torch or CuPy")
+    raise InvalidError(f"out must be an array of NumPy, torch or CuPy, not a {type(out).__name__}")

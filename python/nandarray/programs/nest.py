@@ -127,7 +127,8 @@ class _Nest:
             one = given.get(name)
             if isinstance(one, _Annotation):
                 if one.dtype not in _C:
-                    raise CompileError(f"{function.__name__}: {name} has dtype {one.dtype}; there is {', '.join(_C)}")
+                    listed = ", ".join(_C)
+                    raise CompileError(f"{function.__name__}: {name} must be of dtype {listed}, not {one.dtype}")
                 self.sections[name] = one
             elif one in (float, int):
                 self.scalars[name] = "f8" if one is float else "i8"
@@ -420,7 +421,7 @@ class _Nest:
         places = [self._expression(one) for one in index]
         for one, (_, kind) in zip(index, places, strict=True):
             if kind not in _INTEGERS or isinstance(one, ast.UnaryOp) and isinstance(one.operand, ast.Constant):
-                raise self._error(e, f"{ast.unparse(one)} is no index of {name}: it is an integer from 0 on")
+                raise self._error(e, f"an index of {name} must be an integer from 0 on, not {ast.unparse(one)}")
         code = places[0][0]
         for extent, (place, _) in zip(section.shape[1:], places[1:], strict=True):
             code = f"({code}) * {extent} + {place}"

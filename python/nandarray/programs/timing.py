@@ -129,9 +129,7 @@ def choose_core(core: str | os.PathLike[str], changes: Mapping[str, Any] | None 
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {core}") from None
         except UnicodeDecodeError as error:
-            raise InvalidError(
-                f"{core} is no text in UTF-8 at byte {error.start}; it is a description in TOML"
-            ) from None
+            raise InvalidError(f"{core} must be a description in TOML, in UTF-8; byte {error.start} is not") from None
     else:
         raise NotFoundError(
             f"there is no core {str(core)!r}; there is {', '.join(core_names())}, or a description in a .toml file"

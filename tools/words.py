@@ -1,7 +1,7 @@
 """Check the words of the source: beginnings of sentences, words without a meaning in the field, long lines, type names.
 
-It reads comments of Rust, Python and C, docstrings, and paragraphs of Markdown; `docs/internals/glossary.md` says why.
-The rules are lists in this file. Nothing is rewritten.
+It reads comments of Rust, Python and C, docstrings, paragraphs of Markdown, and texts of messages, which say a norm by
+"must be" and not as if it were so ("seconds is -1; it is more than 0"); `docs/internals/glossary.md` says why. The rules are lists in this file. Nothing is rewritten.
 
     python tools/words.py                    # everything that the tests hold
     python tools/words.py crates/nandarray   # one folder
@@ -11,6 +11,7 @@ The rules are lists in this file. Nothing is rewritten.
 from __future__ import annotations
 
 import argparse
+import ast
 import io
 import re
 import subprocess
@@ -42,6 +43,14 @@ WORDS = {
     r"so many": "a number of",
     r"regathers?": "account again",
 }
+#: A norm that is stated as a fact, behind what breaks it: "seconds is -1; it is more than 0".
+NORM = re.compile(
+    r"; (?:(?:it|they|both|all|each|these)(?: \w+)? (?:is|are|has to|have to|goes?)|they have|it has \d"
+    r"|(?:there )?(?:is|are) from|there (?:is|are) \d)\b"
+)
+#: Texts of messages are looked for here; notes of experiments are sentences about what was found.
+MESSAGES = re.compile(r"(?:python/nandarray/(?!lab/experiments/)|crates/[\w-]+/src/)(?!.*tests?(?:/|\.rs))")
+_RUST_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"((?:[^"\\]|\\.)*)"|'(?:[^'\\]|\\.)'""", re.DOTALL)
 LISTED = {re.compile(rf"\b(?:{word})\b", re.IGNORECASE): better for word, better in WORDS.items()}
 #: Files that are not ours to word, or that list words.
 SKIPPED = (
@@ -123,6 +132,39 @@ def c_comments(text: str) -> Iterator[tuple[int, str]]:
         yield text[: found.start()].count("\n") + 1, inside.strip()
 
 
+def rust_texts(text: str) -> Iterator[tuple[int, str]]:
+    """Yield string literals of Rust as (line, text), those of a file's own tests left out."""
+    for found in _RUST_TEXT.finditer(text.split("#[cfg(test)]\nmod")[0]):
+        if found.group(2):
+            yield text[: found.start()].count("\n") + 1, re.sub(r"\\\n\s*", "", found.group(2))
+
+
+def python_texts(text: str) -> Iterator[tuple[int, str]]:
+    """Yield strings of Python as (line, text), docstrings left out; values of an f-string are ``{}``."""
+    tree = ast.parse(text)
+    parts: set[ast.expr] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            parts.add(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            parts.update(node.values)
+    for node in ast.walk(tree):
+        if node in parts:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def norms(path: Path, text: str) -> Iterator[tuple[int, str]]:
+    """Yield the messages of a file that state a norm as a fact, as (line, text)."""
+    texts = {".py": python_texts, ".rs": rust_texts}.get(path.suffix)
+    for number, message in texts(text) if texts else ():
+        if NORM.search(message):
+            yield number, message
+
+
 def sentences(text: str) -> Iterator[tuple[int, str]]:
     """Yield sentences with the line of the text that they begin in, code blocks left out."""
     text = re.sub(r"```.*?```", lambda m: "\n" * m.group(0).count("\n"), text, flags=re.DOTALL)
@@ -156,6 +198,9 @@ def check(path: Path) -> Iterator[str]:
             for word, better in LISTED.items():
                 if found := word.search(line):
                     yield f"{name}:{first + offset}: {found.group(0)!r}: say {better}"
+    if MESSAGES.match(str(name)):
+        for number, message in norms(path, text):
+            yield f"{name}:{number}: a norm as a fact, say 'must be': {message[:70]}"
     if path.suffix != ".md":
         for number, line in enumerate(text.splitlines(), 1):
             if len(line) > WIDTH and "http" not in line:

@@ -135,7 +135,7 @@ struct held {
 };
 template <class P, class T> NDA_FN held hold(const array<T, P> &a, u64 i, bool load) {
     nda::line_handle h = {0, nda::ok, 1};
-    if (warp<P>::lane() == 0) h = a.lines->acquire_for(nda::cache<P>::tag(a.ns, a.page_of(i)), 1, load);
+    if (warp<P>::lane() == 0) h = a.lines->acquire_for(a.lines->tag(a.ns, a.page_of(i)), 1, load);
     u32 line = P::shuffle(warp<P>::everybody, h.line, 0);
     return {line, status(P::shuffle(warp<P>::everybody, u32(h.why), 0))};
 }

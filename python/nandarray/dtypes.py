@@ -46,7 +46,7 @@ def check(dtype: DTypeLike | None) -> np.dtype[Any]:
     except (TypeError, ValueError) as error:
         raise InvalidError(f"{dtype!r} is not a dtype: {error}") from error
     if parsed.base.itemsize > _ITEM_BYTES_MAX:  # before anything of that size is made
-        raise InvalidError(f"elements of {parsed.base.itemsize} bytes; they have 1 to {_ITEM_BYTES_MAX}")
+        raise InvalidError(f"elements must have from 1 to {_ITEM_BYTES_MAX} bytes, not {parsed.base.itemsize}")
     return decode(encode(parsed))
 
 

@@ -58,4 +58,4 @@ def read_text(path: str | os.PathLike[str], what: str) -> str:
     try:
         return read_input(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidError(f"{os.fspath(path)} is no text in UTF-8 at byte {error.start}; it must be {what}") from None
+        raise InvalidError(f"{os.fspath(path)} must be {what}, in UTF-8; byte {error.start} is not") from None

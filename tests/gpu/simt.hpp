@@ -49,6 +49,9 @@ struct Machine {
     std::function<void()> between = [] {};
 
     explicit Machine(unsigned long long seed) : chance(seed) {}
+    ~Machine() {
+        if (self() == this) self() = nullptr;
+    }
     unsigned draw(unsigned n) { return unsigned(chance() % n); }
 
     static Machine *&self() {
@@ -203,7 +206,12 @@ struct policy : nda::host_policy {
     template <class W> static auto sys_load_acquire(const W *at) { cross(at); return base::sys_load_acquire(at); }
     static void sys_store_release(nda::shared_u32 *at, u32 v) { cross(at); base::sys_store_release(at, v); }
     static void change(const void *at) { m().changes[at] += 1; m().maybe_leave(); }
-    static void cross(const void *at) { m().across[at] += 1; m().maybe_leave(); }
+    // A client gives its queues back when its machine may be gone.
+    static void cross(const void *at) {
+        if (!Machine::self()) return;
+        m().across[at] += 1;
+        m().maybe_leave();
+    }
     static void ring(nda::shared_u32 *d, u32 v, nda::shared_u32 *a) {
         if (m().now) m().leave();
         base::ring(d, v, a);

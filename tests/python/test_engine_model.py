@@ -382,7 +382,7 @@ def test_buffers_that_do_not_fit_a_space_are_refused_before_they_are_touched(tmp
         ({"verify": "twice"}, 'unknown verify "twice"; there are "once", "always" and "never"'),
         ({"io": "mmap"}, 'unknown io "mmap"; there are "map" and "read"'),
         ({"threads": 0}, "threads is 0; at least 1 is needed"),
-        ({"threads": 1025}, "1025 threads; there are 1 to 1024"),
+        ({"threads": 1025}, "threads must be from 1 to 1024, not 1025"),
     ],
     ids=lambda value: str(value)[:30],
 )

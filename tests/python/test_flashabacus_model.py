@@ -328,8 +328,8 @@ def test_a_failed_core_costs_time_and_no_screen(scheduler: str) -> None:
         ({"bytes": -1}, "invalid value"), ({"name": 5}, "invalid type"), ({"arrives_ns": 1.5}, "invalid type"),
         ({"microblocks": ()}, 'kernel "k" has no microblock'), ({"deadline": -1}, "invalid value"),
         ({"microblocks": (Block(0, 1e6, 0),)}, 'kernel "k" has a microblock without a screen'),
-        ({"microblocks": (Block(1, -1.0, 0),)}, 'cycles of kernel "k" are -1; they are from 0 to'),
-        ({"microblocks": (Block(1, 1e300, 0),)}, 'cycles of kernel "k" are 1'),
+        ({"microblocks": (Block(1, -1.0, 0),)}, 'cycles of kernel "k" must be from 0 to'),
+        ({"microblocks": (Block(1, 1e300, 0),)}, 'cycles of kernel "k" must be from 0 to'),
         ({"microblocks": (Block(1, math.nan, 0),)}, "kernels: expected value"),
     ],
 )  # fmt: skip

@@ -238,7 +238,7 @@ def test_a_value_that_no_table_holds_is_an_error(value: Any, tmp_path: Path) -> 
         except InvalidError:
             continue
         assert json.loads((tmp_path / "t.json").read_text()) == [_files.plain(row) for row in rows]
-    with pytest.raises(InvalidError, match="the name of a column is a text"):
+    with pytest.raises(InvalidError, match="the name of a column must be a text"):
         _files.write_table(tmp_path, "t", [{1: 2}])  # type: ignore[dict-item]
 
 

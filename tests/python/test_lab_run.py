@@ -458,7 +458,7 @@ def test_numbers_of_parameters() -> None:
     empty = lab.Experiment("test.empty", "E", "?", run=small, parameters={"kernels": lab.Parameter([], "all if empty")})
     assert registry.resolve(empty, "full", {"kernels": []})["kernels"] == []
     for seed in (-1, 10**23):
-        with pytest.raises(InvalidError, match=f"seed is {seed}; it is a whole number from 0 to"):
+        with pytest.raises(InvalidError, match=f"seed must be a whole number from 0 to .*, not {seed}"):
             lab.run(SMALL, seed=seed)
 
 

@@ -90,7 +90,7 @@ def test_shares_that_are_no_probabilities_name_the_operand() -> None:
         with pytest.raises(InvalidError, match="right operand"):
             operation_bits(good, bad, Operation.ADD, 1)
     assert elements_per_cycle({8: 1.0, 999: 0.0}) == 32, "a width that never comes is no width"
-    with pytest.raises(InvalidError, match="ByteID 8: it is 0 to 7"):
+    with pytest.raises(InvalidError, match="a ByteID must be from 0 to 7, not 8"):
         carry_in(8, [True] * 8, [True] * 8)
     with pytest.raises(InvalidError, match="elements of 3 bytes, vectors of 3 and 2"):
         add(b"abc", b"ab", [1, 2])

@@ -203,7 +203,7 @@ def test_what_is_no_row_number_is_refused_and_not_rounded(scratch: Any, index: A
     for rows in (put(scratch, model), model):
         dataset = RowDataset(rows)
         for call in (dataset.__getitem__, dataset.__getitems__):
-            with pytest.raises(InvalidError, match="indices of type .*; they are integers"):
+            with pytest.raises(InvalidError, match="indices must be integers, not of type "):
                 call(index)
         for beyond in (np.array([0, 2**64 - 1], "u8"), np.array([2**63], "u8"), [3], [-4]):
             with pytest.raises(

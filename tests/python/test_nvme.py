@@ -170,16 +170,16 @@ def test_the_error_names_what_does_not_fit() -> None:
         (Copy(1, 0, [(0, 0)]), "0 logical blocks"),
         (NdRead(1, (0,), (1, 1)), "1 coordinates for 2 dimensions"),
         (OpenSpace("a", dims=(1,) * 33), "33 dimensions; a space has at most 32"),
-        (OpenSpace("a", encryption_key=b"x"), "a key of 1 bytes; it has 32"),
+        (OpenSpace("a", encryption_key=b"x"), "a key must have 32 bytes, not 1"),
         (OpenSpace("a" * 3073), "a name of 3073 bytes; the page has room for 3072"),
     ]:
         with pytest.raises(InvalidError, match=re.escape(says)):
             command.encode()
     with pytest.raises(InvalidError, match="16 bits"):
         Flush().encode(cid=1 << 16)
-    with pytest.raises(InvalidError, match="of 4 bytes; it has 16"):
+    with pytest.raises(InvalidError, match="must have 16 bytes, not 4"):
         nvme.Completion.decode(bytes(4))
-    with pytest.raises(InvalidError, match="of 4 bytes; it has 4096"):
+    with pytest.raises(InvalidError, match="must have 4096 bytes, not 4"):
         SpaceInformation.decode(bytes(4))
 
 

@@ -345,7 +345,7 @@ def test_memory_is_checked_before_a_command_leaves(drive: RemoteStore) -> None:
     cases: list[tuple[Any, Any, str]] = [
         (SpaceInformation(view), None, "SpaceInformation needs memory to read into"),
         (SpaceInformation(view), bytes(4096), "data is read-only; a command that reads writes to it"),
-        (SpaceInformation(view), wide[:, 0], "data with strides (2,); it has to be contiguous"),
+        (SpaceInformation(view), wide[:, 0], "data must be contiguous, not with strides (2,)"),
         (SpaceInformation(view), "text", "data is no contiguous memory"),
         (Read(1, 0), 5, "data is no contiguous memory"),
         (Write(1, 0), wide[::2], "it has to be contiguous"),
@@ -567,11 +567,11 @@ def test_a_file_of_secrets_is_its_lines(tmp_path: Path) -> None:
     path.chmod(0o600)
     assert read_secrets(path) == wanted
     path.write_bytes(b"nqn.a \xff\n")
-    with pytest.raises(InvalidError, match="is no text in UTF-8 at byte 6"):
+    with pytest.raises(InvalidError, match="must be text in UTF-8 .* byte 6 is not"):
         read_secrets(path)
     for mode in (0o640, 0o604, 0o660, 0o610, 0o601):
         path.chmod(mode)
         with pytest.raises(InvalidError, match=f"has mode {mode:o}: other users may read the secrets"):
             read_secrets(path)
-    with pytest.raises(InvalidError, match="hash 'md5'; it is one of none, sha256"):
+    with pytest.raises(InvalidError, match="hash must be one of none, sha256"):
         new_secret("md5")  # type: ignore[arg-type]

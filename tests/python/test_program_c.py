@@ -277,14 +277,14 @@ def test_warnings_are_kept() -> None:
     ("metadata", "says"),
     [
         ('"kind": "block"', "no inputs"),
-        ('"kind": "blocks", "inputs": [{"dtype": "u1"}]', "kind is 'blocks'"),
+        ('"kind": "blocks", "inputs": [{"dtype": "u1"}]', "kind must be one of block, stream, not 'blocks'"),
         ('"kind": "stream", "inputs": [{"dtype": "u1"}]', "does not define nd_stream"),
         ('"kind": "block", "inputs": [{"dtype": "float33"}]', "'float33' is not a dtype"),
         ('"kind": "block", "inputs": [{"dtype": "O"}]', "no fixed size"),
         ('"kind": "block", "inputs": [{"dtype": "f4", "record_bytes": 6}]', "whole elements"),
         ('"kind": "block", "inputs": [{"dtype": "f4"}], "output": []', "'output' is not known"),
-        ('"kind": "block", "inputs": [{"name": "x"}]', "it is written"),
-        ('"kind": "block", "inputs": {}', "it is a list"),
+        ('"kind": "block", "inputs": [{"name": "x"}]', "must be written"),
+        ('"kind": "block", "inputs": {}', "must be a list"),
         (
             '"kind": "block", "inputs": [{"dtype": "f4"}], "outputs": [{"dtype": "f4", "bound": {"per_record": -1}}]',
             "-1",

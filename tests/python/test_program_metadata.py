@@ -134,9 +134,9 @@ TABLES = [
     (b"", "has no section"),
     (b"[" * 100_000, "the kernel's description table is no JSON"),
     (b"\xff", "the kernel's description table is no JSON"),
-    (b"[]", "the table is []; it is an object"),
+    (b"[]", "the table must be an object"),
     (b'{"kind": "block"}', "the kind is 'block'; that of a kernel is 'kernel'"),
-    (b'{"kind": "kernel", "inputs": null}', "inputs is None; it is a list"),
+    (b'{"kind": "kernel", "inputs": null}', "inputs must be a list"),
     (b'{"kind": "kernel", "inputs": [{"name": "x", "shape": ["n"]}]}', "section x has no dtype"),
     (b'{"kind": "kernel", "inputs": [{"name": "x", "dtype": "f4", "shape": []}]}', "section x: shape is []"),
     (b'{"kind": "kernel", "microblocks": []}', "a kernel has one microblock at least"),
@@ -304,7 +304,7 @@ def test_settings_of_a_run_are_positive_integers(value: Any) -> None:
     if good:
         ports.at_least_one(threads=value)
     else:
-        with pytest.raises(InvalidError, match="threads is .*; it is a number, at least 1"):
+        with pytest.raises(InvalidError, match="threads must be a number, at least 1"):
             ports.at_least_one(threads=value)
 
 

@@ -87,7 +87,7 @@ def test_what_cannot_be_run_is_said_in_a_line() -> None:
         (("sum", "none.nand:/g"), "none.nand"),
         (("sum", "data.nand:/f", "--dtype", "int99"), "sum: 'int99' is no dtype; there is float32"),
         (("sum", "data.nand:/f[::-1]"), "[::-1] of shape (10,): a program takes integers and forward slices"),
-        (("sum", "data.nand:/f", "--form", "fast"), "form is 'fast'; there is interpreted, translated, native"),
+        (("sum", "data.nand:/f", "--form", "fast"), "form must be one of interpreted, translated, native, not 'fast'"),
         (("double.c", "data.nand:/f"), "input x has dtype float32; the program takes int64"),
         (("double.c", "data.nand:/group/x", "-s", "to=3"), "no scalar 'to'; it has by"),
         (("double.c", "data.nand:/group/x", "-s", "by=-1"), "nd_block returned -5"),

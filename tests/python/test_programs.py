@@ -239,7 +239,7 @@ def test_what_is_not_there_is_refused() -> None:
         ("sum", {"dtype": ">f8"}, ">f8"),
         ("sum", {"bins": 3}, "'bins' is not a parameter"),
         ("replicate", {"dtype": "u1"}, "bytes"),
-        ("deduplicate", {"kind": "stream"}, "kind is 'stream'"),
+        ("deduplicate", {"kind": "stream"}, "kind must be block, not 'stream'"),
         ("histogram", {"bins": 0}, "bins is 0"),
         ("histogram", {"bins": 2.5}, "integer"),
         ("deduplicate", {"block_bytes": 12}, "multiple of 8"),

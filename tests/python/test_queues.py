@@ -166,10 +166,10 @@ def test_a_server_names_what_it_does_not_serve(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"queues": -3}, "-3 queue pairs; there are from 1 to 4096"),
-        ({"depth": 3}, "a depth of 3; it is a power of two from 2 to 32768"),
+        ({"queues": -3}, "queue pairs must be from 1 to 4096, not -3"),
+        ({"depth": 3}, "a depth must be a power of two from 2 to 32768, not 3"),
         ({"data_bytes": 100 << 40}, "whole pages of 4096, 1 TiB at most"),
-        ({"threads": 99999999}, "99999999 threads for 16 queue pairs; there are from 1 to 16"),
+        ({"threads": 99999999}, "threads for 16 queue pairs must be from 1 to 16, not 99999999"),
         ({"threads": -1}, "-1 threads"),
     ],
 )

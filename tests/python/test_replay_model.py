@@ -186,21 +186,21 @@ def test_a_made_up_workload_has_its_requests_and_flushes(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"requests": -1}, "requests is -1; it is a whole number from 0"),
-        ({"requests": 1.5}, "requests is 1.5"), ({"depth": 2**64}, "depth is 18446744073709551616"),
-        ({"size": 1000}, "a size of 1000 B"), ({"size": {}}, ""), ({"size": {4096: math.nan}}, "weight of size 4096"),
+        ({"requests": -1}, "requests must be a whole number from 0"),
+        ({"requests": 1.5}, "requests must be a whole number"), ({"depth": 2**64}, "depth must be a whole number"),
+        ({"size": 1000}, "multiple of 512"), ({"size": {}}, ""), ({"size": {4096: math.nan}}, "weight of size 4096"),
         ({"size": {4096: -1.0}}, ""), ({"size": {4096: 0.0}}, ""), ({"read_share": 1.5}, ""),
-        ({"read_share": math.inf}, "read_share is inf; it is a finite number"), ({"zipf": math.nan}, "zipf is nan"),
+        ({"read_share": math.inf}, "read_share must be a finite number"), ({"zipf": math.nan}, "zipf must be a finite"),
         ({"zipf": 1.0, "hot": (0.1, 0.9)}, "a Zipf skew or hot places, not both"), ({"zipf": -1.0}, ""),
-        ({"hot": (0.5, math.inf)}, "number 1 of hot is inf"), ({"hot": (0.0, 0.5)}, ""), ({"hot": (1.5, 0.5)}, ""),
+        ({"hot": (0.5, math.inf)}, "number 1 of hot must be"), ({"hot": (0.0, 0.5)}, ""), ({"hot": (1.5, 0.5)}, ""),
         ({"poisson": True}, "arrivals by chance need a rate"), ({"rate": 0.0}, ""), ({"rate": -5.0}, ""),
         ({"pattern": "spiral"}, "spiral"), ({"align": 100}, ""), ({"offset": 2**63}, ""), ({"working_set": 0}, ""),
-        ({"streams": 0}, ""), ({"seconds": -1.0}, ""), ({"depth": 0}, "a queue depth of 0"),
-        ({"requests": None}, ""), ({"trim_share": 0.6, "read_share": 0.6}, ""), ({"depth": "1"}, "depth is '1'"),
-        ({"depth": True}, "depth is True"), ({"seed": None}, "seed is None"), ({"zipf": "a"}, "zipf is 'a'"),
-        ({"hot": (0.1,)}, "hot is (0.1,); it is two numbers"), ({"hot": "ab"}, "hot is 'ab'"),
-        ({"size": "4 KiB"}, "size is '4 KiB'; it is bytes"), ({"size": {"4096": 1}}, "size is '4096'"),
-        ({"read_share": None}, "read_share is None"), ({"pattern": 5}, "pattern is 5; it is 'random' or 'seq"),
+        ({"streams": 0}, ""), ({"seconds": -1.0}, ""), ({"depth": 0}, "a queue depth must be"),
+        ({"requests": None}, ""), ({"trim_share": 0.6, "read_share": 0.6}, ""), ({"depth": "1"}, "depth must be a"),
+        ({"depth": True}, "depth must"), ({"seed": None}, "seed must be a whole"), ({"zipf": "a"}, "zipf must be a"),
+        ({"hot": (0.1,)}, "hot must be two numbers"), ({"hot": "ab"}, "hot must be two numbers, not 'ab'"),
+        ({"size": "4 KiB"}, "size must be bytes"), ({"size": {"4096": 1}}, "size must be "),
+        ({"read_share": None}, "a finite number, not None"), ({"pattern": 5}, "pattern must be 'random' or 'seq"),
     ],
 )  # fmt: skip
 def test_a_workload_that_cannot_be_names_the_setting(change: dict[str, Any], says: str) -> None:
@@ -214,8 +214,8 @@ def test_a_workload_that_cannot_be_names_the_setting(change: dict[str, Any], say
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"shape": ()}, "an array of"), ({"shape": (0, 4)}, "an array of 0 B"), ({"depth": 0}, "a queue depth of 0"),
-        ({"itemsize": 0}, "an array of 0 B"), ({"request_max": 100}, "requests of at most 100 B"),
+        ({"shape": ()}, "an array of"), ({"shape": (0, 4)}, "an array of 0 B"), ({"depth": 0}, "a queue depth must be"),
+        ({"itemsize": 0}, "an array of 0 B"), ({"request_max": 100}, "a request's most bytes must be"),
         ({"offset": CAPACITY}, f"from byte {CAPACITY}"), ({"boxes": [(slice(0, 9), slice(0, 4))]}, "[9, 4] elements"),
         ({"boxes": [(slice(2, 2), slice(0, 4))]}, "[0, 4] elements"), ({"boxes": [(slice(0, 2),)]}, "[2] elements"),
         ({"boxes": [(slice(3, 2), slice(0, 4))]}, "start to stop"), ({"boxes": [(slice(0, 4, 2),)]}, "start to stop"),
@@ -232,18 +232,18 @@ def test_boxes_that_cannot_be_say_why(change: dict[str, Any], says: str) -> None
 def test_a_state_that_is_none_is_named(state: Any) -> None:
     with pytest.raises(InvalidError, match=re.escape(repr(state)) if isinstance(state, str) else "precondition|over"):
         replay(Synthetic(requests=1), device=TINY, precondition=state)
-    with pytest.raises(InvalidError, match="seed is -1"):
+    with pytest.raises(InvalidError, match="seed must be .*, not -1"):
         replay(Synthetic(requests=1), device=TINY, seed=-1)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"precondition": None}, "precondition is None"), ({"precondition": [1]}, "precondition is [1]"),
-        ({"seed": "x"}, "seed is 'x'"), ({"timeline_window": (1,)}, "timeline_window is (1,); it is two numbers"),
-        ({"timeline_window": ("a", 1)}, "number 0 of timeline_window is 'a'"),
-        ({"timeline_window": (0, math.nan)}, "number 1 of timeline_window is nan"),
-        ({"timeline_spans": -1}, "timeline_spans is -1; it is a whole number"),
+        ({"precondition": None}, "precondition must be"), ({"precondition": [1]}, "precondition must be"),
+        ({"seed": "x"}, "seed must be a whole"), ({"timeline_window": (1,)}, "timeline_window must be two"),
+        ({"timeline_window": ("a", 1)}, "number 0 of timeline_window must be"),
+        ({"timeline_window": (0, math.nan)}, "number 1 of timeline_window must be"),
+        ({"timeline_spans": -1}, "timeline_spans must be a whole number"),
     ],
 )  # fmt: skip
 def test_an_option_of_a_replay_that_cannot_be_is_named(options: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_numbers_of_numpy_and_whole_floats_are_numbers(tmp_path: Path) -> None:
     )
     (tmp_path / "t.csv").write_text("1,a,0,Read,0,4096\n")
     assert Trace(tmp_path / "t.csv", depth=np.int64(2)).settings()["depth"] == 2  # type: ignore[arg-type]
-    with pytest.raises(InvalidError, match="format is 'xyz'; it is 'fio', 'blktrace' or 'msr'"):
+    with pytest.raises(InvalidError, match="format must be 'fio', 'blktrace' or 'msr'"):
         replay(Trace(tmp_path / "t.csv", format="xyz"), device=TINY)  # type: ignore[arg-type]
 
 

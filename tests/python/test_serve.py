@@ -449,8 +449,14 @@ def test_the_command_line(tmp_path: Path) -> None:
         (("nvme", "secret", "nqn.bad name"), "neither spaces"),
         (("nvme", "secret", "nqn." + "a" * 300), "223 at most"),
         (("serve", "d.nand", "--host", "foo"), "a host is 'foo'"),
-        (("serve", "d.nand", "--secret-file", "noise"), "noise is no text in UTF-8 at byte 4"),
-        (("program", "run", "sum", "d.nand:/ns/plain", "--core", "noise.toml"), "noise.toml is no text in UTF-8"),
+        (
+            ("serve", "d.nand", "--secret-file", "noise"),
+            "noise must be text in UTF-8 with a line for each host; byte 4 is not",
+        ),
+        (
+            ("program", "run", "sum", "d.nand:/ns/plain", "--core", "noise.toml"),
+            "noise.toml must be a description in TOML, in UTF-8",
+        ),
     ],
 )
 def test_an_error_says_what_was_wrong(tmp_path: Path, words: tuple[str, ...], message: str) -> None:

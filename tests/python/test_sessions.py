@@ -285,12 +285,21 @@ def test_a_submission_that_does_not_fit_says_why(store):
             (lambda: session.submit(scale, inputs={"x": x}, scalars={"f": 1}), "scale has no scalar 'f'"),
             (lambda: session.submit(scale, inputs={"x": x.astype("f4")}), "dtype float64; the array has float32"),
             (lambda: session.submit(add_rows, inputs={"x": total, "total": total.T}), "total has shape"),
-            (lambda: session.submit(scale, inputs={"x": x}, instructions=0), "instructions is 0"),
-            (lambda: session.submit(scale, inputs={"x": x}, application=-1), "application is -1"),
-            (lambda: session.submit(scale, inputs={"x": x}, deadline=-5), "deadline is -5, and work 0"),
+            (
+                lambda: session.submit(scale, inputs={"x": x}, instructions=0),
+                "instructions must be a number, at least 1",
+            ),
+            (
+                lambda: session.submit(scale, inputs={"x": x}, application=-1),
+                "application must be a number, at least 0, not -1",
+            ),
+            (
+                lambda: session.submit(scale, inputs={"x": x}, deadline=-5),
+                "deadline and work must be numbers, at least 0, not -5 and 0",
+            ),
             (
                 lambda: session.submit(scale, inputs={"x": x}, scalars={"factor": 1}, after=[3]),
-                "after has 3; it has jobs, and names",
+                "after must have jobs and names",
             ),
             (lambda: scale.check(z=x), "scale has no section 'z'; it has x, y"),
             (lambda: scale.check(y=x), "section x is read, and has no array"),

@@ -180,7 +180,7 @@ def test_row_numbers_are_those_of_numpy(length: int, numbers: list[int], dtype: 
     given_ = np.array(numbers).astype(kind) if max(numbers, default=0) < 2**63 else np.array(numbers, kind)
     rows = list(range(length))
     if kind.kind not in "iu" and len(numbers):
-        with pytest.raises(InvalidError, match=f"indices of type {kind}; they are integers"):
+        with pytest.raises(InvalidError, match=f"indices must be integers, not of type {kind}"):
             rows_of(given_, length)
         return
     try:
@@ -218,7 +218,7 @@ def test_rows_are_gathered_into_ones_own_memory() -> None:
     for out in (np.zeros((2, 2, 3, 3)), np.zeros((2, 2, 3, 2), "f4"), np.zeros((4, 3, 2))):
         with pytest.raises(InvalidError, match=r"out is float\d\d of .*; the result is float64 of \(2, 2, 3, 2\)"):
             gather(array.shape, array.dtype, numbers, out, reading(array))
-    with pytest.raises(InvalidError, match="out is a list; it is an array of NumPy, torch or CuPy"):
+    with pytest.raises(InvalidError, match="out must be an array of NumPy, torch or CuPy"):
         gather(array.shape, array.dtype, numbers, [0], reading(array))
     empty = gather(array.shape, array.dtype, np.zeros((0, 4), np.int64), None, reading(array))
     assert empty.shape == (0, 4, 3, 2)
@@ -397,16 +397,16 @@ def test_a_store_is_a_mapping_until_it_is_closed(monkeypatch: pytest.MonkeyPatch
 
 LIMITS = [
     ({"name": ""}, "a server in shared memory needs a name"),
-    ({"queues": 0}, "0 queue pairs; there are from 1 to 4096"),
+    ({"queues": 0}, "queue pairs must be from 1 to 4096, not 0"),
     ({"queues": 4097}, "4097 queue pairs"),
-    ({"depth": 1}, "a depth of 1; it is a power of two from 2 to 32768"),
+    ({"depth": 1}, "a depth must be a power of two from 2 to 32768, not 1"),
     ({"depth": 48}, "a depth of 48"),
     ({"depth": 65536}, "a depth of 65536"),
     ({"data_bytes": 0}, "0 bytes of data a queue pair"),
-    ({"data_bytes": 4095}, "4095 bytes of data a queue pair; they are whole pages of 4096"),
+    ({"data_bytes": 4095}, "whole pages of 4096 bytes, 1 TiB at most, not 4095"),
     ({"data_bytes": 1 << 41}, "2199023255552 bytes of data"),
     ({"threads": 0}, "0 threads for 16 queue pairs"),
-    ({"threads": 3, "queues": 2}, "3 threads for 2 queue pairs; there are from 1 to 2"),
+    ({"threads": 3, "queues": 2}, "threads for 2 queue pairs must be from 1 to 2, not 3"),
 ]
 
 

@@ -24,3 +24,26 @@ def test_sentences_say_what_things_are(folder: str) -> None:
 def test_each_type_has_a_name_of_its_own() -> None:
     found = [f"{name}: {' '.join(files)}" for name, files in words.types().items()]
     assert not found, f"{len(found)} names of types are declared more than once:\n" + "\n".join(found)
+
+
+def test_a_norm_in_a_message_is_no_fact() -> None:
+    python = '''
+def f(seconds):
+    """Seconds; they are not looked at."""
+    if seconds < 0:
+        raise ValueError(f"seconds is {seconds}; it is more than 0")
+    raise KeyError("no 'x'; there is 'a', 'b'" "; it must be one of them")
+'''
+    assert list(words.norms(Path("a.py"), python)) == [(5, "seconds is {}; it is more than 0")]
+    rust = """
+// threads; they are counted
+let says = format!("{threads} threads; there are 1 to {most}");
+let quote = '"';
+let fact = "no such mode; there are 'r' and 'w'";
+let said = "elements of 0 bytes; \\
+    they have 1 to 8";
+#[cfg(test)]
+mod tests { const SAYS: &str = "x is 1; it is 2"; }
+"""
+    found = list(words.norms(Path("a.rs"), rust))
+    assert found == [(3, "{threads} threads; there are 1 to {most}"), (6, "elements of 0 bytes; they have 1 to 8")]

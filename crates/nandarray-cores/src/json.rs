@@ -29,7 +29,7 @@ impl<'a> Object<'a> {
     pub(crate) fn new(value: &'a Value, what: String) -> Result<Self, LoadError> {
         match value.as_object() {
             Some(members) => Ok(Self { members, what }),
-            None => wrong(format!("{what} is {value}; it is an object, it is written {{...}}")),
+            None => wrong(format!("{what} must be an object, written {{...}}, not {value}")),
         }
     }
 
@@ -55,7 +55,7 @@ impl<'a> Object<'a> {
         match self.member(key) {
             None => Ok(default.to_owned()),
             Some(Value::String(text)) => Ok(text.clone()),
-            Some(other) => wrong(format!("{} is {other}; it is text", self.at(key))),
+            Some(other) => wrong(format!("{} must be text, not {other}", self.at(key))),
         }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Object<'a> {
         match self.member(key) {
             None => Ok(default),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(other) => wrong(format!("{} is {other}; it is true or false", self.at(key))),
+            Some(other) => wrong(format!("{} must be true or false, not {other}", self.at(key))),
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a> Object<'a> {
             None => Ok(default),
             Some(value) => match value.as_u64().filter(|bytes| *bytes <= most) {
                 Some(bytes) => Ok(bytes),
-                None => wrong(format!("{} is {value}; it is a number of bytes, at most {most}", self.at(key))),
+                None => wrong(format!("{} must be a number of bytes, at most {most}, not {value}", self.at(key))),
             },
         }
     }
@@ -85,7 +85,7 @@ impl<'a> Object<'a> {
             None => Ok(0.0),
             Some(value) => match value.as_f64().filter(|number| *number >= 0.0) {
                 Some(number) => Ok(number),
-                None => wrong(format!("{} is {value}; it is a number of bytes", self.at(key))),
+                None => wrong(format!("{} must be a number of bytes, not {value}", self.at(key))),
             },
         }
     }
@@ -98,7 +98,7 @@ impl<'a> Object<'a> {
             None => {
                 let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
                 let value = value.as_str().map_or_else(|| value.to_string(), |text| format!("'{text}'"));
-                wrong(format!("{} is {value}; there is {}", self.at(key), words.join(", ")))
+                wrong(format!("{} must be one of {}, not {value}", self.at(key), words.join(", ")))
             }
         }
     }
@@ -109,7 +109,7 @@ impl<'a> Object<'a> {
             None => Ok(&[]),
             Some(Value::Array(list)) if list.len() <= most => Ok(list),
             Some(Value::Array(list)) => wrong(format!("{} {key}; at most {most} fit", list.len())),
-            Some(other) => wrong(format!("{} is {other}; it is a list", self.at(key))),
+            Some(other) => wrong(format!("{} must be a list, not {other}", self.at(key))),
         }
     }
 }

@@ -186,12 +186,12 @@ const BOUND_KEYS: [&str; 3] = ["fixed", "per_input_byte", "per_record"];
 /// Reads the dtype of an input, an output or a scalar.
 fn element(written: &Object<'_>) -> Result<ElementType, LoadError> {
     let Some(dtype) = written.member("dtype") else {
-        return wrong(format!("{} is {}; it is written {{\"name\": ..., \"dtype\": ...}}", written.what, written));
+        return wrong(format!("{} must be written {{\"name\": ..., \"dtype\": ...}}, not {}", written.what, written));
     };
     let read = ElementType::parse(dtype);
     read.ok_or_else(|| {
-        let what = format!("{}: dtype is {dtype}; it must be the name of a type with a size", written.what);
-        LoadError::Metadata(format!("{what}, its array-protocol text, or a list of fields of such types"))
+        let kinds = "the name of a type with a size, its array-protocol text, or a list of fields of such types";
+        LoadError::Metadata(format!("{}: dtype must be {kinds}, not {dtype}", written.what))
     })
 }
 
@@ -221,7 +221,7 @@ fn input(written: &Value, number: usize, kind: ProgramKind) -> Result<InputPort,
     written.known(&INPUT_KEYS)?;
     let whole = written.flag("whole", false)?;
     if whole && number == 0 {
-        return wrong(format!("{what}: whole is true; it is true or false, false for input 0"));
+        return wrong(format!("{what}: whole must be false for input 0, not true"));
     }
     let records = written.word("records", &RECORDS)?.unwrap_or_default();
     if records != Records::Fixed && (whole || number > 0 || record_bytes != 1) {
@@ -279,7 +279,7 @@ fn scalar(written: &Value, number: usize) -> Result<ScalarPort, LoadError> {
             return wrong(format!("{what}: default is no number"));
         }
         Some(default) => match element.scalar_bits(default) {
-            None => return wrong(format!("{what}: default is {default}; it must be a number that {element} has")),
+            None => return wrong(format!("{what}: default must be a number that {element} has, not {default}")),
             bits => bits,
         },
     };
@@ -314,11 +314,11 @@ impl Metadata {
         }
         written.known(&KEYS)?;
         let Some(kind) = written.word("kind", &KINDS)? else {
-            return wrong("kind is missing; there is block and stream".into());
+            return wrong("kind must be given: block or stream".into());
         };
         let inputs = written.list("inputs", abi::PORTS_MAX)?;
         if inputs.is_empty() {
-            return wrong("the program has no inputs; it needs one at least".into());
+            return wrong("the program must have at least one input".into());
         }
         let inputs = inputs.iter().enumerate().map(|(i, one)| input(one, i, kind)).collect::<Result<Vec<_>, _>>()?;
         let outputs = written.list("outputs", abi::PORTS_MAX)?.iter().enumerate();

@@ -54,31 +54,34 @@ fn bytes_of_a_record_follow_from_the_names_of_numbers() {
 fn what_makes_no_sense_is_refused() {
     let x = r#"{"dtype": "u1"}"#;
     let cases = [
-        (with("", ""), "no inputs"),
+        (with("", ""), "must have at least one input"),
         (with(&[x; 9].join(","), ""), "9 inputs"),
         (with(x, &format!(r#", "outputs": [{}]"#, [x; 9].join(","))), "9 outputs"),
         (with(x, &format!(r#", "scalars": [{}]"#, ["{}"; 17].join(","))), "17 scalars"),
-        (with(x, r#", "memory_bytes": 200000000"#), "memory_bytes is 200000000; it is a number of bytes, at most"),
+        (with(x, r#", "memory_bytes": 200000000"#), "memory_bytes must be a number of bytes, at most"),
         (
             with(x, r#", "scratchpad_bytes": 268435456, "state_bytes": 1"#),
             "a scratchpad of 268435488 bytes, with two states; at most 268435456",
         ),
-        (with(x, r#", "scratchpad_bytes": 18446744073709551615, "state_bytes": 1"#), "scratchpad_bytes is 1844"),
-        (with(x, r#", "state_bytes": 18446744073709551615"#), "state_bytes is 1844"),
-        (with(r#"{"dtype": "u1", "whole": true}"#, ""), "input 0: whole is true"),
+        (
+            with(x, r#", "scratchpad_bytes": 18446744073709551615, "state_bytes": 1"#),
+            "scratchpad_bytes must be a number of bytes, not 1844",
+        ),
+        (with(x, r#", "state_bytes": 18446744073709551615"#), "state_bytes must be a number of bytes, not 1844"),
+        (with(r#"{"dtype": "u1", "whole": true}"#, ""), "input 0: whole must be false"),
         (with(r#"{"dtype": "u2", "records": "lines"}"#, ""), "records without a common size"),
         (with(r#"{"dtype": "u1", "record_bytes": 0}"#, ""), "say record_bytes"),
         (with(r#"{"dtype": "S134217728"}"#, ""), "say record_bytes, from 1 to 67108864"),
-        (with(r#"{"dtype": "u1", "record_bytes": 67108865}"#, ""), "record_bytes is 67108865; it is"),
+        (with(r#"{"dtype": "u1", "record_bytes": 67108865}"#, ""), "record_bytes must be"),
         (
             with(x, r#", "outputs": [{"dtype": "u1", "bound": {"per_input_byte": -0.5}}]"#),
-            "output 0, bound: per_input_byte is -0.5",
+            "output 0, bound: per_input_byte must be a number of bytes, not -0.5",
         ),
         (with(x, r#", "outputs": [{"dtype": "u1", "bound": {"bytes": 5}}]"#), "'bytes' is not known"),
         (parse(r#"{"abi": 2, "kind": "block", "inputs": [{"dtype": "u1"}]}"#), "made for version 2"),
         (
             parse(r#"{"abi": 1, "kind": "vector", "inputs": [{"dtype": "u1"}]}"#),
-            "kind is 'vector'; there is block, stream",
+            "kind must be one of block, stream, not 'vector'",
         ),
         (parse(r#"{"kind": "block", "inputs": []}"#), "made for version null"),
         (parse(""), "EOF"),

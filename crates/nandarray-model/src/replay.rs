@@ -148,7 +148,7 @@ fn timeline(description: &Description, settings: &TimelineSettings) -> Result<Ti
         if (0.0..=1.8e7).contains(&s) {
             Ok(Ps::from_seconds(s))
         } else {
-            Err(ReplayError::Setting(format!("the timeline {what} second {s}; it must be from 0 to 18,000,000")))
+            Err(ReplayError::Setting(format!("the timeline {what} second {s}, which must be from 0 to 18,000,000")))
         }
     };
     let from = second("begins at", settings.from_s)?;
@@ -175,7 +175,7 @@ fn precondition(
         }
         Precondition::Steady { overwrites } => {
             if !(overwrites > 0.0 && overwrites <= 100.0) {
-                let said = format!("{overwrites} overwrites of the device; it must be above 0 and at most 100");
+                let said = format!("overwrites of the device must be above 0 and at most 100, not {overwrites}");
                 return Err(ReplayError::Setting(said));
             }
             machine.ftl().fill_sequential().map_err(failed)?;

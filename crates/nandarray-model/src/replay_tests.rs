@@ -143,7 +143,7 @@ fn settings_are_json_and_out_of_range_is_refused() {
         r#"{"workload": {"synthetic": {"requests": 5}}, "precondition": {"kind": "steady", "overwrites": 1000}}"#;
     let settings: ReplaySettings = serde_json::from_str(text).unwrap();
     let error = replay(&preset("tiny").unwrap(), &settings, &mut |_| true).unwrap_err().to_string();
-    assert!(error.contains("1000 overwrites of the device; it must be above 0 and at most 100"), "{error}");
+    assert!(error.contains("overwrites of the device must be above 0 and at most 100, not 1000"), "{error}");
     let text =
         r#"{"workload": {"trace": {"path": "x", "settings": {"depth": 4}}}, "timeline": {"path": "y", "from_s": -1}}"#;
     let settings: ReplaySettings = serde_json::from_str(text).unwrap();

@@ -28,7 +28,7 @@ impl QueuePair {
     /// # Panics
     /// If there are fewer than 2 entries.
     pub fn new(qid: u16, entries: u32, flow_control: bool) -> Self {
-        assert!(entries >= 2, "a queue of {entries} entries; it has at least 2");
+        assert!(entries >= 2, "a queue must have at least 2 entries, not {entries}");
         Self { qid, entries, flow_control, head: 0, tail: 0, phase: true, in_flight: BTreeSet::new() }
     }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a queue of 1 entries")]
+    #[should_panic(expected = "a queue must have at least 2 entries, not 1")]
     fn a_queue_of_one_entry_would_never_be_full_nor_empty() {
         drop(QueuePair::new(1, 1, true));
     }

@@ -103,7 +103,7 @@ impl PyClock {
 
     fn think(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         if !(0.0..=1e7).contains(&seconds) {
-            let e = Error::Invalid(format!("{seconds} s is no time to let pass; it is from 0 to 10,000,000 s"));
+            let e = Error::Invalid(format!("the time to let pass must be from 0 to 10,000,000 s, not {seconds} s"));
             return Err(to_py(py, &e, None));
         }
         self.inside(py, |clock| clock.think(Ps::from_seconds(seconds)))

@@ -62,15 +62,15 @@ impl PyNvme {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let fail = |what: String| to_py(py, &Error::Invalid(what), None);
         let entry: [u8; 64] =
-            entry.try_into().map_err(|_| fail(format!("an entry of {} bytes; it has 64", entry.len())))?;
+            entry.try_into().map_err(|_| fail(format!("an entry must have 64 bytes, not {}", entry.len())))?;
         let lent = match data.map(|array| lend(array, 1, to_host)).transpose().map_err(|e| to_py(py, &e, None))? {
             None => DataBuffer::NONE,
             Some(lent) => {
                 let ([bytes], [stride]) = (&lent.shape[..], &lent.strides[..]) else {
-                    return Err(fail(format!("data of {} dimensions; it has one", lent.shape.len())));
+                    return Err(fail(format!("data must have one dimension, not {}", lent.shape.len())));
                 };
                 if *stride != 1 && *bytes > 1 {
-                    return Err(fail(format!("data with a stride of {stride} bytes; it is contiguous")));
+                    return Err(fail(format!("data must be contiguous, not with a stride of {stride} bytes")));
                 }
                 // SAFETY: the caller's frame keeps the array, whose bytes these are, until the command is done.
                 unsafe {

@@ -69,7 +69,7 @@ pub(crate) fn nvme_encode<'py>(
     cid: u64,
 ) -> PyResult<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>)> {
     let py = command.py();
-    let cid = u16::try_from(cid).map_err(|_| invalid(py, &format!("a command identifier of {cid}; it has 16 bits")))?;
+    let cid = u16::try_from(cid).map_err(|_| invalid(py, &format!("an identifier must have 16 bits, unlike {cid}")))?;
     let encoded = encode(command).map_err(|error| {
         let name = command.get_type().name().map_or_else(|_| "a command".to_owned(), |name| name.to_string());
         if is_ours(py, &error) { error } else { invalid(py, &format!("a field of {name} does not fit: {error}")) }
@@ -83,7 +83,7 @@ pub(crate) fn nvme_encode<'py>(
 #[pyfunction]
 pub(crate) fn nvme_completion(py: Python<'_>, entry: &[u8]) -> PyResult<(u16, u32, u32)> {
     let entry = CompletionEntry::read_from_bytes(entry)
-        .map_err(|_| invalid(py, &format!("a completion entry of {} bytes; it has 16", entry.len())))?;
+        .map_err(|_| invalid(py, &format!("a completion entry must have 16 bytes, not {}", entry.len())))?;
     Ok((entry.status().bits(), entry.dw0.get(), entry.dw1.get()))
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn nvme_completion(py: Python<'_>, entry: &[u8]) -> PyResult<(u16, u3
 pub(crate) fn nvme_space<'py>(py: Python<'py>, page: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let bytes: Vec<u8> = page.extract()?;
     let (page, _) = SpacePage::read_from_prefix(&bytes)
-        .map_err(|_| invalid(py, &format!("a page of {} bytes; it has {}", bytes.len(), size_of::<SpacePage>())))?;
+        .map_err(|_| invalid(py, &format!("a page must have {} bytes, not {}", size_of::<SpacePage>(), bytes.len())))?;
     let wrong = |_| invalid(py, "a page that no space information gave");
     let numbers = |all: &[zerocopy::byteorder::little_endian::U64], n: u8| {
         PyTuple::new(py, all.iter().take(n.into()).map(|v| v.get()).collect::<Vec<_>>())
@@ -241,7 +241,7 @@ fn space_page(py: Python<'_>, fields: &CreateFields) -> PyResult<SpacePage> {
     from_text(&mut page.compression, &fields.compression);
     if let Some(key) = &fields.encryption_key {
         let key: &[u8; 32] =
-            key[..].try_into().map_err(|_| invalid(py, &format!("a key of {} bytes; it has 32", key.len())))?;
+            key[..].try_into().map_err(|_| invalid(py, &format!("a key must have 32 bytes, not {}", key.len())))?;
         page.key = *key;
         page.flags = SpaceFlags::KEY.into();
     }

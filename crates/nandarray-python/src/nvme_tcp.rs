@@ -62,7 +62,7 @@ fn credentials_of(py: Python<'_>, nqn: &str, (host, controller): &SecretTexts) -
 pub(crate) fn dhchap_secret(py: Python<'_>, hash: u8, key: &[u8]) -> PyResult<String> {
     let transform = DhchapHash::from_id(hash);
     if transform.is_none() && hash != 0 {
-        return Err(io_error(py, &format!("hash {hash}; it is a number from 0 to 3")));
+        return Err(io_error(py, &format!("hash must be a number from 0 to 3, not {hash}")));
     }
     let made = DhchapSecret::new(transform, key).map_err(|e| io_error(py, &e))?;
     Ok(made.reveal())
@@ -256,7 +256,7 @@ impl PyNvmeHost {
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         at_home(py, self.home, "connection")?;
         let entry = SubmissionEntry::read_from_bytes(entry)
-            .map_err(|_| io_error(py, &format!("an entry of {} bytes; it has 64", entry.len())))?;
+            .map_err(|_| io_error(py, &format!("an entry must have 64 bytes, not {}", entry.len())))?;
         let source = data.unwrap_or_default();
         let done = detached(py, || self.host.lock().call(admin, entry, source, room));
         let done = done.map_err(|e| to_py(py, &e, None))?;

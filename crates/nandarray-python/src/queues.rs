@@ -91,7 +91,7 @@ pub(crate) struct PyQueueClient {
 fn memory(py: Python<'_>, array: &Bound<'_, PyUntypedArray>, write: bool) -> PyResult<(usize, u64)> {
     let lent = lend(array, 1, write).map_err(|e| to_py(py, &e, None))?;
     let (&[bytes], &[stride]) = (&lent.shape[..], &lent.strides[..]) else {
-        let e = Error::Invalid(format!("memory of {} dimensions; it has one", lent.shape.len()));
+        let e = Error::Invalid(format!("memory must have one dimension, not {}", lent.shape.len()));
         return Err(to_py(py, &e, None));
     };
     if stride != 1 && bytes > 1 {

@@ -112,13 +112,13 @@ impl RegionGeometry {
     pub(crate) fn header(&self, namespaces: u32) -> Result<RegionHeader, QueueError> {
         let invalid = |what: String| Err(QueueError::Invalid(what));
         if !(1..=4096).contains(&self.queues) {
-            return invalid(format!("{} queue pairs; there are from 1 to 4096", self.queues));
+            return invalid(format!("queue pairs must be from 1 to 4096, not {}", self.queues));
         }
         if !self.depth.is_power_of_two() || !(2..=32768).contains(&self.depth) {
-            return invalid(format!("a depth of {}; it is a power of two from 2 to 32768", self.depth));
+            return invalid(format!("a depth must be a power of two from 2 to 32768, not {}", self.depth));
         }
         if self.data_bytes == 0 || !self.data_bytes.is_multiple_of(PAGE_BYTES) || self.data_bytes > 1 << 40 {
-            return invalid(format!("{} bytes of data a queue pair; they are whole pages of 4096", self.data_bytes));
+            return invalid(format!("a queue pair's data must be whole pages of 4096 bytes, not {}", self.data_bytes));
         }
         if self.threads == 0 || self.threads > self.queues {
             return invalid(format!("{} threads for {} queue pairs", self.threads, self.queues));

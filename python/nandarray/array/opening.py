@@ -205,7 +205,7 @@ def _count(what: str, value: Any) -> int | None:
     except TypeError:
         raise InvalidError(f"{what} is an integer, not {value!r}") from None
     if not 0 <= number < 2**64:
-        raise InvalidError(f"{what} is {number}; it is from 0 to {2**64 - 1}")
+        raise InvalidError(f"{what} must be from 0 to {2**64 - 1}, not {number}")
     return number
 
 

@@ -385,9 +385,9 @@ class Session:
             raise InvalidError(f"{kernel!r} is no kernel; nandarray.kernel makes one of a loop nest")
         ports.at_least_one(instructions=instructions)
         if application is not None and application < 0:
-            raise InvalidError(f"application is {application}; it is a number, at least 0")
+            raise InvalidError(f"application must be a number, at least 0, not {application}")
         if work < 0 or (deadline is not None and deadline < 0):
-            raise InvalidError(f"deadline is {deadline}, and work {work}; both are numbers, at least 0")
+            raise InvalidError(f"deadline and work must be numbers, at least 0, not {deadline} and {work}")
         made, shapes = self._asked(kernel, dict(inputs or {}), dict(outputs or {}), dict(scalars or {}))
         if form is None:
             form = "native" if kernel.trusted and instructions is None else "translated"
@@ -399,7 +399,7 @@ class Session:
             if isinstance(one, str):
                 names.append(one)
             elif not isinstance(one, Job):
-                raise InvalidError(f"after has {one!r}; it has jobs, and names of kernels")
+                raise InvalidError(f"after must have jobs and names of kernels, not {one!r}")
             elif one._session is not self:
                 raise InvalidError(f"job {one.number} is of another session")
             else:

@@ -327,7 +327,7 @@ def resolve_shape(shape: int | Sequence[int], of: tuple[int, ...]) -> tuple[int,
     asked = list(shape) if isinstance(shape, Iterable) else [shape]
     open_axes = [axis for axis, length in enumerate(asked) if length == -1]
     if len(open_axes) > 1:
-        raise InvalidError(f"view {tuple(asked)} leaves {len(open_axes)} axes open; one -1 is possible")
+        raise InvalidError(f"view {tuple(asked)} must leave at most one axis open (-1), not {len(open_axes)}")
     for axis in open_axes:
         asked[axis] = 1
     known = check_shape(asked, what="view")

@@ -198,7 +198,7 @@ def _blocks(size: str, lba: int) -> int:
     """Return the logical blocks of a size, which they fill without a rest."""
     blocks, rest = divmod(parse_size(size), lba)
     if rest or not blocks:
-        raise InvalidError(f"a size of {size}; it is one or more whole blocks of {lba} bytes")
+        raise InvalidError(f"a size must be one or more whole blocks of {lba} bytes, not {size}")
     return blocks
 
 
@@ -213,7 +213,7 @@ def create(
 ) -> None:
     """Create a block namespace, which reads as zeroes, and the store where there is none."""
     if lba not in (1 << bits for bits in range(9, 17)):
-        raise InvalidError(f"a logical block of {lba} bytes; it is a power of two from 512 to 65536")
+        raise InvalidError(f"a logical block must have a power of two from 512 to 65536 bytes, not {lba}")
     blocks = _blocks(size, lba)
     with open_store(store, "a", device=device) as opened:
         _check(nsid, _host(opened).create_namespace(nsid, blocks, lba))

@@ -28,7 +28,7 @@ def rows_of(indices: Any, length: int) -> tuple[_Array, tuple[int, ...]]:
     """
     host = _to_host(indices)
     if host.dtype.kind not in "iu" and host.size:
-        raise InvalidError(f"indices of type {host.dtype}; they are integers")
+        raise InvalidError(f"indices must be integers, not of type {host.dtype}")
     low, high = (int(host.min()), int(host.max())) if host.size else (0, 0)
     if host.size and (low < -length or high >= length):
         raise IndexError(f"row {low if low < -length else high} of an array of {length} rows")

@@ -70,13 +70,13 @@ def serve(
     if not name:
         raise InvalidError("a server in shared memory needs a name")
     if not 1 <= queues <= _QUEUES_MOST:
-        raise InvalidError(f"{queues} queue pairs; there are from 1 to {_QUEUES_MOST}")
+        raise InvalidError(f"queue pairs must be from 1 to {_QUEUES_MOST}, not {queues}")
     if not 2 <= depth <= _DEPTH_MOST or depth & depth - 1:
-        raise InvalidError(f"a depth of {depth}; it is a power of two from 2 to {_DEPTH_MOST}")
+        raise InvalidError(f"a depth must be a power of two from 2 to {_DEPTH_MOST}, not {depth}")
     if not 0 < data_bytes <= _DATA_MOST or data_bytes % _PAGE:
-        raise InvalidError(f"{data_bytes} bytes of data a queue pair; they are whole pages of {_PAGE}, 1 TiB at most")
+        raise InvalidError(f"a queue pair's data must be whole pages of {_PAGE} bytes, 1 TiB at most, not {data_bytes}")
     if not 1 <= threads <= queues:
-        raise InvalidError(f"{threads} threads for {queues} queue pairs; there are from 1 to {queues}")
+        raise InvalidError(f"threads for {queues} queue pairs must be from 1 to {queues}, not {threads}")
     return store._engine.serve_queues(
         name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable,
         group=None if group is None else _group(group),

@@ -52,7 +52,7 @@ class RowDataset:
             raise InvalidError("a dataset has at least one array")
         lengths = [array.shape[0] if array.shape else None for array in arrays]
         if None in lengths or len(set(lengths)) != 1:
-            raise InvalidError(f"arrays of {lengths} rows; all have as many")
+            raise InvalidError(f"arrays must all have the same number of rows, not {lengths}")
         self._arrays = arrays
         self._transform = transform
 

@@ -105,7 +105,7 @@ def write_table(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> d
         import pyarrow.parquet
     columns = list(rows[0]) if rows else []
     if not all(isinstance(column, str) for column in columns):
-        raise InvalidError(f"table {name!r}: the name of a column is a text; there is {columns!r}")
+        raise InvalidError(f"table {name!r}: the name of a column must be a text, not one of {columns!r}")
     for number, row in enumerate(rows):
         if row.keys() != set(columns):
             apart = sorted(set(columns) ^ set(row))

@@ -238,7 +238,7 @@ def run(
     refuse_import()
     experiment = registry.find(what)
     if not 0 <= seed <= registry.LARGEST:
-        raise InvalidError(f"seed is {seed!r}; it is a whole number from 0 to {registry.LARGEST:,}")
+        raise InvalidError(f"seed must be a whole number from 0 to {registry.LARGEST:,}, not {seed!r}")
     resolved = plain(registry.resolve(experiment, profile, dict(parameters or {})))
     inputs = inputs_of(experiment, resolved)
     final = folder_of_runs(runs) / run_id(experiment, resolved, profile, seed, inputs)

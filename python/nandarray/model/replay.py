@@ -109,9 +109,9 @@ class Synthetic:
         """
         sizes = self.size if isinstance(self.size, Mapping) else {self.size: 1.0} if _is_number(self.size) else None
         if sizes is None:
-            raise InvalidError(f"size is {self.size!r}; it is bytes, or how often each of several sizes comes")
+            raise InvalidError(f"size must be bytes, or how often each of several sizes comes, not {self.size!r}")
         if self.pattern not in ("random", "sequential"):
-            raise InvalidError(f"pattern is {self.pattern!r}; it is 'random' or 'sequential'")
+            raise InvalidError(f"pattern must be 'random' or 'sequential', not {self.pattern!r}")
         return {
             "read_share": _number("read_share", self.read_share),
             "trim_share": _number("trim_share", self.trim_share),
@@ -187,7 +187,7 @@ class Trace:
             Plain numbers and texts.
         """
         if self.format not in (None, "fio", "blktrace", "msr"):
-            raise InvalidError(f"format is {self.format!r}; it is 'fio', 'blktrace' or 'msr'")
+            raise InvalidError(f"format must be 'fio', 'blktrace' or 'msr', not {self.format!r}")
         return {
             "format": self.format,
             "time_scale": _number("time_scale", self.time_scale),
@@ -314,21 +314,21 @@ def _is_number(value: Any) -> bool:
 def _whole(name: str, value: Any) -> int:
     """Return a whole number of at most 64 bits; refuse anything else by its name."""
     if not _is_number(value) or not 0 <= value < 2**64 or value != int(value):
-        raise InvalidError(f"{name} is {_shown(value)}; it is a whole number from 0 to {2**64 - 1:,}")
+        raise InvalidError(f"{name} must be a whole number from 0 to {2**64 - 1:,}, not {_shown(value)}")
     return int(value)
 
 
 def _number(name: str, value: Any) -> float:
     """Return a finite number; refuse anything else by its name."""
     if not _is_number(value) or not math.isfinite(value):
-        raise InvalidError(f"{name} is {_shown(value)}; it is a finite number")
+        raise InvalidError(f"{name} must be a finite number, not {_shown(value)}")
     return float(value)
 
 
 def _pair(name: str, value: Any) -> tuple[float, float]:
     """Return two finite numbers."""
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:  # noqa: PLR2004
-        raise InvalidError(f"{name} is {value!r}; it is two numbers")
+        raise InvalidError(f"{name} must be two numbers, not {value!r}")
     return _number(f"number 0 of {name}", value[0]), _number(f"number 1 of {name}", value[1])
 
 
@@ -367,7 +367,7 @@ def _precondition(state: str | float) -> dict[str, Any]:
 def _window(window: Any) -> tuple[float, float | None]:
     """Return the ends of a timeline's window; None is its own end, of which there is none."""
     if isinstance(window, str) or not isinstance(window, Sequence) or len(window) != 2:  # noqa: PLR2004
-        raise InvalidError(f"timeline_window is {window!r}; it is two numbers")
+        raise InvalidError(f"timeline_window must be two numbers, not {window!r}")
     begin, end = (_maybe(_number, f"number {n} of timeline_window", one) for n, one in enumerate(window))
     return begin or 0.0, end
 

@@ -68,7 +68,7 @@ def memory_of(data: Any, *, write: bool) -> np.ndarray[Any, Any]:
     try:
         if isinstance(data, np.ndarray):
             if not data.flags.c_contiguous:
-                raise InvalidError(f"data with strides {data.strides}; it has to be contiguous")
+                raise InvalidError(f"data must be contiguous, not with strides {data.strides}")
             array = data.reshape(-1).view(np.uint8)
         else:
             array = np.frombuffer(memoryview(data).cast("B"), np.uint8)

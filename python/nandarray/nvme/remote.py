@@ -580,7 +580,7 @@ class RemoteProgram:
         handles: list[int] = []
         room += -room % 4
         if not 0 < room < 1 << 32:
-            raise InvalidError(f"room is {room} bytes for each output; it is from 1 to {(1 << 32) - 4}")
+            raise InvalidError(f"room must be from 1 to {(1 << 32) - 4} bytes for each output, not {room}")
         with self._store._freed(handles):
             for one in inputs:
                 if isinstance(one, RemoteArray):

@@ -41,7 +41,7 @@ def new_secret(hash: Literal["none", "sha256", "sha384", "sha512"] = "sha256") -
     'DHHC-1:01:'
     """
     if hash not in _HASHES:
-        raise InvalidError(f"hash {hash!r}; it is one of {', '.join(_HASHES)}")
+        raise InvalidError(f"hash must be one of {', '.join(_HASHES)}, not {hash!r}")
     number, length = _HASHES[hash]
     return _nandarray.dhchap_secret(number, secrets.token_bytes(length))
 
@@ -77,7 +77,7 @@ def read_secrets(path: str | os.PathLike[str]) -> dict[str, tuple[str, str | Non
             text = opened.read().decode()
         except UnicodeDecodeError as error:
             raise InvalidError(
-                f"{file} is no text in UTF-8 at byte {error.start}; it has a line for each host"
+                f"{file} must be text in UTF-8 with a line for each host; byte {error.start} is not"
             ) from None
     found: dict[str, tuple[str, str | None]] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -85,7 +85,7 @@ def read_secrets(path: str | os.PathLike[str]) -> dict[str, tuple[str, str | Non
         if not words or words[0].startswith("#"):
             continue
         if len(words) not in (2, 3) or not words[0].startswith("nqn."):
-            raise InvalidError(f"{file}, line {number}: it is a host's NQN, its secret and perhaps the controller's")
+            raise InvalidError(f"{file}, line {number} must be a host's NQN, its secret and perhaps the controller's")
         if words[0] in found:
             raise InvalidError(f"{file}, line {number}: a second secret of {words[0]}")
         found[words[0]] = (words[1], words[2] if len(words) == 3 else None)

@@ -323,7 +323,7 @@ def _inputs(inputs: Any, names: list[str], function: Callable[..., Any]) -> list
             f"{len(listed)}; numbers that are no arrays are named by scalars"
         )
     if not names:
-        raise InvalidError(f"{function.__qualname__}() takes no input: it has one at least")
+        raise InvalidError(f"{function.__qualname__}() must take at least one input")
     return [(name, parse_dtype(dtype)) for name, dtype in zip(names, listed, strict=True)]
 
 

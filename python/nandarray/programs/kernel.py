@@ -153,7 +153,7 @@ class Kernel:
             shape = given[one["name"]]
             if len(shape) != len(one["shape"]):
                 raise InvalidError(
-                    f"{self.name}: {one['name']} has shape {shape}; it has {len(one['shape'])} dimensions"
+                    f"{self.name}: {one['name']} must have {len(one['shape'])} dimensions, not shape {shape}"
                 )
             for extent, size in zip(one["shape"], shape, strict=True):
                 known = extents.setdefault(extent, size) if isinstance(extent, str) else extent
@@ -260,7 +260,7 @@ def _compiled(source: str, target: zig.Target) -> bytes:
 def _library(name: str, source: str) -> ctypes.CDLL:
     machine = host.target()
     if machine is None:
-        raise InvalidError("kernels have no native form on this machine; there is Linux on x86-64 and 64-bit ARM")
+        raise InvalidError("the native form of kernels needs Linux on x86-64 or 64-bit ARM")
     cache = Cache()
     ours = [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
     key = digest(["native kernel", zig.version(), abi.ABI, machine, *ours, zig.OPTIONS, source])
@@ -281,7 +281,7 @@ def _library(name: str, source: str) -> ctypes.CDLL:
 
 def _known(one: Any, keys: set[str], where: str) -> None:
     if not isinstance(one, dict):
-        raise ProgramError(f"{where} is {one!r}; it is an object")
+        raise ProgramError(f"{where} must be an object, not {one!r}")
     unknown = sorted(set(one) - keys)
     if unknown:
         raise ProgramError(f"{where}: {unknown[0]!r} is not known; there is {', '.join(sorted(keys))}")
@@ -300,7 +300,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
         raise ProgramError(f"the kind is {table.get('kind')!r}; that of a kernel is 'kernel'")
     for key in ("inputs", "outputs", "scalars"):
         if not isinstance(table.setdefault(key, []), list):
-            raise ProgramError(f"{key} is {table[key]!r}; it is a list")
+            raise ProgramError(f"{key} must be a list, not {table[key]!r}")
     names: Sequence[str] = []
     for one in [*table["inputs"], *table["outputs"]]:
         _known(one, _SECTION | {"item_bytes"}, "a section")
@@ -309,7 +309,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
         one["item_bytes"] = abi.record(one.get("dtype"), str(one.get("name"))).itemsize
         shape = one.get("shape")
         if not isinstance(shape, list) or not shape or not all(isinstance(e, str | int) for e in shape):
-            raise ProgramError(f"section {one.get('name')}: shape is {shape!r}; it is a list of names and numbers")
+            raise ProgramError(f"section {one.get('name')}: shape must be a list of names and numbers, not {shape!r}")
         names = [*names, str(one.get("name"))]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ProgramError(f"{twice[0]!r} names two sections")

@@ -145,7 +145,8 @@ class _Nest:
             one = given.get(name)
             if isinstance(one, _Annotation):
                 if one.dtype not in _C:
-                    raise CompileError(f"{function.__name__}: {name} has dtype {one.dtype}; there is {', '.join(_C)}")
+                    listed = ", ".join(_C)
+                    raise CompileError(f"{function.__name__}: {name} must be of dtype {listed}, not {one.dtype}")
                 self.sections[name] = one
             elif one in (float, int):
                 self.scalars[name] = "f8" if one is float else "i8"
@@ -439,7 +440,7 @@ class _Nest:
         places = [self._expression(one) for one in index]
         for one, (_, kind) in zip(index, places, strict=True):
             if kind not in _INTEGERS or isinstance(one, ast.UnaryOp) and isinstance(one.operand, ast.Constant):
-                raise self._error(e, f"{ast.unparse(one)} is no index of {name}: it is an integer from 0 on")
+                raise self._error(e, f"an index of {name} must be an integer from 0 on, not {ast.unparse(one)}")
         codes = [
             code if not self.checked or self.ranges.inside(one, extent) else self._check(e, name, axis, code)
             for axis, (one, extent, (code, _)) in enumerate(zip(index, section.shape, places, strict=True))

@@ -166,7 +166,7 @@ def at_least_one(**numbers: Any) -> None:
     for name, value in numbers.items():
         good = isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= value < 1 << 63
         if value is not None and not good:
-            raise InvalidError(f"{name} is {value!r}; it is a number, at least 1")
+            raise InvalidError(f"{name} must be a number, at least 1, not {value!r}")
 
 
 def bits(value: Any, port: Mapping[str, Any]) -> int:
@@ -179,9 +179,9 @@ def bits(value: Any, port: Mapping[str, Any]) -> int:
     except (TypeError, ValueError) as error:
         raise InvalidError(f"scalar {port['name']} is {value!r}: {error}") from None
     if given.ndim:
-        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one number")
+        raise InvalidError(f"scalar {port['name']} must be one number, not {value!r}")
     if given.dtype.kind not in "biuf" and not isinstance(value, int):
-        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one real number")
+        raise InvalidError(f"scalar {port['name']} must be one real number, not {value!r}")
     try:
         if given.dtype.kind == "f":
             with np.errstate(over="ignore"):

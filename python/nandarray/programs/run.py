@@ -245,7 +245,7 @@ def offload(
     targets = _targets(out, wanted)
     common: dict[str, Any] = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
     if seconds is not None and not seconds > 0:
-        raise InvalidError(f"seconds is {seconds!r}; it is more than 0")
+        raise InvalidError(f"seconds must be more than 0, not {seconds!r}")
     ports.at_least_one(threads=threads, hold_bytes=hold_bytes, task_bytes=task_bytes, instructions=instructions)
     run = _Run(in_order(roots))
     store = run.store(targets)
@@ -437,7 +437,7 @@ def _targets(out: Any, wanted: Mapping[str, Output]) -> dict[str, Boxed]:
         return {}
     if not isinstance(out, Mapping):
         if len(wanted) != 1:
-            raise InvalidError(f"out is one array; there are {len(wanted)} outputs: give a mapping by their names")
+            raise InvalidError(f"out must be a mapping by names for {len(wanted)} outputs, not one array")
         out = dict.fromkeys(wanted, out)
     unknown = sorted(set(out) - set(wanted))
     if unknown:

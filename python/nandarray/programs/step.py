@@ -141,7 +141,7 @@ def _cores(given: Sequence[int]) -> list[int]:
     """Check numbers of cores."""
     cores = [operator.index(one) for one in given]
     if not cores or min(cores) < 0 or len(set(cores)) < len(cores):
-        raise InvalidError(f"cores is {given!r}; it is one number from 0 on or several different ones")
+        raise InvalidError(f"cores must be one number from 0 on or several different ones, not {given!r}")
     return cores
 
 

@@ -195,7 +195,7 @@ impl AcceleratorPlatform {
         match zero {
             Some((name, _)) => Some(format!("{name} is 0; at least 1 is needed")),
             None if !(0.0..0.95).contains(&self.filled_share) => {
-                Some(format!("filled_share is {}; it is at least 0 and below 0.95", self.filled_share))
+                Some(format!("filled_share must be at least 0 and below 0.95, not {}", self.filled_share))
             }
             None if lost(&self.core_failures, self.workers) => {
                 Some(format!("core_failures are {:?}; one of {} workers stays", self.core_failures, self.workers))
@@ -248,6 +248,6 @@ impl AcceleratorPlatform {
             ("pcie_w", self.pcie_w),
         ];
         let wrong = powers.iter().find(|(_, value)| !(0.0..=1e9).contains(value));
-        wrong.map(|(name, value)| format!("{name} is {value}; it is from 0 to 1e9"))
+        wrong.map(|(name, value)| format!("{name} must be from 0 to 1e9, not {value}"))
     }
 }

@@ -85,7 +85,7 @@ impl PhantomKernel {
         }
         let most = TIME_MAX_NS * 1e-9 * platform.core_hz as f64;
         let wrong = self.microblocks.iter().map(|block| block.cycles).find(|cycles| !(0.0..=most).contains(cycles));
-        wrong.map(|cycles| format!("cycles of kernel {name:?} are {cycles}; they are from 0 to {most}"))
+        wrong.map(|cycles| format!("cycles of kernel {name:?} must be from 0 to {most}, not {cycles}"))
     }
 }
 

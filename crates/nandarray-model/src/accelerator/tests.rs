@@ -356,9 +356,9 @@ fn platforms_beyond_the_clock_or_without_sense_are_refused_by_name() {
         ("workers is 1048577; at most 1048576", &|p| p.workers = (1 << 20) + 1),
         ("dies is", &|p| p.dies = u64::MAX),
         ("blocks is", &|p| p.blocks = u64::MAX),
-        ("worker_w is NaN", &|p| p.worker_w = f64::NAN),
-        ("host_w is -1", &|p| p.host_w = -1.0),
-        ("filled_share is 0.95", &|p| p.filled_share = 0.95),
+        ("worker_w must be from 0 to 1e9, not NaN", &|p| p.worker_w = f64::NAN),
+        ("host_w must be from 0 to 1e9, not -1", &|p| p.host_w = -1.0),
+        ("filled_share must be at least 0 and below 0.95, not 0.95", &|p| p.filled_share = 0.95),
     ];
     for (says, change) in cases {
         let found = with(change).unwrap_or_else(|| panic!("{says} is accepted"));

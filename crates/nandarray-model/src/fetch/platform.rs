@@ -83,6 +83,6 @@ impl FetchPlatform {
             ("t_link_ns", self.t_link_ns),
         ];
         let wrong = times.iter().find(|(_, value)| !(0.0..1e12).contains(value));
-        wrong.map(|(name, value)| format!("{name} is {value}; it is from 0 to 1e12 ns"))
+        wrong.map(|(name, value)| format!("{name} must be from 0 to 1e12 ns, not {value}"))
     }
 }

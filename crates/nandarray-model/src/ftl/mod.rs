@@ -191,7 +191,7 @@ pub enum FtlSetupError {
         max: u32,
     },
     /// A setting that must be a fraction is outside 0 to 1.
-    #[error("{what} is {value}; it has to be at least 0 and less than 1")]
+    #[error("{what} must be at least 0 and less than 1, not {value}")]
     NotAShare {
         /// Name of the setting.
         what: &'static str,

@@ -124,10 +124,10 @@ impl BoxRequests {
         }
         if s.request_bytes_max == 0 || !s.request_bytes_max.is_multiple_of(SECTOR_BYTES) {
             let most = s.request_bytes_max;
-            return wrong(format!("requests of at most {most} B; it must be a multiple of {SECTOR_BYTES} above 0"));
+            return wrong(format!("a request's most bytes must be a multiple of {SECTOR_BYTES} above 0, not {most}"));
         }
         if !(1..=65_536).contains(&s.depth) {
-            return wrong(format!("a queue depth of {}; it must be from 1 to 65,536", s.depth));
+            return wrong(format!("a queue depth must be from 1 to 65,536, not {}", s.depth));
         }
         for part in &s.boxes {
             let n = s.shape.len();

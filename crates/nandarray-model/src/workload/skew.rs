@@ -37,7 +37,7 @@ impl Skew {
     /// Names the number that is not, and its range.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let wrong = |what: &str, value: f64, range: &str| {
-            Err(WorkloadError::Parameter(format!("{what} is {value}; it must be {range}")))
+            Err(WorkloadError::Parameter(format!("{what} must be {range}, not {value}")))
         };
         match *self {
             Self::Zipf { theta } if !(theta > 0.0 && theta <= 5.0) => {
@@ -228,13 +228,10 @@ mod tests {
     #[test]
     fn ranges_are_named() {
         for (skew, says) in [
-            (Skew::Zipf { theta: 0.0 }, "theta of a Zipf skew is 0; it must be above 0 and at most 5"),
+            (Skew::Zipf { theta: 0.0 }, "theta of a Zipf skew must be above 0 and at most 5, not 0"),
             (Skew::Zipf { theta: f64::NAN }, "NaN"),
-            (Skew::HotCold { space: 1.0, requests: 0.5 }, "the hot share of the space is 1; it must be"),
-            (
-                Skew::HotCold { space: 0.5, requests: 1.5 },
-                "the hot share of the requests is 1.5; it must be from 0 to 1",
-            ),
+            (Skew::HotCold { space: 1.0, requests: 0.5 }, "the hot share of the space must be"),
+            (Skew::HotCold { space: 0.5, requests: 1.5 }, "the hot share of the requests must be from 0 to 1, not 1.5"),
         ] {
             assert!(skew.check().unwrap_err().to_string().contains(says), "{skew:?}");
         }

@@ -167,29 +167,31 @@ impl Generator {
         let s = &settings;
         let (read, trim) = (s.read_share, s.trim_share);
         if !(0.0..=1.0).contains(&read) || !(0.0..=1.0).contains(&trim) || read + trim > 1.0 + 1e-9 {
-            return wrong(format!("shares of {read} reads and {trim} trims; each is from 0 to 1, together at most 1"));
+            return wrong(format!(
+                "shares of reads and trims must be from 0 to 1, also together, not {read} and {trim}"
+            ));
         }
         if s.requests.is_none() && s.bytes.is_none() && s.seconds.is_none() {
             return wrong("a workload without an end: give requests, bytes or seconds".into());
         }
         if let Some(seconds) = s.seconds.filter(|t| !(*t > 0.0 && *t <= 1e7)) {
-            return wrong(format!("{seconds} seconds; it must be above 0 and at most 10,000,000"));
+            return wrong(format!("seconds must be above 0 and at most 10,000,000, not {seconds}"));
         }
         if !(1..=65_536).contains(&s.streams) {
-            return wrong(format!("{} streams; it must be from 1 to 65,536", s.streams));
+            return wrong(format!("streams must be from 1 to 65,536, not {}", s.streams));
         }
         match s.arrival {
             Arrival::Closed { depth } if !(1..=65_536).contains(&depth) => {
-                return wrong(format!("a queue depth of {depth}; it must be from 1 to 65,536"));
+                return wrong(format!("a queue depth must be from 1 to 65,536, not {depth}"));
             }
             Arrival::Constant { per_s } | Arrival::Poisson { per_s } if !(per_s > 0.0 && per_s <= 1e10) => {
-                return wrong(format!("{per_s} requests a second; it must be above 0 and at most 10,000,000,000"));
+                return wrong(format!("requests a second must be above 0 and at most 10,000,000,000, not {per_s}"));
             }
             _ => {}
         }
         s.skew.check()?;
         if !s.offset_bytes.is_multiple_of(SECTOR_BYTES) {
-            return wrong(format!("an offset of {} B; it must be a multiple of 512", s.offset_bytes));
+            return wrong(format!("an offset must be a multiple of 512 B, not {} B", s.offset_bytes));
         }
         let room = device_bytes.saturating_sub(s.offset_bytes);
         let set = s.working_set_bytes.unwrap_or(room);
@@ -222,7 +224,7 @@ impl Generator {
 
     fn ready(s: &Synthetic, set: u64) -> Result<Vec<SizeChoice>, WorkloadError> {
         if s.sizes.is_empty() || s.sizes.len() > 1024 {
-            return wrong(format!("{} sizes; it must be from 1 to 1,024", s.sizes.len()));
+            return wrong(format!("sizes must be from 1 to 1,024 in number, not {}", s.sizes.len()));
         }
         let all: f64 = s.sizes.iter().map(|size| size.weight).sum();
         let mut until = 0.0;
@@ -230,13 +232,13 @@ impl Generator {
         for &Size { bytes, weight } in &s.sizes {
             let align_bytes = s.align_bytes.unwrap_or(bytes);
             if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) || bytes > 1 << 32 {
-                return wrong(format!("a size of {bytes} B; it must be a multiple of 512 from 512 to 4 GiB"));
+                return wrong(format!("a size must be a multiple of 512 B from 512 B to 4 GiB, not {bytes} B"));
             }
             if align_bytes == 0 || !align_bytes.is_multiple_of(SECTOR_BYTES) {
-                return wrong(format!("an alignment of {align_bytes} B; it must be a multiple of 512"));
+                return wrong(format!("an alignment must be a multiple of 512 B, not {align_bytes} B"));
             }
             if !(weight > 0.0 && weight <= 1e12) {
-                return wrong(format!("a weight of {weight}; it must be above 0 and at most 1e12"));
+                return wrong(format!("a weight must be above 0 and at most 1e12, not {weight}"));
             }
             if bytes > set {
                 return wrong(format!("a size of {bytes} B in a working set of {set} B"));

@@ -161,10 +161,10 @@ impl Trace {
     ) -> Result<Self, WorkloadError> {
         let wrong = |text: String| Err(WorkloadError::Parameter(text));
         if !(settings.time_scale > 0.0 && settings.time_scale <= 1e6) {
-            return wrong(format!("a time scale of {}; it must be above 0 and at most 1,000,000", settings.time_scale));
+            return wrong(format!("a time scale must be above 0 and at most 1,000,000, not {}", settings.time_scale));
         }
         if let Some(depth) = settings.depth.filter(|d| !(1..=65_536).contains(d)) {
-            return wrong(format!("a queue depth of {depth}; it must be from 1 to 65,536"));
+            return wrong(format!("a queue depth must be from 1 to 65,536, not {depth}"));
         }
         if device_bytes < SECTOR_BYTES {
             return wrong(format!("a trace for a device of {device_bytes} B"));

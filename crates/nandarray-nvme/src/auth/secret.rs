@@ -82,7 +82,7 @@ pub enum SecretError {
     #[error("a secret has the form DHHC-1:hh:BASE64: with hh from 00 to 03")]
     Form,
     /// The key has a length that is not allowed.
-    #[error("a key of {0} bytes; it has 32, 48 or 64")]
+    #[error("a key must have 32, 48 or 64 bytes, not {0}")]
     Length(usize),
     /// The checksum does not match the key: the text is damaged. The error shows neither of them, since errors go into
     /// logs.

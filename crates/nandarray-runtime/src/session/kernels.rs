@@ -253,7 +253,7 @@ impl KernelRequest {
         if self.sections.len() != table.sections.len() || self.scalars.len() != table.scalars {
             let (got, scalars) = (self.sections.len(), self.scalars.len());
             let (want, of) = (table.sections.len(), table.scalars);
-            return invalid(format!("{got} sections and {scalars} scalars; it has {want} and {of}"));
+            return invalid(format!("there must be {want} sections and {of} scalars, not {got} and {scalars}"));
         }
         let (mut ranges, mut bytes) = (Vec::new(), 0u64);
         for (number, binding) in self.sections.iter().enumerate() {

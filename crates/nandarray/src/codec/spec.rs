@@ -91,7 +91,7 @@ pub enum SpecError {
         text: String,
     },
     /// The algorithm packs integers, and the elements have another size than integers.
-    #[error("{algorithm} packs integers of 1, 2, 4 or 8 bytes; these elements have {element_bytes}")]
+    #[error("elements that {algorithm} packs must be integers of 1, 2, 4 or 8 bytes, not of {element_bytes}")]
     PackedElement {
         /// Name of the algorithm that packs integers.
         algorithm: &'static str,

@@ -43,7 +43,7 @@ pub fn check_item_bytes(bytes: u32) -> Result<()> {
     if (1..=ITEM_BYTES_MAX).contains(&bytes) {
         return Ok(());
     }
-    Err(Error::invalid(format!("elements of {bytes} bytes; they have 1 to {ITEM_BYTES_MAX}")))
+    Err(Error::invalid(format!("elements must have from 1 to {ITEM_BYTES_MAX} bytes, not {bytes}")))
 }
 
 /// Data by which the key of an encrypted space is recognised when the space is opened.

@@ -202,7 +202,7 @@ impl Workers {
         if (1..=THREADS_MAX).contains(&threads) {
             return Ok(());
         }
-        Err(Error::invalid(format!("{threads} threads; there are 1 to {THREADS_MAX}")))
+        Err(Error::invalid(format!("threads must be from 1 to {THREADS_MAX}, not {threads}")))
     }
 
     /// Starts helper threads: `threads` is their number plus the calling thread, which works as well.

@@ -162,8 +162,8 @@ fn options_that_no_store_can_have_leave_no_file() {
             "unknown placement policy \"best\"; there are \"nds\" and \"log\"".to_owned(),
         ),
         (Options { victim: Some("best".into()), ..tiny() }, "unknown GC policy \"best\"; there are".to_owned()),
-        (Options { threads: Some(0), ..tiny() }, "0 threads; there are 1 to 1024".to_owned()),
-        (Options { threads: Some(1025), ..tiny() }, "1025 threads; there are 1 to 1024".to_owned()),
+        (Options { threads: Some(0), ..tiny() }, "threads must be from 1 to 1024, not 0".to_owned()),
+        (Options { threads: Some(1025), ..tiny() }, "threads must be from 1 to 1024, not 1025".to_owned()),
         (Options { geometry: odd, ..tiny() }, "500".to_owned()),
     ];
     for mode in [Mode::Append, Mode::Truncate, Mode::Exclusive] {

@@ -292,11 +292,15 @@ fn shapes_names_and_numbers_that_no_array_has_are_refused() {
             "name \"a//b\" has an empty part between slashes".into(),
         ),
         (NewSpace { name: "plain", ..good.clone() }, "exists", "an array named \"plain\" exists already".into()),
-        (NewSpace { item_bytes: 0, ..good.clone() }, "invalid", "elements of 0 bytes; they have 1 to 65536".into()),
+        (
+            NewSpace { item_bytes: 0, ..good.clone() },
+            "invalid",
+            "elements must have from 1 to 65536 bytes, not 0".into(),
+        ),
         (
             NewSpace { item_bytes: 65_537, ..good.clone() },
             "invalid",
-            "elements of 65537 bytes; they have 1 to 65536".into(),
+            "elements must have from 1 to 65536 bytes, not 65537".into(),
         ),
         (
             NewSpace { fill: Some(&[1, 2, 3]), ..good.clone() },

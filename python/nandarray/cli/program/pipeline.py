@@ -172,17 +172,17 @@ def _step(name: str, said: Any) -> StepSpec:
     given = said.get("inputs", [])
     given = [given] if isinstance(given, str) else given
     if not isinstance(given, list) or not given:
-        raise InvalidError(f"{where}.inputs is {given!r}; it is a list of names, arrays or files")
+        raise InvalidError(f"{where}.inputs must be a list of names, arrays or files, not {given!r}")
     inputs = tuple(_text(one, f"{where}.inputs") for one in given)
     flags = said.get("flags", [])
     if not isinstance(flags, list) or not all(isinstance(one, str) for one in flags):
-        raise InvalidError(f"{where}.flags is {flags!r}; it is a list of words")
+        raise InvalidError(f"{where}.flags must be a list of words, not {flags!r}")
     options: dict[str, Any] = {"flags": flags}
     for key, kind, what in (("dtype", str, "text"), ("target", str, "text"), ("stream", bool, "true or false"),
                             ("trust", bool, "true or false")):  # fmt: skip
         if key in said:
             if not isinstance(said[key], kind):
-                raise InvalidError(f"{where}.{key} is {said[key]!r}; it is {what}")
+                raise InvalidError(f"{where}.{key} must be {what}, not {said[key]!r}")
             options[key] = said[key]
     settings: dict[str, Any] = {}
     if "form" in said:
@@ -191,7 +191,7 @@ def _step(name: str, said: Any) -> StepSpec:
         if key in said:
             value = _size(said[key], f"{where}.{key}") if key == "task_bytes" else said[key]
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidError(f"{where}.{key} is {said[key]!r}; it is a whole number from 1 on")
+                raise InvalidError(f"{where}.{key} must be a whole number from 1 on, not {said[key]!r}")
             settings[setting] = value
     scalars = {key: _value(one, f"{where}.scalars.{key}")
                for key, one in _table(said.get("scalars", {}), f"{where}.scalars").items()}  # fmt: skip
@@ -204,7 +204,7 @@ def _value(said: Any, where: str) -> Any:
         return tuple(_value(one, where) for one in said)
     if isinstance(said, bool | int | float | str):
         return said
-    raise InvalidError(f"{where} is {said!r}; it is a number")
+    raise InvalidError(f"{where} must be a number, not {said!r}")
 
 
 def _size(said: Any, where: str) -> int:
@@ -222,7 +222,7 @@ def _table(said: Any, where: str) -> Mapping[str, Any]:
 
 def _text(said: Any, where: str) -> str:
     if not isinstance(said, str) or not said:
-        raise InvalidError(f"{where} is {said!r}; it is a word")
+        raise InvalidError(f"{where} must be a word, not {said!r}")
     return said
 
 

@@ -443,7 +443,7 @@ def out_names(known: Sequence[str], words: Sequence[str], what: str = "the progr
         if name not in known:
             raise typer.BadParameter(f"{what} has no output {name!r}; it has {', '.join(known) or 'none'}")
         if name in found:
-            raise typer.BadParameter(f"output {name} goes to {found[name]} and to {where}; it goes to one place")
+            raise typer.BadParameter(f"output {name} must go to one place, not to {found[name]} and to {where}")
         if where in found.values():
             raise typer.BadParameter(f"{where} would be written by several outputs")
         found[name] = where

@@ -179,8 +179,8 @@ def _filter_check(item: Any, most: int) -> tuple[int, float, Callable[[bytes], b
     if inner[-1] not in _PACKING or not set(inner[:-1]) <= _PLAIN:
         names = ", ".join(str(code) for code in codes)
         raise InvalidError(
-            f"{item.name} has filters ({names}) of which nothing bounds what they unpack to; they are used only if the "
-            f"source is trusted (trusted=True, --trusted)"
+            f"{item.name} has filters ({names}) of which nothing bounds what they unpack to: the source "
+            f"must be trusted (trusted=True, --trusted)"
         )
     ratio, size = _PACKING[inner[-1]]
     return len(inner) - 1, ratio, lambda raw: size(raw[: len(raw) - checksum], most) <= most

@@ -74,7 +74,7 @@ def open_source(path: Path, format: str, options: SourceOptions) -> Generator[So
     if directory != (format == "zarr") or not (directory or regular):
         raise InvalidError(f"{path} is not a {'directory' if format == 'zarr' else 'regular file'}: no {format} source")
     if format != "raw" and any(value not in (None, 0, "C") for value in _raw_only(options)):
-        raise InvalidError("shape, dtype, offset and order are told by the file; they go with raw binary only")
+        raise InvalidError("shape, dtype, offset and order must be given for raw binary only: other files say them")
     if format in {"npy", "raw"} and options.member is not None:
         raise InvalidError(f"a {format} file holds one array; it has no member {options.member!r}")
     with ExitStack() as stack:

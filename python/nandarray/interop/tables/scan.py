@@ -52,7 +52,7 @@ def _checked(columns: Sequence[Column], delimiter: Any, line_bytes: Any) -> int:
         raise InvalidError(f"the delimiter is one ASCII character, not {delimiter!r}")
     whole = isinstance(line_bytes, int | np.integer) and not isinstance(line_bytes, bool)
     if not whole or line_bytes < 1:
-        raise InvalidError(f"line_bytes is {line_bytes!r}; it is a number of bytes from 1 on")
+        raise InvalidError(f"line_bytes must be a number of bytes from 1 on, not {line_bytes!r}")
     return int(line_bytes)
 
 
@@ -314,7 +314,7 @@ class Table:
     def _spans(self, batch_bytes: int) -> Iterator[slice]:
         """Cut the text behind ends of lines."""
         if batch_bytes < 1:
-            raise InvalidError(f"batch_bytes is {batch_bytes}; it is at least 1")
+            raise InvalidError(f"batch_bytes must be at least 1, not {batch_bytes}")
         begin, size = 0, self.text.size
         while begin < size:
             end = min(begin + batch_bytes, size)

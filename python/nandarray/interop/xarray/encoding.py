@@ -287,7 +287,7 @@ def _within(
         if (~finite & ~none).any():
             raise InvalidError(f"variable {name!r} has an infinite value, which its stored dtype {target} cannot hold")
         if exact and found.dtype.kind == "f" and (broken := found[finite & (found != np.round(found))]).size:
-            raise InvalidError(f"variable {name!r} has the value {broken.flat[0]}; it is stored as integers ({target})")
+            raise InvalidError(f"variable {name!r}, stored as {target}, must have whole values, not {broken.flat[0]}")
     packed = found[finite]
     if packed.size:
         ends: list[float]

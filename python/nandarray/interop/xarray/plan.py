@@ -341,7 +341,7 @@ def _plan_new(
         block = own.get("building_block")
         if block is not None and len(block) != dataset[name].ndim:
             raise InvalidError(
-                f"encoding of {name!r} asks for blocks of shape {tuple(block)}; it has {dataset[name].ndim} dimensions"
+                f"encoding of {name!r} must have blocks of {dataset[name].ndim} dimensions, not of shape {tuple(block)}"
             )
         options[name] = {**common, **own}
         dataset[name].encoding = {**dataset[name].encoding, **coding}

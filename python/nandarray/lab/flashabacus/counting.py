@@ -215,7 +215,7 @@ def growth(name: str, sizes: Sequence[int] = (32, 48, 64, 80, 112), *, optimised
     the last allow, and their error is that at the last; ``optimised`` is as for :func:`count`.
     """
     if len(sizes) < 3 or any(size % STEP for size in sizes) or list(sizes) != sorted(set(sizes)):  # noqa: PLR2004
-        raise InvalidError(f"sizes are {list(sizes)}; they are three at least, ascending multiples of {STEP}")
+        raise InvalidError(f"sizes must be three at least, ascending multiples of {STEP}, not {list(sizes)}")
     counts = [count(name, size, optimised=optimised) for size in sizes]
 
     def numbers(one: Count) -> dict[str, int]:

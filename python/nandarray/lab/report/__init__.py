@@ -55,7 +55,7 @@ def write(
     NotFoundError
         If a folder holds no run, or no sweep.
     ImportError
-        If jinja2 is not installed (``nandarray[lab]``).
+        If jinja2 is not installed (extra ``lab``).
     OSError
         If the file cannot be written.
     """

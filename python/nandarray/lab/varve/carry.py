@@ -29,7 +29,7 @@ def carry_in(byte_id: int, generate: Sequence[bool], propagate: Sequence[bool]) 
     ``byte_id``, of G(-i) and P(-j) for all j below i.
     """
     if not 0 <= byte_id < BYTES_MOST:
-        raise InvalidError(f"ByteID {byte_id}: it is 0 to {BYTES_MOST - 1}")
+        raise InvalidError(f"a ByteID must be from 0 to {BYTES_MOST - 1}, not {byte_id}")
     return any(generate[i] and all(propagate[:i]) for i in range(byte_id))
 
 
@@ -37,7 +37,7 @@ def byte_ids(sizes: Sequence[int]) -> list[int]:
     """Return the ByteID of each adder, for elements of these sizes in bytes, the lowest element first."""
     for size in sizes:
         if not 1 <= size <= BYTES_MOST:
-            raise InvalidError(f"an element of {size} bytes: it has 1 to {BYTES_MOST}")
+            raise InvalidError(f"an element must have from 1 to {BYTES_MOST} bytes, not {size}")
     return [number for size in sizes for number in range(size)]
 
 

@@ -55,7 +55,7 @@ def operation_bits(left: Widths, right: Widths, operation: Operation, align_bits
     an alignment that is not positive are an InvalidError.
     """
     if align_bits < 1:
-        raise InvalidError(f"an alignment of {align_bits} bits: it is at least 1")
+        raise InvalidError(f"an alignment must be at least 1 bit, not {align_bits} bits")
     for name, widths in (("left", left), ("right", right)):
         if any(width < 0 for width in widths) or any(p < 0 for p in widths.values()):
             raise InvalidError(f"{name} operand: widths and probabilities are not negative: {dict(widths)}")

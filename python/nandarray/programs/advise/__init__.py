@@ -218,7 +218,7 @@ def advise(
     name = program if isinstance(program, str) else program.name
     known = isinstance(program, str)
     if direction not in (None, READ, WRITE):
-        raise InvalidError(f"direction is {direction!r}; it is read or write")
+        raise InvalidError(f"direction must be read or write, not {direction!r}")
     if direction is not None and to_store:
         raise InvalidError("direction says where all outputs go; to_store cannot say it, too")
     if isinstance(program, str):
@@ -409,7 +409,7 @@ def _verdict(saved: float, speedup: float, bound: str, of: Bandwidths, core_rate
         return "keep on the host", f"{more} bytes would cross {link}, so the host may as well compute it."
     said = f"{saved:.1%} of the bytes need not cross {link}"
     if speedup >= 1 + _SAME:
-        return "offload", f"{said}; it is {speedup:.1f} times faster, bound by the {bound} ({cores})."
+        return "offload", f"{said}; {speedup:.1f} times faster, bound by the {bound} ({cores})."
     if speedup >= 1 - _SAME:
         return "offload for traffic", f"{said}; it takes as long, bound by the {bound} ({cores})."
     return "needs faster cores", f"{said}, but {cores}: it would take {1 / speedup:.1f} times as long."

@@ -149,7 +149,7 @@ def _first(initial: Any, dtype: np.dtype[Any] | None) -> Any:
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidError(f"initial is {initial!r}: {error}") from None
     if made.ndim or given.dtype.kind not in "biufc":
-        raise InvalidError(f"initial is {initial!r}; it is one number")
+        raise InvalidError(f"initial must be one number, not {initial!r}")
     if made.dtype.kind in "biu" and made != given:
         raise InvalidError(f"initial is {initial!r}, and the result is {made.dtype}")
     return made[()]

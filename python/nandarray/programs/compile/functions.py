@@ -214,7 +214,7 @@ def _decided(form: Form, dtype: np.dtype[Any] | None, found: Any) -> np.dtype[An
     last = list(form.functions.values())[-1]
     code = getattr(last, "py_func", last).__code__
     where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: {form.name}"
-    raise InvalidError(f"{where}: the function returns {what}; it has to return a number, or give output=")
+    raise InvalidError(f"{where}: the function must return a number, or have output=, and returns {what}")
 
 
 def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[Entry]:

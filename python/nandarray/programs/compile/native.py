@@ -68,7 +68,7 @@ def choose(program: Program, form: str | None, *, counted: bool = False) -> tupl
     InvalidError; one that does not compile for this machine a CompileError.
     """
     if form is not None and form not in FORMS:
-        raise InvalidError(f"form is {form!r}; there is {', '.join(FORMS)}")
+        raise InvalidError(f"form must be one of {', '.join(FORMS)}, not {form!r}")
     if form is None and program.trusted and not counted:
         with contextlib.suppress(InvalidError, CompileError, ImportError):
             return "native", entries(program).addresses
@@ -91,7 +91,7 @@ def entries(program: Program) -> Entries:
         raise InvalidError(f"{program.name} is not trusted: its native form could do anything that this process can")
     machine = host.target()
     if machine is None:
-        raise InvalidError("programs have no native form on this machine; there is Linux on x86-64 and 64-bit ARM")
+        raise InvalidError("the native form of programs needs Linux on x86-64 or 64-bit ARM")
     if program.target != "rv64":
         raise InvalidError(f"{program.name} is made for {program.target}; a native form has 64 bits")
     recipe = program._recipe

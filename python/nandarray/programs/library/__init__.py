@@ -96,7 +96,7 @@ def get(name: str, *, dtype: Any = None, kind: str = "block", target: str = "rv6
     made = describe(name)
     chosen, values = _chosen(name, made, dtype, parameters)
     if kind not in made.kinds:
-        raise InvalidError(f"{name}: kind is {kind!r}; there is {' and '.join(made.kinds)}")
+        raise InvalidError(f"{name}: kind must be {' or '.join(made.kinds)}, not {kind!r}")
     defines = {"STREAM": int(kind == "stream"), **made.defines(chosen, values)}
     if chosen is not None:
         defines["DTYPE"] = chosen.name
@@ -175,12 +175,12 @@ def _chosen(
     values = {key: made.parameters[key].check(name, key, value) for key, value in given.items()}
     if not made.dtypes:
         if dtype is not None:
-            raise InvalidError(f"{name} works on bytes; it is not made for a dtype")
+            raise InvalidError(f"{name} works on bytes and must be made without a dtype")
         return None, values
     try:
         chosen = np.dtype(made.default if dtype is None else dtype)
     except TypeError:
         raise InvalidError(f"{name}: {dtype!r} is no dtype; there is {', '.join(made.dtypes)}") from None
     if chosen.name not in made.dtypes or not chosen.isnative:
-        raise InvalidError(f"{name}: dtype is {chosen}; there is {', '.join(made.dtypes)}")
+        raise InvalidError(f"{name}: dtype must be one of {', '.join(made.dtypes)}, not {chosen}")
     return chosen, values

@@ -96,7 +96,7 @@ def psf_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[str
     """Return the definitions of the C preprocessor for a description."""
     fields, columns, where = values["fields"], sorted(set(values["columns"])), tuple(values["where"])
     if not 1 <= len(fields) <= FIELDS_MAX:
-        raise InvalidError(f"psf: {len(fields)} fields; it is from 1 to {FIELDS_MAX}")
+        raise InvalidError(f"psf: fields must be from 1 to {FIELDS_MAX}, not {len(fields)}")
     kinds = [field(one) for one in fields]
     used = needed(where) | set(columns)
     for number in used:

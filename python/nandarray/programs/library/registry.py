@@ -44,10 +44,10 @@ class Parameter:
         if not isinstance(self.default, int):
             return value
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise InvalidError(f"{program}: {name} is {value!r}; it is an integer")
+            raise InvalidError(f"{program}: {name} must be an integer, not {value!r}")
         if not self.least <= value <= self.most or value % self.step:
             multiple = f" and a multiple of {self.step}" if self.step > 1 else ""
-            raise InvalidError(f"{program}: {name} is {value}; it is from {self.least} to {self.most}{multiple}")
+            raise InvalidError(f"{program}: {name} must be from {self.least} to {self.most}{multiple}, not {value}")
         return int(value)
 
 

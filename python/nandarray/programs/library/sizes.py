@@ -48,7 +48,7 @@ def filter_rows(dtype: np.dtype[Any] | None, values: Values) -> Mapping[str, Any
 def select_(_dtype: np.dtype[Any] | None, values: Values) -> Mapping[str, Any]:
     row, columns = values["row_bytes"], [(int(offset), int(size)) for offset, size in values["columns"]]
     if not 1 <= len(columns) <= COLUMNS_MAX:
-        raise InvalidError(f"select: {len(columns)} columns; it is from 1 to {COLUMNS_MAX}")
+        raise InvalidError(f"select: columns must be from 1 to {COLUMNS_MAX}, not {len(columns)}")
     for offset, size in columns:
         if offset < 0 or size < 1 or offset + size > row:
             raise InvalidError(f"select: the column of {size} bytes at {offset} leaves the row of {row} bytes")
@@ -97,7 +97,7 @@ def row_dtype(fields: Sequence[str]) -> np.dtype[Any]:
 def parse_(_dtype: np.dtype[Any] | None, values: Values) -> Mapping[str, Any]:
     fields = [_field(one) for one in values["fields"]]
     if not 1 <= len(fields) <= COLUMNS_MAX:
-        raise InvalidError(f"parse: {len(fields)} fields; it is from 1 to {COLUMNS_MAX}")
+        raise InvalidError(f"parse: fields must be from 1 to {COLUMNS_MAX}, not {len(fields)}")
     row = row_dtype(values["fields"])
     names = row.names or ()
     shown = [[name, row[name].str.lstrip("<|") if row[name].kind == "S" else row[name].name] for name in names]

@@ -22,9 +22,9 @@ fn devices_that_cannot_be_managed_are_refused_with_their_numbers() {
     );
     assert_eq!(refused(pages(8, 65_536)), "65536 pages a block; at most 65535");
     for (value, said) in [(1.0, "1"), (-0.1, "-0.1"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
-        let at_least = format!("{said}; it has to be at least 0 and less than 1");
-        assert_eq!(refused(|d| d.ftl.over_provisioning = value), format!("over_provisioning is {at_least}"));
-        assert_eq!(refused(|d| d.ftl.gc_threshold = value), format!("gc_threshold is {at_least}"));
+        let at_least = format!("at least 0 and less than 1, not {said}");
+        assert_eq!(refused(|d| d.ftl.over_provisioning = value), format!("over_provisioning must be {at_least}"));
+        assert_eq!(refused(|d| d.ftl.gc_threshold = value), format!("gc_threshold must be {at_least}"));
     }
     let channel = StripeLevel::Channel;
     assert_eq!(refused(|d| d.ftl.striping = Striping::Static([channel; 4])), "the striping order names a level twice");

@@ -8,9 +8,12 @@
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define NDA_FN __host__ __device__ __forceinline__
 #define NDA_COLD __host__ __device__ __noinline__
+// A loop that stays one: its body is large, and unrolled it would take a GPU's registers.
+#define NDA_ROLLED _Pragma("unroll 1")
 #else
 #define NDA_FN inline
 #define NDA_COLD inline
+#define NDA_ROLLED
 #endif
 
 #if defined(__CUDACC_RTC__)

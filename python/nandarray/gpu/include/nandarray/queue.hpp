@@ -181,11 +181,13 @@ template <class P> struct queue_pair {
         for (bool more = true; more && at - from < depth;) {
             u64 halves[run_max];
             u32 run = 0;
+            NDA_ROLLED
             while (run < run_max && arrived(at + run, halves[run])) run += 1;
             if (run == 0) break;
             // The server writes completions in order: the last one's acquire is that of all.
             P::sys_load_acquire(&cq[(at + run - 1) & (depth - 1)].status);
             more = run == run_max;
+            NDA_ROLLED
             for (u32 i = 0; i < run; ++i, ++at)
                 if (!deliver(halves[i], &cq[at & (depth - 1)], sink)) {
                     more = false;

@@ -20,6 +20,7 @@ PACKAGE = ROOT / "python" / "nandarray"
 ORDER = (
     "nandarray._nandarray",
     "nandarray.errors",
+    "nandarray.holders",
     "nandarray.optional",
     "nandarray.dtypes",
     "nandarray.units",
@@ -100,6 +101,7 @@ PUBLIC = {
     "nandarray.gpu",
     "nandarray.model.accelerator",
     "nandarray.model.fetch",
+    "nandarray.holders",
     "nandarray.optional",
     "nandarray.programs.advise.paper",
     "nandarray.programs.advise.samples",

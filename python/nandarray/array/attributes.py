@@ -45,19 +45,20 @@ class Attributes(MutableMapping[str, Any]):
         self._lock = lock
 
     def __getitem__(self, name: str) -> Any:
-        try:
-            return self._read()[name]
-        except KeyError:
-            raise NotFoundError(f"no attribute named {name!r}") from None
+        values = self._read()
+        _check_known(name, values)
+        return values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._read()
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.update({name: value})
+        self.update([(name, value)])
 
     def __delitem__(self, name: str) -> None:
         with self._lock:
             values = self._read()
-            if name not in values:
-                raise NotFoundError(f"no attribute named {name!r}")
+            _check_known(name, values)
             del values[name]
             self._save(to_json(values))
 
@@ -82,8 +83,28 @@ class Attributes(MutableMapping[str, Any]):
         """
         with self._lock:
             values = self._read()
-            values.update(*others, **names)
+            try:
+                values.update(*others, **names)
+            except (TypeError, ValueError) as error:
+                raise InvalidError(f"attributes are updated by a mapping, or by pairs: {error}") from error
             self._save(to_json(values))
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove an attribute and give it.
+
+        Returns
+        -------
+        tuple of str and object
+            Its name and value.
+
+        Raises
+        ------
+        NotFoundError
+            There are none.
+        """
+        for name in self:
+            return name, self.pop(name)
+        raise NotFoundError("there are no attributes")
 
     def clear(self) -> None:
         """Remove every attribute by one command."""
@@ -96,6 +117,11 @@ class Attributes(MutableMapping[str, Any]):
     def _read(self) -> dict[str, Any]:
         values: dict[str, Any] = json.loads(self._load())
         return values
+
+
+def _check_known(name: object, values: Mapping[str, Any]) -> None:
+    if not isinstance(name, str) or name not in values:
+        raise NotFoundError(f"no attribute named {name!r}")
 
 
 def to_json(values: Mapping[str, Any]) -> str:

@@ -34,9 +34,9 @@ _stores: OrderedDict[Opening, tuple[_Version, Store]] = OrderedDict()
 _lock = StoreLock()
 
 
-def reduce_store(store: Store) -> tuple[Any, ...]:
-    """Return how to open a store again, or raise."""
-    return _open, (_opening(store, "the store"),)
+def reduce_store(store: Store, what_for: str = "pickled") -> tuple[Any, ...]:
+    """Return how to open a store again, or raise; ``what_for`` is the word for that in errors."""
+    return _open, (_opening(store, "the store", what_for),)
 
 
 def reduce_group(group: Group) -> tuple[Any, ...]:
@@ -54,16 +54,18 @@ def reduce_array(array: Array) -> tuple[Any, ...]:
     return reopen_array, (opening, array.name)
 
 
-def _opening(store: Store, what: str) -> Opening:
+def _opening(store: Store, what: str, what_for: str = "pickled") -> Opening:
     if store.closed:
-        raise ClosedError(f"{what} cannot be pickled: the store {store.path!r} is closed")
+        raise ClosedError(f"{what} cannot be {what_for}: the store {store.path!r} is closed")
     if not store.read_only:
         raise TypeError(
-            f"{what} cannot be pickled: {store.path!r} is open for writing here, and one process writes a store; for"
+            f"{what} cannot be {what_for}: {store.path!r} is open for writing here, and one process writes a store; for"
             " other processes to read, open it with mode 'r'; to write what they compute, gather it here"
         )
     if store._opening is None:
-        raise TypeError(f"{what} cannot be pickled: {store.path!r} runs on a modelled device, which is in this process")
+        raise TypeError(
+            f"{what} cannot be {what_for}: {store.path!r} runs on a modelled device, which is in this process"
+        )
     return store._opening
 
 

@@ -325,7 +325,7 @@ def translate(coords: _Array, source: tuple[int, ...], target: tuple[int, ...]) 
 def resolve_shape(shape: int | Sequence[int], of: tuple[int, ...]) -> tuple[int, ...]:
     """Read the shape of a view of an array of shape ``of``; one length may be -1, and the volumes are equal."""
     asked = list(shape) if isinstance(shape, Iterable) else [shape]
-    open_axes = [axis for axis, length in enumerate(asked) if length == -1]
+    open_axes = [axis for axis, length in enumerate(asked) if isinstance(length, int | np.integer) and length == -1]
     if len(open_axes) > 1:
         raise InvalidError(f"view {tuple(asked)} leaves {len(open_axes)} axes open; one -1 is possible")
     for axis in open_axes:

@@ -56,7 +56,6 @@ CALLS: dict[str, Any] = {
     "filter": lambda d: d.filter(ID > 5).filter(NAME >= "green").to_table(columns=["day"], filter=ID < 30),
     "sort_by": lambda d: d.sort_by([("name", "descending"), ("big", "ascending")]).to_table(),
     "join": lambda d: d.join(d, "big", right_suffix="r").sort_by("big").to_table(),
-    "join_asof": lambda d: d.join_asof(pa.table({"big": [0, 5], "x": [1, 2]}), "big", [], 0).to_table(),
     "batches": lambda d: max(batch.num_rows for batch in d.to_batches(batch_size=10)),
     "by place": lambda d: d.scanner(["id"], ID > 3, 100).to_table(),
     "fragments": lambda d: [one.to_table(filter=ID > 3, columns=["big"]) for one in d.get_fragments(ID > 0)][0],
@@ -82,6 +81,9 @@ def test_what_arrow_reads_by_itself_is_an_error_that_says_what_to_do(table: Any)
     ):
         with pytest.raises(InvalidError, match=r"t\.nand: t is a table of text.*to_table"):
             call()
+    # Arrow's own limit: the call came as far as its join.
+    with pytest.raises(pa.ArrowInvalid, match="Unsupported type for data field price"):
+        dataset.join_asof(pa.table({"big": [0, 5], "x": [1, 2]}), "big", [], 0)
     with pytest.raises(InvalidError, match="the schema of table 't'"):
         dataset.replace_schema(pa.schema([("id", pa.int64())]))
     with pytest.raises(InvalidError, match="filtered dataset has no fragments"):
@@ -133,10 +135,10 @@ WHERE = [
     "price = -3.35 or price > 900", "price between -10.005 and 10.005", "day >= date '2000-01-20'",
     "day = date '1999-09-09' or day < date '1996-01-01'", "day in (date '1999-09-09', date '2001-03-01')",
     "day > timestamp '2000-01-20 12:00:00'", "name = 'red'", "name <> ''", "name in ('red', 'green')",
-    "name like 'red%'", "name like '%d'", "name like '%k r%'", "name >= 'green' and name < 'red'", "name = 'a\"b'", "length(name) > 3",
-    "big < 5000000000", "big >= 800000000000 and (id > 0 or name = '')",
-    "case when id > 0 then big > 5 else id < -9 end",
-    "not (id > 5 and not (name = 'red'))", "true", "false", "id is not null and coalesce(id, 0) > 3",
+    "name like 'red%'", "name like '%d'", "name like '%k r%'", "name >= 'green' and name < 'red'", "name = 'a\"b'",
+    "length(name) > 3", "big < 5000000000", "big >= 800000000000 and (id > 0 or name = '')",
+    "case when id > 0 then big > 5 else id < -9 end", "not (id > 5 and not (name = 'red'))", "true", "false",
+    "id is not null and coalesce(id, 0) > 3",
 ]  # fmt: skip
 
 
@@ -162,7 +164,7 @@ def test_engines_of_sql_give_the_rows_of_a_whole_scan(engine: str, table: Any) -
     for query in (
         "select count(*) c from t",
         "select name, count(*) n, sum(price) p from t group by name order by name",
-        "select t.big a, u.id b from t join t u on t.id = u.id and u.big < 9000000000 where t.name like 'r%' order by 1,2",
+        "select t.big, u.id from t join t u on t.id = u.id and u.big < 9000000000 where t.name like 'r%' order by 1, 2",
         "select id from t order by big desc limit 5",
     ):
         assert ask(query, dataset) == ask(query, memory), query

@@ -18,7 +18,7 @@ from nandarray import _nandarray, holders
 from nandarray.array.creation import check_word
 from nandarray.array.group import UNFINISHED, is_unfinished
 from nandarray.array.store import Mode, Store
-from nandarray.errors import InvalidError, NotAStoreError, StoreFullError
+from nandarray.errors import InvalidError, NotAStoreError, StoreFullError, refuse_homeless
 from nandarray.index.shapes import check_number
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ __all__ = ["open"]
 #: The first bytes of each of the two superblocks, and their offsets.
 _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
+#: Modes in which a file may be made.
+_MAKES = ("a", "w", "x")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -155,6 +157,8 @@ def open(
         raise InvalidError("a path is needed; only a store on a modelled device (device=) does without")
     name = _path(path)
     options |= {"io": io, "salvage": salvage}
+    if mode in _MAKES:
+        refuse_homeless(Path(name))
     with holders.named(name):
         native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
     if mode in ("r+", "a") and not salvage:
@@ -240,6 +244,8 @@ def _modelled(
     text, overrides = described.texts()
     name = f"<{described.name}>" if path is None else _path(path)
     how: Mode = "a" if where != "file" else mode
+    if path is not None and how in _MAKES:
+        refuse_homeless(Path(name))
     with holders.named(name):
         native = _nandarray.Store.open_modelled(name, how, text, overrides, bytes=where, trace=trace, **options)
     store = Store(native, mode)

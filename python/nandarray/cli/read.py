@@ -9,13 +9,11 @@ composition always works.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, TextIO
-from uuid import uuid4
 
 import numpy as np
 
@@ -25,6 +23,7 @@ from nandarray.index.shapes import Box, box_shape, boxes
 from nandarray.index.text import Item
 from nandarray.interop.convert.sinks import Spec, open_sink
 from nandarray.interop.convert.slabs import pump, slab_shape
+from nandarray.interop.convert.whole import whole
 
 __all__ = ["Picked", "dump_json", "save", "show"]
 
@@ -165,17 +164,12 @@ def save(array: Any, key: tuple[Item, ...], path: Path, *, overwrite: bool = Fal
     """Write a selection as a .npy file, slab by slab; the file appears when it is whole."""
     refuse_existing(path, overwrite=overwrite)
     picked = Picked(array, key)
-    unfinished = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
     spec = Spec(name=path.stem, shape=picked.shape, dtype=picked.dtype, chunks=picked.shape, compressed=False, attrs={})
-    try:
-        with open_sink(unfinished, "npy", compression="none", order="C", alone=True) as sink:
-            write = sink.array(spec)
-            plan = boxes(picked.shape, slab_shape(picked.shape, _SLAB_BYTES // max(1, picked.dtype.itemsize)))
+    with whole(path) as part, open_sink(part, "npy", compression="none", order="C", alone=True) as sink:
+        write = sink.array(spec)
+        plan = boxes(picked.shape, slab_shape(picked.shape, _SLAB_BYTES // max(1, picked.dtype.itemsize)))
 
-            def put(box: Box, data: np.ndarray[Any, Any]) -> None:
-                write(box, data.reshape(box_shape(box)))
+        def put(box: Box, data: np.ndarray[Any, Any]) -> None:
+            write(box, data.reshape(box_shape(box)))
 
-            pump(plan, lambda box: picked.read(list(box)), put, done=lambda box: None)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        pump(plan, lambda box: picked.read(list(box)), put, done=lambda box: None)

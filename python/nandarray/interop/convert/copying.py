@@ -15,7 +15,6 @@ a fixed width, and that a format without a dtype gets its usual encoding of it.
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import uuid
 import warnings
@@ -38,6 +37,7 @@ from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.sinks import Sink, Spec, open_sink
 from nandarray.interop.convert.slabs import pump, slab_shape, stored_slabs
 from nandarray.interop.convert.sources import Member, Source, SourceOptions, foreign_errors, open_source
+from nandarray.interop.convert.whole import whole
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
@@ -203,20 +203,15 @@ def export(
     kind = _format(path, format)
     refuse_special(path)
     if path.exists() and not overwrite:
-        raise StoreExistsError(17, "exists already", str(path))
+        raise StoreExistsError(17, "exists already; overwrite=True replaces it", str(path))
     groups, arrays, alone = _gather(source, encryption_key)
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        with open_sink(unfinished, kind, compression=compression, order=order, alone=alone) as sink:
-            if sink.single and not alone:
-                raise InvalidError(f"{kind} holds one array; export a group as npz, zarr, hdf5 or netcdf")
-            for name, attrs in groups:
-                sink.group(name, attrs)
-            for name, array in arrays:
-                _export_array(name, array, sink, budget, progress)
-        _replace(unfinished, path)
-    finally:
-        _remove(unfinished)
+    with whole(path) as part, open_sink(part, kind, compression=compression, order=order, alone=alone) as sink:
+        if sink.single and not alone:
+            raise InvalidError(f"{kind} holds one array; export a group as npz, zarr, hdf5 or netcdf")
+        for name, attrs in groups:
+            sink.group(name, attrs)
+        for name, array in arrays:
+            _export_array(name, array, sink, budget, progress)
 
 
 # --- import -----------------------------------------------------------------------------------------------------------
@@ -422,23 +417,6 @@ def _export_array(name: str, array: Array | Part, sink: Sink, budget: int, progr
     )
 
 
-def _replace(unfinished: Path, path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        old = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
-        path.rename(old)  # a directory cannot be replaced in one step
-        unfinished.rename(path)
-        _remove(old)
-    else:
-        os.replace(unfinished, path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
@@ -467,7 +445,7 @@ def _format(path: Path, told: str | None) -> str:
     if (path / "zarr.json").exists() or (path / ".zgroup").exists() or (path / ".zarray").exists():
         return "zarr"
     known = ", ".join(FORMATS)
-    raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format=, one of {known}")
+    raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format= one of {known}")
 
 
 def _gather(

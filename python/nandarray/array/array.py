@@ -23,7 +23,7 @@ from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future, Submitted
 from nandarray.array.lazy import AsType, Field
-from nandarray.array.pickling import reduce_array
+from nandarray.array.pickling import dask_token, reduce_array
 from nandarray.array.view import View, resolve_shape
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.gpu.gather import gather
@@ -76,6 +76,9 @@ class Array(Grid, Compute):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reduce_array(self)
+
+    def __dask_tokenize__(self) -> Any:
+        return dask_token(self)
 
     @property
     def store(self) -> Store:

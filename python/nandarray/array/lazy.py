@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from nandarray._nandarray import select
 from nandarray.array import notebook
 from nandarray.array.compute import Compute
+from nandarray.array.pickling import dask_token
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.index import buffers
 from nandarray.index.compare import Uncompared
@@ -34,6 +35,9 @@ class _Lazy(Uncompared):
     def __init__(self, array: Array, dtype: np.dtype[Any]) -> None:
         self._array = array
         self._dtype = dtype
+
+    def __dask_tokenize__(self) -> Any:
+        return dask_token(self._array, type(self).__name__, str(getattr(self, "_name", "")), str(self._dtype))
 
     @property
     def array(self) -> Array:

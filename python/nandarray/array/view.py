@@ -22,6 +22,7 @@ from nandarray.array import notebook
 from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future
+from nandarray.array.pickling import dask_token
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
 from nandarray.index import buffers
 from nandarray.index.shapes import check_shape, run_shape
@@ -61,6 +62,9 @@ class View(Grid, Compute):
     def __init__(self, array: Array, shape: tuple[int, ...]) -> None:
         self._of = array
         self._shape = shape
+
+    def __dask_tokenize__(self) -> Any:
+        return dask_token(self._of, "view", self._shape)
 
     @property
     def array(self) -> Array:

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 
 from nandarray.errors import CorruptError, InvalidError
 
-__all__ = ["check", "check_held", "decode", "encode", "not_held"]
+__all__ = ["check", "check_held", "decode", "encode", "not_held", "parse"]
 
 # Kinds whose array-protocol string says everything. "V" is here for plain void; structured void goes by its fields.
 _PLAIN_KINDS = "biufcmMSUV"
@@ -41,13 +41,18 @@ def check(dtype: DTypeLike | None) -> np.dtype[Any]:
       ...
     nandarray.errors.InvalidError: dtype object holds Python objects; only fixed-size dtypes can be stored
     """
-    try:
-        parsed = np.dtype(dtype)
-    except (TypeError, ValueError) as error:
-        raise InvalidError(f"{dtype!r} is not a dtype: {error}") from error
+    parsed = parse(dtype)
     if parsed.base.itemsize > _ITEM_BYTES_MAX:  # before anything of that size is made
         raise InvalidError(f"elements must have from 1 to {_ITEM_BYTES_MAX} bytes, not {parsed.base.itemsize}")
     return decode(encode(parsed))
+
+
+def parse(dtype: DTypeLike | None) -> np.dtype[Any]:
+    """Make a dtype of anything that NumPy takes, storable or not; an InvalidError says that it takes this not."""
+    try:
+        return np.dtype(dtype)
+    except Exception as error:  # NumPy has many kinds: also SyntaxError, RecursionError
+        raise InvalidError(f"{dtype!r} is not a dtype: {error}") from error
 
 
 def encode(dtype: np.dtype[Any]) -> str:

@@ -91,6 +91,18 @@ def refuse_special(path: Path) -> None:
         raise StoreExistsError(errno.EEXIST, "is a device, a pipe or a socket, which no file replaces", str(path))
 
 
+def refuse_homeless(path: Path) -> None:
+    """Refuse a path of something new whose folder is not there.
+
+    Raises
+    ------
+    StoreMissingError
+        It is not.
+    """
+    if not path.parent.is_dir():
+        raise StoreMissingError(errno.ENOENT, f"there is no such folder to make {path.name!r} in", str(path.parent))
+
+
 class StoreMissingError(NandarrayError, FileNotFoundError):
     """The mode needs a store, or an import a source, and there is no such file."""
 

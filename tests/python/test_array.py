@@ -77,10 +77,41 @@ def test_single_elements_convert(store: nandarray.Store, a: nandarray.Array) -> 
         bool(a)
 
 
-def test_equality_is_identity(store: nandarray.Store, a: nandarray.Array) -> None:
-    assert a == a  # noqa: PLR0124
-    assert (a == store["g/a"]) is False
-    assert len({a, a}) == 1
+def test_equality_is_never_false_without_a_word(store: nandarray.Store, a: nandarray.Array) -> None:
+    store["r"] = np.zeros(2, [("x", "i4")])
+    for one in (a, a.view((6, 4)), a.astype("f4"), store["r"]["x"]):
+        assert one == one  # noqa: PLR0124
+        assert not one != one  # noqa: PLR0124, SIM202
+        assert len({one, one}) == 1
+        assert {one: 5}[one] == 5
+        assert one in [one]
+        for other in (5, None, "x", [0, 1], store["g/a"]):
+            with pytest.raises(TypeError, match="not supported.*read them first"):
+                _ = one == other
+            with pytest.raises(TypeError, match="not supported"):
+                _ = other != one
+        # As for `<`, an array or a scalar of NumPy makes it NumPy's comparison.
+        assert np.array_equal(one == np.float64(0), one[...] == 0)
+        assert np.array_equal(np.asarray(one) != one, np.zeros(np.shape(one), bool))
+
+
+def test_a_value_is_converted_once_and_times_are_no_integers(store: nandarray.Store) -> None:
+    real, whole, text = store.create("real", 3, "f4"), store.create("whole", 3, "i4"), store.create("text", 3, "S5")
+    with pytest.warns(np.exceptions.ComplexWarning) as caught:
+        real[1] = np.complex64(1 + 2j)
+    assert (len(caught), real[1]) == (1, 1.0)
+    when = np.datetime64("2001-01-02")
+    for value in (when, np.timedelta64(3, "s"), [when]):
+        with pytest.raises(nandarray.InvalidError, match="cannot store"):
+            whole[1] = value
+    whole[1] = np.array(when)  # as NumPy casts arrays
+    real[2] = when
+    assert (whole[1], real[2]) == (11324, 11324.0)
+    with pytest.raises(nandarray.InvalidError, match="cannot store datetime64 as .S5.*too short"):
+        text[1] = when
+    with pytest.raises(nandarray.InvalidError, match="cannot store ndarray as .S5"):
+        text[:] = np.array([when] * 3)
+    assert text[:].tolist() == [b""] * 3
 
 
 def test_casts_are_those_of_assignment(store: nandarray.Store) -> None:

@@ -315,7 +315,16 @@ def test_a_failed_import_makes_no_store() -> None:
         (["create", "d.nand", "other", "--shape", "3"], 1, "other"),
         (["create", "d.nand", "new"], 2, "needs --shape"),
         (["create", "d.nand", "new", "--shape", "3,a"], 2, "is not a shape"),
-        (["create", "d.nand", "new", "--shape", "3", "--dtype", "float99"], 1, "float99"),
+        (["create", "d.nand", "new", "--shape", "3", "--dtype", "float99"], 2, "'float99' is not a dtype"),
+        (["create", "d.nand", "new", "--shape", "3", "--dtype", "i1", "--fill-value", "300"], 2, "300"),
+        (["create", "none/d.nand"], 1, "none: there is no such folder to make 'd.nand' in"),
+        (["read", "d.nand", "other", "-o", "none/x.npy"], 1, "none: there is no such folder to make 'x.npy' in"),
+        (["export", "d.nand", "other", "none/x.zarr"], 1, "none: there is no such folder to make 'x.zarr' in"),
+        (["export", "d.nand", "other", "x.npy", "--format", "exe"], 2, "--format is one of npy"),
+        (["export", "d.nand", "other", "x.npy", "--order", "G"], 2, "--order is C or F"),
+        (["export", "d.nand", "other", "x.exe"], 1, "by its name: give --format one of npy"),
+        (["export", "d.nand", "other", "not.nand", "--format", "raw"], 1, "exists already; --overwrite replaces it"),
+        (["import", "not.nand", "d.nand", "--dtype", "f99"], 2, "'f99' is not a dtype"),
         (["create", "d.nand", "new", "--shape", "3", "--dims", "x,y"], 2, "names 2 dimensions"),
         (["create", "d.nand", "new", "--shape", "3", "--encrypt"], 2, "needs a key"),
         (["create", "e.nand", "--capacity", "lots"], 2, "is not a size"),
@@ -399,7 +408,8 @@ def test_bench() -> None:
     assert lines[0]["pattern"] == "memory copy"
     assert all(line["gb_per_s"] > 0 for line in lines)
     assert len(lines) == 9
-    assert "GB/s" in call("bench", "--size", "1", "--seconds", "0", "--compression", "lz4")
+    assert "GB/s" in call("bench", "--size", "16MiB", "--seconds", "0", "--compression", "lz4")
+    assert "must be at least 16 MiB, not 1B" in call("bench", "--size", "1B", code=2)
     assert os.listdir() == []
 
 

@@ -133,6 +133,30 @@ def test_writes_from_this_process_whatever_the_scheduler(store: nandarray.Store)
     np.testing.assert_array_equal(out[...], store["a"][...] * 2)
 
 
+def test_what_dask_would_use_in_other_processes_is_refused_at_once(store: nandarray.Store) -> None:
+    array = store.create("target", (6, 4), "f8")
+    store["r"] = np.zeros(6, [("x", "f8")])
+    lazy = da.ones((6, 4), chunks=3)
+    with dask.config.set(scheduler="processes"):
+        for use in (
+            lambda: da.store(lazy, array, lock=False),
+            lambda: da.from_array(array),
+            lambda: da.from_array(array.view((4, 6))),
+            lambda: da.map_blocks(np.add, lazy, array),
+            lambda: da.map_blocks(np.add, lazy, store["r"]["x"]),
+        ):
+            with pytest.raises(nandarray.InvalidError, match="open for writing in this.*from_dask computes there"):
+                use()
+    da.store(lazy, array, lock=False)
+    assert np.array_equal(array[:], np.ones((6, 4)))
+    assert np.array_equal(da.from_array(array).sum(axis=0).compute(), [6] * 4)
+    path = store.path
+    store.close()
+    with nandarray.open(path) as again, dask.config.set(scheduler="processes"):
+        assert da.from_array(again["target"]).name == da.from_array(again["target"]).name
+        assert da.from_array(again["target"]).name != da.from_array(again["target"].view((4, 6))).name
+
+
 def test_later(store: nandarray.Store) -> None:
     pending = nandarray.from_dask(da.ones((20, 20), chunks=5), store, "x", building_block=(8, 8), compute=False)
     assert not store["x"][...].any()

@@ -334,7 +334,7 @@ def test_a_run_is_made_by_one_process_at_a_time() -> None:
         raise AssertionError
 
     experiment = replaced(run=twice)
-    with pytest.raises(LockedError, match="another process"):
+    with pytest.raises(LockedError, match=rf"by process {os.getpid()} \("):
         lab.run(experiment)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -127,6 +131,20 @@ def test_a_store_that_is_read_is_not_emptied(path: pathlib.Path) -> None:
         nandarray.open(path, "w")
 
 
+def test_a_lock_names_its_holder(path: pathlib.Path) -> None:
+    with nandarray.open(path, "w") as store:
+        store["a"] = np.arange(3)
+        for mode in ("r+", "w"):
+            with pytest.raises(nandarray.LockedError, match=r"this process, opened at .*test_store.py:\d+$"):
+                nandarray.open(path, mode)  # type: ignore[arg-type]
+        command = [sys.executable, "-m", "nandarray", "rm", str(path), "a"]
+        other = subprocess.run(command, capture_output=True, text=True)
+        assert other.returncode == 1
+        assert f": process {os.getpid()} (" in other.stderr
+    with nandarray.open(path), pytest.raises(nandarray.LockedError, match="mode 'r.': this process, opened at"):
+        nandarray.open(path, "w")
+
+
 def test_rename(store: nandarray.Store) -> None:
     store["a"] = [1, 2]
     a = store["a"]
@@ -167,7 +185,10 @@ def test_tree(store: nandarray.Store) -> None:
         "├── top  float64 ()",
         "└── void/",
     ]
-    assert str(store["run"].tree()).splitlines()[0] == "run"
+    tree = store["run"].tree()
+    store.close()
+    assert str(tree).splitlines()[0] == "run"
+    assert "deep" in tree._repr_html_()
 
 
 def test_attributes_write_through(path: pathlib.Path) -> None:
@@ -280,12 +301,25 @@ def test_closing(path: pathlib.Path) -> None:
     for use in (
         lambda: store["a"], lambda: list(store), lambda: store.create("b", 1), store.flush, store.stat,
         lambda: a[0], lambda: a.shape, lambda: a.attrs["x"], lambda: group.keys(), lambda: "a" in store,
+        lambda: store.__enter__(), lambda: copy.copy(store), lambda: store.tree(),
     ):  # fmt: skip
         with pytest.raises(nandarray.ClosedError):
             use()
     for thing in (store, a, group):
         assert "closed" in repr(thing)
         assert "closed" in thing._repr_html_()
+
+
+def test_a_copy_is_a_store_of_its_own(path: pathlib.Path) -> None:
+    with nandarray.open(path, mode="w") as store:
+        store["a"] = np.arange(3)
+        with pytest.raises(TypeError, match="cannot be copied.*open for writing here"):
+            copy.copy(store)
+    with nandarray.open(path) as store:
+        again = copy.copy(store)
+        assert type(again) is nandarray.Store
+    assert again["a"][1] == 1
+    again.close()
 
 
 def test_a_store_that_nobody_holds_lets_go_of_its_file(path: pathlib.Path) -> None:
@@ -413,4 +447,6 @@ def test_methods_of_others_are_answered(path: pathlib.Path) -> None:
     with nandarray.open(path, "w") as store:
         with pytest.raises(AttributeError, match="'create_dataset': it is called create here"):
             store.create_dataset("a", (3,))  # type: ignore[attr-defined]
+        with pytest.raises(AttributeError, match="'require_array': there is .*create raises if the name is taken"):
+            store.require_array("a", (3,))  # type: ignore[attr-defined]
         assert not hasattr(store, "nothing")

@@ -4,8 +4,7 @@ An :class:`Array` is a handle, small and cheap; the data stays in the store, and
 the elements that it names. Indexing and NumPy's protocols come from :class:`~nandarray.array.base.Grid`; this module
 adds the properties of a *stored* array: a building block, attributes, a shape that can change, views.
 
-Arithmetic is left to NumPy (read first, then compute), and ``==`` between handles is identity, since an elementwise
-answer would read both arrays whole.
+Arithmetic is left to NumPy (read first, then compute), and so is ``==`` (:mod:`nandarray.index.compare`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future, Submitted
 from nandarray.array.lazy import AsType, Field
-from nandarray.array.pickling import reduce_array
+from nandarray.array.pickling import dask_token, reduce_array
 from nandarray.array.view import View, resolve_shape
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.gpu.gather import gather
@@ -77,6 +76,9 @@ class Array(Grid, Compute):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reduce_array(self)
+
+    def __dask_tokenize__(self) -> Any:
+        return dask_token(self)
 
     @property
     def store(self) -> Store:
@@ -152,8 +154,12 @@ class Array(Grid, Compute):
         fields = _field_names(key) if self._dtype.names else None
         if fields is not None:
             Field(self, fields)[...] = values
-        elif not self._forget(key, values):
-            super().__setitem__(key, values)
+            return
+        if np.isscalar(values) or (isinstance(values, np.ndarray) and values.ndim == 0):
+            values = buffers.as_source(values, self._dtype)  # once: NumPy warns at each conversion
+            if self._forget(key, values):
+                return
+        super().__setitem__(key, values)
 
     def read(self, selection: Any = ..., *, out: Any = None) -> Any:
         """Read a selection, into given memory if wanted.
@@ -211,10 +217,10 @@ class Array(Grid, Compute):
 
         Raises
         ------
-        IndexError
+        BadIndexError
             There is no such row.
         InvalidError
-            ``out`` does not fit.
+            The indices are no integers, or ``out`` does not fit.
 
         Examples
         --------
@@ -377,10 +383,7 @@ class Array(Grid, Compute):
         >>> store["a"].astype("f4")[1:3]
         array([1., 2.], dtype=float32)
         """
-        try:
-            return AsType(self, np.dtype(dtype))
-        except TypeError as error:
-            raise InvalidError(f"{dtype!r} is not a dtype: {error}") from error
+        return AsType(self, dtypes.parse(dtype))
 
     def view(self, shape: int | Sequence[int]) -> View:
         """Open the array under another dimensionality of equal volume.
@@ -517,11 +520,9 @@ class Array(Grid, Compute):
     def _rows_of_block(self) -> int:
         return self.building_block[0]
 
-    def _forget(self, key: object, values: object) -> bool:
+    def _forget(self, key: object, value: _NdArray) -> bool:
         """Free a box's blocks when it is assigned the fill value, however large it is."""
-        if not (np.isscalar(values) or (isinstance(values, np.ndarray) and values.ndim == 0)):
-            return False
-        if buffers.as_source(values, self._dtype).tobytes() != self._space.fill:
+        if value.tobytes() != self._space.fill:
             return False
         box = select(key, self.shape)
         if not box.is_box or any(step != 1 for step in box.step):

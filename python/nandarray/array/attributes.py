@@ -47,19 +47,20 @@ class Attributes(MutableMapping[str, Any]):
         self._lock = lock
 
     def __getitem__(self, name: str) -> Any:
-        try:
-            return self._read()[name]
-        except KeyError:
-            raise NotFoundError(f"no attribute named {name!r}") from None
+        values = self._read()
+        _check_known(name, values)
+        return values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._read()
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.update({name: value})
+        self.update([(name, value)])
 
     def __delitem__(self, name: str) -> None:
         with self._lock:
             values = self._read()
-            if name not in values:
-                raise NotFoundError(f"no attribute named {name!r}")
+            _check_known(name, values)
             del values[name]
             _forget_types(values, {name})
             self._save(to_json(values))
@@ -83,7 +84,10 @@ class Attributes(MutableMapping[str, Any]):
         **names
             More new values.
         """
-        given: dict[str, Any] = dict(*others, **names)
+        try:
+            given: dict[str, Any] = dict(*others, **names)
+        except (TypeError, ValueError) as error:
+            raise InvalidError(f"attributes are updated by a mapping, or by pairs: {error}") from error
         with self._lock:
             values = self._read()
             kinds = given.pop(TYPES, None)
@@ -93,6 +97,23 @@ class Attributes(MutableMapping[str, Any]):
                 check_types({**given, TYPES: kinds})
                 values[TYPES] = {**values.get(TYPES, {}), **kinds}
             self._save(to_json(values))
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove an attribute and give it.
+
+        Returns
+        -------
+        tuple of str and object
+            Its name and value.
+
+        Raises
+        ------
+        NotFoundError
+            There are none.
+        """
+        for name in self:
+            return name, self.pop(name)
+        raise NotFoundError("there are no attributes")
 
     def clear(self) -> None:
         """Remove every attribute by one command."""
@@ -114,6 +135,11 @@ def _forget_types(values: dict[str, Any], names: Collection[str]) -> None:
         left = {name: kind for name, kind in kinds.items() if name not in names}
         del values[TYPES]
         values.update({TYPES: left} if left else {})
+
+
+def _check_known(name: object, values: Mapping[str, Any]) -> None:
+    if not isinstance(name, str) or name not in values:
+        raise NotFoundError(f"no attribute named {name!r}")
 
 
 def to_json(values: Mapping[str, Any]) -> str:

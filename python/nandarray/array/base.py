@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray._nandarray import select
-from nandarray.errors import InvalidError
+from nandarray.errors import InvalidError, NandarrayError
 from nandarray.index import buffers
 from nandarray.index.transfer import Commands, fetch, put
 from nandarray.programs.operand import Operand
@@ -95,7 +95,8 @@ class Grid(Operand):
         if copy is False:
             raise InvalidError("a stored array cannot become a NumPy array without a copy")
         whole: np.ndarray[Any, Any] = Grid._get(self, ...)
-        return whole if dtype is None else whole.astype(dtype, copy=False)
+        found: np.ndarray[Any, Any] = buffers.converted(whole, dtype)
+        return found
 
     def __dlpack__(self, **options: Any) -> Any:
         """Read everything into memory and share that through DLPack; options are :meth:`numpy.ndarray.__dlpack__`'s.
@@ -136,7 +137,13 @@ class Grid(Operand):
 
     def __contains__(self, value: object) -> bool:
         bands = self._bands() if self.shape else iter([self.__array__()])
-        return any(bool(np.any(band == value)) for band in bands)
+        try:
+            return any(bool(np.any(band == value)) for band in bands)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, NandarrayError):
+                raise
+            what = f"elements of {self.dtype} are not compared with {type(value).__name__}"
+            raise InvalidError(f"{what}: {error}") from error
 
     # A single element converts as NumPy's does; more than one raises NumPy's own error without being read.
 

@@ -54,6 +54,12 @@ UNFINISHED = "__importing__"
 _UNFINISHED = re.compile(rf"{UNFINISHED}[0-9a-f]{{12}}(/|$)")
 # Above this many names a spelling suggestion would cost more than the look-up.
 _SUGGEST_MAX = 2000
+#: Methods of groups in h5py and Zarr, and what there is here.
+_CREATE = ": it is called create here"
+_REQUIRE = ": there is `group[name] if name in group else group.create(name, ...)` (create raises if the name is taken)"
+_ELSEWHERE = {
+    "create_array": _CREATE, "create_dataset": _CREATE, "require_array": _REQUIRE, "require_dataset": _REQUIRE,
+}  # fmt: skip
 
 
 class Group:
@@ -432,8 +438,7 @@ class Group:
     if not TYPE_CHECKING:  # a type checker knows which attributes there are
 
         def __getattr__(self, name: str) -> Never:
-            here = "create" if name in {"create_array", "create_dataset", "require_array", "require_dataset"} else ""
-            hint = f": it is called {here} here" if here else ""
+            hint = _ELSEWHERE.get(name, "")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def _ipython_key_completions_(self) -> list[str]:

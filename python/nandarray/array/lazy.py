@@ -16,8 +16,10 @@ from numpy.typing import ArrayLike, DTypeLike
 from nandarray._nandarray import select
 from nandarray.array import notebook
 from nandarray.array.compute import Compute
+from nandarray.array.pickling import dask_token
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.index import buffers
+from nandarray.index.compare import Uncompared
 from nandarray.index.transfer import fetch, put
 from nandarray.programs.operand import Origin
 
@@ -27,12 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["AsType", "Field"]
 
 
-class _Lazy:
+class _Lazy(Uncompared):
     """An array read through a conversion; indexing gives NumPy arrays."""
 
     def __init__(self, array: Array, dtype: np.dtype[Any]) -> None:
         self._array = array
         self._dtype = dtype
+
+    def __dask_tokenize__(self) -> Any:
+        return dask_token(self._array, type(self).__name__, str(getattr(self, "_name", "")), str(self._dtype))
 
     @property
     def array(self) -> Array:
@@ -71,7 +76,8 @@ class _Lazy:
     def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Read and convert everything, once more to ``dtype``; the data must be read, so ``copy=False`` is refused."""
         whole = np.asarray(self._convert(self._array.__array__(copy=copy)))
-        return whole if dtype is None else whole.astype(dtype, copy=False)
+        found: np.ndarray[Any, Any] = buffers.converted(whole, dtype)
+        return found
 
     def _convert(self, read: Any) -> Any:
         raise NotImplementedError
@@ -84,7 +90,7 @@ class AsType(_Lazy):
         return f"<{self._array!r} as {self._dtype}>"
 
     def _convert(self, read: Any) -> Any:
-        return read.astype(self._dtype, copy=False)
+        return buffers.converted(read, self._dtype)
 
 
 class Field(_Lazy, Compute):

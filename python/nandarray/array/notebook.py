@@ -76,9 +76,9 @@ def nest(group: Group) -> dict[str, Any]:
     return root
 
 
-def tree_html(group: Group) -> str:
-    """Show the members below a group as a list that folds, an HTML fragment."""
-    return folded(group.name, _branch_html(nest(group)), opened=True)
+def tree_html(name: str, members: dict[str, Any]) -> str:
+    """Show the members below a group, as :func:`nest` gives them, as a list that folds, an HTML fragment."""
+    return folded(name, _branch_html(members), opened=True)
 
 
 def _branch_html(branch: dict[str, Any]) -> str:

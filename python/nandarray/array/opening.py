@@ -8,18 +8,18 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
-import operator
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from nandarray import _nandarray
+from nandarray import _nandarray, holders
 from nandarray.array.creation import check_word
 from nandarray.array.group import UNFINISHED, is_unfinished
 from nandarray.array.store import Mode, Store
-from nandarray.errors import InvalidError, NotAStoreError, StoreFullError
+from nandarray.errors import InvalidError, NotAStoreError, StoreFullError, refuse_homeless
+from nandarray.index.shapes import check_number
 
 if TYPE_CHECKING:
     from nandarray.device import Description
@@ -29,6 +29,8 @@ __all__ = ["open"]
 #: The first bytes of each of the two superblocks, and their offsets.
 _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
+#: Modes in which a file may be made.
+_MAKES = ("a", "w", "x")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -110,7 +112,7 @@ def open(
     NotFoundError, MediaError
         There is no such file, or it cannot be read.
     LockedError
-        Another writer has it open.
+        Another writer has it open: it names the line of this program, or the process.
     NotAStoreError, UnsupportedVersionError, CorruptError
         It is not a store, a newer one, or a damaged one. Mode ``"w"`` replaces a store, and no other file.
 
@@ -155,12 +157,17 @@ def open(
         raise InvalidError("a path is needed; only a store on a modelled device (device=) does without")
     name = _path(path)
     options |= {"io": io, "salvage": salvage}
-    native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
+    if mode in _MAKES:
+        refuse_homeless(Path(name))
+    with holders.named(name):
+        native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
     if mode in ("r+", "a") and not salvage:
         _sweep(native)
     options["threads"] = shape["threads"]
     again = tuple((key, value) for key, value in options.items() if value not in (None, False))
-    return Store(native, mode, (os.path.abspath(name), again))
+    store = Store(native, mode, (os.path.abspath(name), again))
+    holders.opened(store)
+    return store
 
 
 def _served(url: str, mode: Mode) -> Any:
@@ -197,16 +204,7 @@ def _refuse_to_replace(name: str) -> None:
 
 
 def _count(what: str, value: Any) -> int | None:
-    """Return a number from 0 to 2**64 - 1 as an integer, or raise."""
-    if value is None:
-        return None
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidError(f"{what} is an integer, not {value!r}") from None
-    if not 0 <= number < 2**64:
-        raise InvalidError(f"{what} must be from 0 to {2**64 - 1}, not {number}")
-    return number
+    return None if value is None else check_number(what, value)
 
 
 def _path(path: str | os.PathLike[str]) -> str:
@@ -248,8 +246,12 @@ def _modelled(
     if trace is not None and os.path.exists(trace) and os.path.exists(name) and os.path.samefile(trace, name):
         raise InvalidError(f"{trace} is the store itself, so no timeline can take its place")
     how: Mode = "a" if where != "file" else mode
-    native = _nandarray.Store.open_modelled(name, how, text, overrides, bytes=where, trace=trace, **options)
+    if path is not None and how in _MAKES:
+        refuse_homeless(Path(name))
+    with holders.named(name):
+        native = _nandarray.Store.open_modelled(name, how, text, overrides, bytes=where, trace=trace, **options)
     store = Store(native, mode)
+    holders.opened(store)
     compute = described.resolved.get("compute") or {}
     if compute.get("input") == "ping-pong":
         store._half_bytes = int(compute["half_bytes"])

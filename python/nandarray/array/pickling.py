@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import uuid
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from nandarray.array.fork import StoreLock
-from nandarray.errors import ClosedError, NandarrayError, StoreMissingError
+from nandarray.errors import ClosedError, InvalidError, NandarrayError, StoreMissingError
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
     from nandarray.array.group import Group
     from nandarray.array.store import Store
 
-__all__ = ["reduce_array", "reduce_group", "reduce_store", "reopen_array"]
+__all__ = ["dask_runs_elsewhere", "dask_token", "reduce_array", "reduce_group", "reduce_store", "reopen_array"]
 
 #: The arguments to open a store again: its path and the options that were given.
 Opening = tuple[str, tuple[tuple[str, Any], ...]]
@@ -34,9 +35,9 @@ _stores: OrderedDict[Opening, tuple[_Version, Store]] = OrderedDict()
 _lock = StoreLock()
 
 
-def reduce_store(store: Store) -> tuple[Any, ...]:
-    """Return how to open a store again, or raise."""
-    return _open, (_opening(store, "the store"),)
+def reduce_store(store: Store, what_for: str = "pickled") -> tuple[Any, ...]:
+    """Return how to open a store again, or raise; ``what_for`` is the word for that in errors."""
+    return _open, (_opening(store, "the store", what_for),)
 
 
 def reduce_group(group: Group) -> tuple[Any, ...]:
@@ -54,16 +55,48 @@ def reduce_array(array: Array) -> tuple[Any, ...]:
     return reopen_array, (opening, array.name)
 
 
-def _opening(store: Store, what: str) -> Opening:
+def dask_token(array: Array, *how: Any) -> Any:
+    """Return what names an array, or a part of it, in a graph of Dask's, which is being made.
+
+    Raises
+    ------
+    InvalidError
+        Dask would use it in other processes, which cannot have it: said here, since there the reason gets lost.
+    """
+    store = array.store
+    if not store.read_only:
+        if dask_runs_elsewhere():
+            raise InvalidError(
+                f"array {array.name!r} of {store.path!r} is open for writing in this process, and Dask's scheduler"
+                " would use it in others: nandarray.from_dask computes there and writes here, what nandarray.to_dask"
+                " gives is read there; with dask.config.set(scheduler='threads') all is done here"
+            )
+        return uuid.uuid4().hex  # its elements may change at any time
+    path = os.path.abspath(store.path)
+    version = _version(path) if os.path.exists(path) else None
+    return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
+
+
+def dask_runs_elsewhere() -> bool:
+    """Return whether the scheduler that Dask would use now runs tasks in other processes."""
+    from dask.base import get_scheduler
+
+    scheduler = get_scheduler()  # type: ignore[no-untyped-call]
+    return scheduler is not None and getattr(scheduler, "__module__", "") not in ("dask.threaded", "dask.local")
+
+
+def _opening(store: Store, what: str, what_for: str = "pickled") -> Opening:
     if store.closed:
-        raise ClosedError(f"{what} cannot be pickled: the store {store.path!r} is closed")
+        raise ClosedError(f"{what} cannot be {what_for}: the store {store.path!r} is closed")
     if not store.read_only:
         raise TypeError(
-            f"{what} cannot be pickled: {store.path!r} is open for writing here, and one process writes a store; for"
+            f"{what} cannot be {what_for}: {store.path!r} is open for writing here, and one process writes a store; for"
             " other processes to read, open it with mode 'r'; to write what they compute, gather it here"
         )
     if store._opening is None:
-        raise TypeError(f"{what} cannot be pickled: {store.path!r} runs on a modelled device, which is in this process")
+        raise TypeError(
+            f"{what} cannot be {what_for}: {store.path!r} runs on a modelled device, which is in this process"
+        )
     return store._opening
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from nandarray import _nandarray
+from nandarray.array.creation import check_word
 from nandarray.array.futures import Future
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.programs import ports
@@ -279,15 +280,24 @@ class Session:
         accelerator: Mapping[str, Any] | bool = False,
         core: str = "lwp",
     ) -> None:
+        for what, word in (("scheduler", scheduler), ("core", core)):
+            if word is None:
+                raise InvalidError(f"{what} is a word, not None")
+            check_word(what, word)
         bound = memory if memory is not None else _half_of_memory()
         modelled = None
         if accelerator is not False and accelerator is not None:
+            if accelerator is not True and not isinstance(accelerator, Mapping):
+                raise InvalidError(f"accelerator is True or values by name, not {accelerator!r}")
             platform = {} if accelerator is True else dict(accelerator)
             if workers is not None:
                 platform["workers"] = workers
-            modelled = (json.dumps(platform), core)
+            try:
+                modelled = (json.dumps(platform), core)
+            except (TypeError, ValueError) as error:
+                raise InvalidError(f"accelerator has numbers and texts: {error}") from error
         count = workers if workers is not None else len(os.sched_getaffinity(0))
-        ports.at_least_one(workers=count, memory=bound, window=window)
+        ports.at_least_one(workers=count, memory=bound, window=0 if window is None else window)
         self._store = store
         self._scheduler = scheduler
         self._engine = store._engine.session(scheduler, count, bound, window, modelled)
@@ -451,7 +461,7 @@ class Session:
                     raise InvalidError(f"{kernel.name}: {key} has dtype {dtype}; the array has {box.dtype}")
                 sources[key] = box
             else:
-                array = np.asarray(given)
+                array = ports.in_memory(given)
                 if array.dtype != dtype:
                     raise InvalidError(f"{kernel.name}: {key} has dtype {dtype}; the array has {array.dtype}")
                 sources[key] = np.ascontiguousarray(array)
@@ -498,6 +508,8 @@ class Session:
             A kernel in native form has not ended within 10 s; nothing can stop it. If it was cancelled, it is left
             behind, with its thread.
         """
+        if not isinstance(cancel, bool):
+            raise InvalidError(f"cancel must be True or False, not {cancel!r}")
         self._engine.begin_close(cancel=cancel)
         patient: float | None = time.monotonic() + PATIENCE_S
         while left := self._engine.wait_closed(_LOOK_S):

@@ -20,7 +20,7 @@ from nandarray.array.fork import StoreLock, own_again
 from nandarray.array.futures import Future, Submitted, Threaded
 from nandarray.array.group import Group, is_hidden
 from nandarray.array.pickling import reduce_store
-from nandarray.errors import ExistsError, InvalidError
+from nandarray.errors import ClosedError, ExistsError, InvalidError
 
 if TYPE_CHECKING:
     from nandarray.array.pickling import Opening
@@ -128,7 +128,14 @@ class Store(Group):
 
         return Controller(self)
 
+    def __copy__(self) -> Store:
+        again, opening = reduce_store(self, "copied")
+        copied: Store = again(*opening)
+        return copied
+
     def __enter__(self) -> Store:
+        if self.closed:
+            raise ClosedError(f"the store {self.path!r} is closed; open it again")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -207,6 +214,9 @@ class Store(Group):
             and counts. ``ok`` is false if there are errors, and in a store that was salvaged when it was opened and
             lost what had been flushed.
         """
+        for what, value in (("repair", repair), ("accept_older", accept_older)):
+            if not isinstance(value, bool):
+                raise InvalidError(f"{what} must be True or False, not {value!r}")
         found = self._engine.check(repair=repair, accept_older=accept_older)
         found["arrays"] -= sum(map(is_hidden, self._engine.names("")))
         return found

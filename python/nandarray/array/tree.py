@@ -18,17 +18,18 @@ class Tree:
     """An overview of a group: print it, or let a notebook show it."""
 
     def __init__(self, group: Group) -> None:
-        self._group = group
+        # Taken now: it can be shown when the store is closed.
+        self._name, self._members = group.name, notebook.nest(group)
 
     def __str__(self) -> str:
-        lines = [plain(self._group.name)]
-        _draw(notebook.nest(self._group), "", lines)
+        lines = [plain(self._name)]
+        _draw(self._members, "", lines)
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return notebook.tree_html(self._group)
+        return notebook.tree_html(self._name, self._members)
 
 
 def _draw(branch: Mapping[str, Any], indent: str, lines: list[str]) -> None:

@@ -22,6 +22,7 @@ from nandarray.array import notebook
 from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future
+from nandarray.array.pickling import dask_token
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
 from nandarray.index import buffers
 from nandarray.index.shapes import check_shape, run_shape
@@ -61,6 +62,9 @@ class View(Grid, Compute):
     def __init__(self, array: Array, shape: tuple[int, ...]) -> None:
         self._of = array
         self._shape = shape
+
+    def __dask_tokenize__(self) -> Any:
+        return dask_token(self._of, "view", self._shape)
 
     @property
     def array(self) -> Array:
@@ -325,7 +329,7 @@ def translate(coords: _Array, source: tuple[int, ...], target: tuple[int, ...]) 
 def resolve_shape(shape: int | Sequence[int], of: tuple[int, ...]) -> tuple[int, ...]:
     """Read the shape of a view of an array of shape ``of``; one length may be -1, and the volumes are equal."""
     asked = list(shape) if isinstance(shape, Iterable) else [shape]
-    open_axes = [axis for axis, length in enumerate(asked) if length == -1]
+    open_axes = [axis for axis, length in enumerate(asked) if isinstance(length, int | np.integer) and length == -1]
     if len(open_axes) > 1:
         raise InvalidError(f"view {tuple(asked)} must leave at most one axis open (-1), not {len(open_axes)}")
     for axis in open_axes:

@@ -24,9 +24,10 @@ from rich.table import Table
 
 import nandarray
 
-__all__ = ["Measurement", "run", "table"]
+__all__ = ["LEAST_BYTES", "Measurement", "run", "table"]
 
 _BAND, _BLOCK, _POINTS, _PLACES = 256, 1024, 10_000, 64
+LEAST_BYTES = 4 * (2 * _BLOCK) ** 2
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,10 @@ class Measurement:
 def run(size: int, *, directory: Path | None, compression: str | None, seconds: float) -> Iterator[Measurement]:
     """Measure pattern after pattern, each repeated for some ``seconds``; the machine's memory copy comes first.
 
-    ``size`` is the bytes of the array, rounded to a square of whole bands. The store lies in ``directory`` while this
-    runs; ``compression`` is as ``store.create`` takes it.
+    ``size`` is the bytes of the array, at least ``LEAST_BYTES``, rounded to a square of whole bands. The store lies in
+    ``directory`` while this runs; ``compression`` is as ``store.create`` takes it.
     """
-    side = max(2 * _BLOCK, isqrt(size // 4) // _BAND * _BAND)
+    side = isqrt(size // 4) // _BAND * _BAND
     random = np.random.default_rng(0)
     data = random.integers(0, 1 << 12, (side, side), dtype=np.uint16).astype(np.float32)  # compresses a little
     yield _timed("memory copy", data.nbytes, functools.partial(np.copyto, np.empty_like(data), data), seconds)

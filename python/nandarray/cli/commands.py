@@ -21,6 +21,7 @@ import numpy as np
 import typer
 
 import nandarray
+from nandarray import dtypes
 from nandarray.cli import advise, device, doctor, drive, lab, replay
 from nandarray.cli import show as cli_show
 from nandarray.cli.common import (
@@ -72,6 +73,12 @@ app.command("advise")(advise.advise_command)
 app.command("doctor")(doctor.doctor_command)
 
 ArrayName = Annotated[str, typer.Argument(help="Name of an array.", metavar="NAME", autocompletion=complete_array)]
+ExportName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of an array or a group; '/' is the whole store.", metavar="NAME", autocompletion=complete_name
+    ),
+]
 AnyName = Annotated[
     str,
     typer.Argument(
@@ -171,18 +178,18 @@ def create(
         if len(names) != len(extent or ()):
             raise typer.BadParameter(f"--dims names {len(names)} dimensions, --shape has {len(extent or ())}")
         attrs["_ARRAY_DIMENSIONS"] = names
-    key = _key_to_encrypt(key_file, encrypt=encrypt)
+    key, element = _key_to_encrypt(key_file, encrypt=encrypt), _dtype(dtype)
     limit = None if capacity is None else parse_size(capacity)
     with nandarray.open(str(store), "a", capacity=limit, device=device) as opened:
         if name is None:
             return
         options: dict[str, Any] = {}
         if fill_value is not None:
-            options["fill_value"] = _scalar(fill_value, dtype)
+            options["fill_value"] = _scalar(fill_value, element)
         opened.create(
             name,
             extent or (),
-            dtype,
+            element,
             building_block=_tuple(building_block),
             compression=compression,
             encryption_key=key,
@@ -191,15 +198,22 @@ def create(
         )
 
 
-def _scalar(text: str, dtype: str) -> Any:
+def _dtype(text: str) -> np.dtype[Any]:
+    """Read a dtype that can be stored."""
+    try:
+        return dtypes.check(text)
+    except InvalidError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _scalar(text: str, dtype: np.dtype[Any]) -> Any:
     """Return text as a value, which is not yet cast: a cast wraps, and says nothing."""
     try:
-        kind = np.dtype(dtype)
-        if kind.kind == "V" and kind.names is None:
-            return np.array(json.loads(text)).astype(kind)[()]
-        value = json.loads(text) if kind.kind in "biufV" else text
+        if dtype.kind == "V" and dtype.names is None:
+            return np.array(json.loads(text)).astype(dtype)[()]
+        value = json.loads(text) if dtype.kind in "biufV" else text
         return tuple(value) if isinstance(value, list) else value
-    except (TypeError, ValueError, OverflowError, RecursionError, SyntaxError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise typer.BadParameter(f"{text!r} is no value of dtype {dtype}: {error}") from error
 
 
@@ -235,6 +249,16 @@ def mv(
 # --- import and export ------------------------------------------------------------------------------------------------
 
 
+def _check_format(format: str | None, order: str) -> None:  # noqa: A002
+    """Refuse words that no file has."""
+    from nandarray.interop.convert.copying import FORMATS
+
+    if format is not None and format not in FORMATS:
+        raise typer.BadParameter(f"--format is one of {', '.join(FORMATS)}, not {format!r}")
+    if order not in ("C", "F"):
+        raise typer.BadParameter(f"--order is C or F, not {order!r}")
+
+
 @app.command("import")
 def import_command(
     *,
@@ -267,7 +291,8 @@ def import_command(
     as_json: Json = False,
 ) -> None:
     """Copy arrays from another format into a store."""
-    key = _key_to_encrypt(key_file, encrypt=encrypt)
+    _check_format(format, order)
+    key, element = _key_to_encrypt(key_file, encrypt=encrypt), None if dtype is None else _dtype(dtype)
     sizes: dict[str, int] = {}
     with cli_show.progress("importing", quiet=quiet or as_json) as show:
 
@@ -286,7 +311,7 @@ def import_command(
             compression=compression,
             encryption_key=key,
             shape=_tuple(shape),
-            dtype=dtype,
+            dtype=element,
             offset=offset,
             order=order,
             unsupported="skip" if skip_unsupported else "raise",
@@ -305,7 +330,7 @@ def import_command(
 def export(
     *,
     store: StorePath,
-    name: AnyName,
+    name: ExportName,
     destination: Annotated[Path, typer.Argument(help="A new .npy, .npz, .zarr, .h5, .nc or .bin file.")],
     format: Annotated[  # noqa: A002
         str | None, typer.Option(help="npy, npz, zarr, hdf5, netcdf or raw; recognised by the name if left out.")
@@ -320,6 +345,7 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Copy an array, a group or the whole store ('/') into another format."""
+    _check_format(format, order)
     with open_store(store) as opened, cli_show.progress("exporting", quiet=quiet) as report:
         if name.strip("/"):
             missing(opened, name.strip("/"))
@@ -524,9 +550,11 @@ def bench(
     """Measure this machine: bands, blocks, rows, columns and elements, in GB/s."""
     from nandarray.cli import bench as cli_bench
 
-    done = []
+    done, wanted = [], parse_size(size)
+    if wanted < cli_bench.LEAST_BYTES:
+        raise typer.BadParameter(f"--size must be at least {cli_bench.LEAST_BYTES >> 20} MiB, not {size}")
     with console(stderr=True).status("measuring ...") as status:
-        for item in cli_bench.run(parse_size(size), directory=directory, compression=compression, seconds=seconds):
+        for item in cli_bench.run(wanted, directory=directory, compression=compression, seconds=seconds):
             status.update(f"{item.pattern}: {item.gb_per_s:.2f} GB/s")
             done.append(item)
     if as_json:

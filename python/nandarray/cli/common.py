@@ -1,8 +1,8 @@
 """Errors, sizes, keys, names and output of the command line: the parts that all commands share.
 
-An error a user can do something about is one line on standard error and exit code 1; a wrong command line is exit
-code 2. Only ``--debug`` shows a traceback. :class:`OneLineErrors` holds to that for every command, so commands just
-raise. Standard output carries the answer and nothing else.
+An error a user can do something about is one line on standard error and exit code 1; a wrong command line, one that no
+store and no file could make right, is exit code 2. Only ``--debug`` shows a traceback. :class:`OneLineErrors` holds to
+that for every command, so commands just raise. Standard output carries the answer and nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import errno
 import json
 import math
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -75,6 +76,9 @@ Tell = Callable[[str, int, int], None]
 KEY_VARIABLE = "NANDARRAY_KEY"
 _KEY_BYTES = 32
 _WIDE = 160
+#: An option as Python has it, with or without a value; and one that a message has twice then.
+_KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z_]+)=(True\b|False\b|'[^']*'|\d+\b)?")
+_TWICE = re.compile(r"(--[\w-]+), \1(?![\w-])")
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
@@ -98,13 +102,40 @@ class OneLineErrors(typer.core.TyperGroup):
             if ctx.params.get("debug"):
                 raise
             where = None if isinstance(error, NandarrayError) else _of_user(error)
-            fail(f"{type(error).__name__}: {_one_line(error)}{where}" if where else _one_line(error))
+            said = _spelled(_one_line(error), ctx)
+            fail(f"{type(error).__name__}: {said}{where}" if where else said)
         except Exception as error:
             if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code") or ctx.params.get("debug"):
                 raise
             if where := _of_user(error):
                 fail(f"{type(error).__name__}: {_one_line(error)}{where}")
             fail(f"unexpected {type(error).__name__}: {_one_line(error)} (--debug shows where; please report it)")
+
+
+def _spelled(text: str, ctx: Any) -> str:
+    """Write options that a message names as Python has them, ``format=``, as this command line has them."""
+    options = _options_of(ctx.command.commands.get(ctx.invoked_subcommand))
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2] or ""
+        if name not in options or value == "False":
+            return found[0]
+        return options[name] + ("" if value in ("", "True") else f" {value}")
+
+    spelled = _KEYWORD.sub(option, text)
+    return _TWICE.sub(r"\1", spelled)
+
+
+def _options_of(command: Any) -> dict[str, str]:
+    """Return the options of a command, and of those below it, by the names that they have in Python."""
+    found: dict[str, str] = {}
+    for below in getattr(command, "commands", {}).values():
+        found |= _options_of(below)
+    for one in getattr(command, "params", ()):
+        longest = max(one.opts, key=len, default="")
+        if longest.startswith("--"):
+            found[one.name] = longest
+    return found
 
 
 def _of_user(error: BaseException) -> str | None:

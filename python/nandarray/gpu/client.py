@@ -19,6 +19,8 @@ from nandarray.errors import BadIndexError, ClosedError, InvalidError, NotFoundE
 from nandarray.gpu.gather import gather, library_of
 from nandarray.gpu.reads import Reads
 from nandarray.index import buffers
+from nandarray.index.compare import Uncompared
+from nandarray.index.shapes import check_number
 from nandarray.index.transfer import fetch
 
 __all__ = ["SharedArray", "SharedStore", "connect"]
@@ -34,7 +36,7 @@ _STATUS_MASK = 0x7FF
 _RESIZED, _NOT_READY = 0x1C2, 0x082
 
 
-class SharedArray:
+class SharedArray(Uncompared):
     """An array that another process serves.
 
     Attributes
@@ -90,7 +92,7 @@ class SharedArray:
 
         Raises
         ------
-        IndexError
+        BadIndexError
             There is no such row.
         ClosedError
             The array was deleted, the server is gone, or it did not answer in time.
@@ -148,8 +150,9 @@ class SharedArray:
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError("the array lies in another process: reading it copies")
-        return np.asarray(self[...], dtype)
+            raise InvalidError("the array lies in another process: reading it copies")
+        found: _Array = buffers.converted(np.asarray(self[...]), dtype)
+        return found
 
     def write(self, start: int, values: Any) -> None:
         """Write rows from ``start`` on.
@@ -166,8 +169,8 @@ class SharedArray:
         InvalidError
             The rows cut a block of 512 bytes, or lie outside of the array.
         """
-        buffers.refuse_mask(values)
-        rows = np.ascontiguousarray(values, self.dtype)
+        start = check_number("start", start)
+        rows = np.ascontiguousarray(buffers.as_source(values, self.dtype))
         length = self.shape[0] if self.shape else 1
         row_bytes = self.nbytes // max(length, 1)
         if rows.shape[1:] != self.shape[1:] or not 0 <= start <= start + len(rows) <= length:
@@ -201,12 +204,12 @@ class SharedStore:
     def __getitem__(self, name: str) -> SharedArray:
         try:
             return self._arrays[name]
-        except KeyError:
+        except (KeyError, TypeError):
             why = "no such array was there when service began, or it cannot be served (as one without elements)"
             raise NotFoundError(f"{name!r} is not served by shm://{self.name}: {why}") from None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._arrays
+        return isinstance(name, str) and name in self._arrays
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -219,6 +222,7 @@ class SharedStore:
         return f"<SharedStore shm://{self.name}, {what}>"
 
     def __enter__(self) -> SharedStore:
+        _ = self._arrays
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.errors import InvalidError
+from nandarray.errors import BadIndexError, InvalidError
 from nandarray.index import buffers
 
 __all__ = ["gather", "library_of", "rows_of"]
@@ -24,14 +24,14 @@ def rows_of(indices: Any, length: int) -> tuple[_Array, tuple[int, ...]]:
     """Return row numbers, of any shape, as flat 64-bit integers, and the shape that they had.
 
     They are of NumPy, torch, CuPy or DLPack; negative ones count from the end. Others than integers are an
-    InvalidError, one out of range is an IndexError.
+    InvalidError, one out of range is a BadIndexError.
     """
     host = _to_host(indices)
     if host.dtype.kind not in "iu" and host.size:
         raise InvalidError(f"indices must be integers, not of type {host.dtype}")
     low, high = (int(host.min()), int(host.max())) if host.size else (0, 0)
     if host.size and (low < -length or high >= length):
-        raise IndexError(f"row {low if low < -length else high} of an array of {length} rows")
+        raise BadIndexError(f"row {low if low < -length else high} of an array of {length} rows")
     flat = host.reshape(-1).astype(np.int64, copy=False)
     if low < 0:
         flat = np.where(flat < 0, flat + length, flat)
@@ -109,7 +109,10 @@ def _to_host(indices: Any) -> _Array:
         return np.asarray(indices.get())
     if not isinstance(indices, np.ndarray) and hasattr(indices, "__dlpack__"):
         return np.from_dlpack(indices)
-    return np.asarray(indices)
+    try:
+        return np.asarray(indices)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"indices of {type(indices).__name__} are no integers: {error}") from error
 
 
 def _to_library(memory: _Array, indices: Any, out: Any) -> Any:

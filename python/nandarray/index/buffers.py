@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from nandarray import dtypes
 from nandarray.errors import InvalidError
 
-__all__ = ["as_out", "as_source", "broadcast", "empty", "refuse_flagged", "refuse_mask", "refuse_shared"]
+__all__ = ["as_out", "as_source", "broadcast", "converted", "empty", "refuse_flagged", "refuse_mask", "refuse_shared"]
 
 _Array = np.ndarray[Any, Any]
 _DLPACK_CPU = 1
@@ -111,10 +113,13 @@ def _bytes_as(view: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) ->
 def as_source(values: object, dtype: np.dtype[Any]) -> _Array:
     """See values as an array of a dtype, cast as NumPy's assignment casts; not copied where the dtype already fits."""
     refuse_mask(values)
+    if dtype.kind in "iu" and isinstance(values, np.datetime64 | np.timedelta64):
+        # As NumPy's assignment; an array of times is cast by it, and here.
+        raise InvalidError(f"cannot store {values!r} as {dtype}; its number is value.astype('i8')")
     try:
         array = values if isinstance(values, np.ndarray) else np.asarray(values, _target(values, dtype))
         return array if array.dtype == dtype else array.astype(dtype, casting="unsafe")
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # the last: no room in a text for a time
         raise InvalidError(f"cannot store {type(values).__name__} as {dtype}: {error}") from error
 
 
@@ -125,6 +130,17 @@ def refuse_mask(values: object) -> None:
             "a masked array has masked elements, and a store keeps no mask: give values.filled(...), the value as"
             " fill_value and, for xarray, as the attribute _FillValue"
         )
+
+
+def converted(read: Any, dtype: DTypeLike | None) -> Any:
+    """Convert what was read, an array or a scalar, to another dtype; None leaves it."""
+    if dtype is None:
+        return read
+    wanted = dtypes.parse(dtype)
+    try:
+        return read.astype(wanted, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(f"{read.dtype} cannot be read as {wanted}: {error}") from error
 
 
 def _target(values: object, dtype: np.dtype[Any]) -> np.dtype[Any] | None:

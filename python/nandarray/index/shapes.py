@@ -8,10 +8,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
+from typing import Any
 
 from nandarray.errors import BadIndexError, InvalidError, NandarrayError
 
-__all__ = ["Box", "aligned_chunks", "box_shape", "boxes", "check_axis", "check_shape", "run_shape"]
+__all__ = ["Box", "aligned_chunks", "box_shape", "boxes", "check_axis", "check_number", "check_shape", "run_shape"]
 
 MAX_DIMS = 32
 MAX_AXIS = 2**64
@@ -40,8 +41,23 @@ def check_shape(
     return checked
 
 
+def check_number(what: str, value: Any, *, most: int = 2**64 - 1) -> int:
+    """Return a number from 0 to ``most`` as Python's integer, or raise an InvalidError with its name."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidError(f"{what} is an integer, not {value!r}") from None
+    if not 0 <= number <= most:
+        raise InvalidError(f"{what} is {number}; it is from 0 to {most}")
+    return number
+
+
 def check_axis(axis: int, ndim: int) -> int:
     """Bring an axis number to 0 .. ndim - 1; negative ones count from the end."""
+    try:
+        axis = operator.index(axis)
+    except TypeError:
+        raise InvalidError(f"axis {axis!r} is no integer") from None
     if not -ndim <= axis < ndim:
         raise BadIndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")
     return axis % ndim

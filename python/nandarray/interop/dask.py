@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray.array.parts import Part, part_of, stored
-from nandarray.array.pickling import reopen_array
+from nandarray.array.pickling import dask_runs_elsewhere, reopen_array
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import aligned_chunks
 from nandarray.optional import require
@@ -60,6 +60,8 @@ def to_dask(array: Array | View | Field, *, chunks: Any = None, inline_array: bo
     """
     da = _dask_array()
     part = stored(array, "to_dask")
+    if part.encrypted and dask_runs_elsewhere():
+        raise InvalidError(f"{_encrypted(part)}, as with dask.config.set(scheduler='threads')")
     if chunks is not None:
         pass
     elif isinstance(part, Part):
@@ -123,10 +125,10 @@ def from_dask(
             source = _aligned(source, target.chunks)
         if not compute:
             return da.store(source, target, lock=False, compute=False)
-        if _threads_only():
-            da.store(source, target, lock=False, compute=True)
-        else:
+        if dask_runs_elsewhere():
             _write_here(source, target)
+        else:
+            da.store(source, target, lock=False, compute=True)
     except BaseException:
         del store[name]
         raise
@@ -141,7 +143,7 @@ def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
     """
     sources = [_aligned(source, target.chunks, start) for source, target, start in parts]
     targets = [target for _, target, _ in parts]
-    if not _threads_only():
+    if dask_runs_elsewhere():
         for source, target in zip(sources, targets, strict=True):
             _write_here(source, target)
     elif sources:
@@ -160,16 +162,6 @@ def _aligned(source: Any, block: Sequence[int], start: Sequence[int] = ()) -> An
             whole, rest = divmod(length - first, chunk)
             wanted[axis] = (first, *[chunk] * whole, *[rest] * (rest > 0))
     return source.rechunk(wanted) if wanted else source
-
-
-def _threads_only() -> bool:
-    """Whether the scheduler that Dask would use runs in this process."""
-    import dask.threaded
-    from dask.base import get_scheduler
-    from dask.local import get_sync
-
-    scheduler = get_scheduler()  # type: ignore[no-untyped-call]
-    return scheduler is None or scheduler in (dask.threaded.get, get_sync)
 
 
 def _write_here(source: Any, target: Array) -> None:
@@ -200,13 +192,15 @@ class _Reader:
     def __reduce__(self) -> tuple[Any, ...]:
         array = self._array
         if array.encrypted:
-            raise TypeError(
-                f"{array.name!r} is encrypted and its key stays in this process: use dask's threaded scheduler"
-            )
+            raise TypeError(_encrypted(array))
         if not array.store.read_only:
             array.store.flush()  # another process sees what has been flushed
         how = array.how if isinstance(array, Part) else ()
         return _reopen, (os.path.abspath(array.store.path), array.name, how)
+
+
+def _encrypted(array: Array | Part) -> str:
+    return f"array {array.name!r} is encrypted and its key stays in this process: use dask's threaded scheduler"
 
 
 def _reopen(path: str, name: str, how: tuple[Any, ...] = ()) -> _Reader:

@@ -74,19 +74,22 @@ class RowDataset:
 
         Raises
         ------
-        IndexError
+        BadIndexError
             There is no such row.
         InvalidError
-            The sequence has other values than integers; a mask of rows is none of numbers.
-        TypeError
-            A single index is no integer.
+            An index is no integer; a mask of rows is none of numbers.
         """
-        if np.ndim(index) == 0:
-            return self._made(self._rows([operator.index(index)]), 0)
-        return self._made(self._rows(index), slice(None))
+        try:
+            single = np.ndim(index) == 0
+            number = [operator.index(index)] if single else index
+        except (TypeError, ValueError) as error:
+            raise InvalidError(f"{index!r} is no number of a row, and no sequence of them: {error}") from error
+        return self._made(self._rows(number), 0 if single else slice(None))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return samples, read together; a ``DataLoader`` calls this for each of its batches."""
+        if not isinstance(indices, Sequence | np.ndarray):
+            raise InvalidError(f"{indices!r} is no sequence of numbers of rows")
         rows = self._rows(indices)
         return [self._made(rows, i) for i in range(len(indices))]
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import nandarray
+from nandarray import holders
 from nandarray.errors import InvalidError, LockedError, NandarrayError
 from nandarray.lab import registry
 from nandarray.lab._files import digest, environment, plain, write_json, write_table
@@ -302,7 +303,8 @@ def part_folder(final: Path, *, keep: bool = False) -> Generator[Path]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LockedError(f"{final.name} is being run by another process") from None
+            found = ", ".join(holders.processes(part)) or "another process"
+            raise LockedError(f"{final.name} is being run by {found}") from None
         if not keep:
             _empty(part)
         try:

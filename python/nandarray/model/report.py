@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
+from nandarray.errors import NotFoundError
 from nandarray.present.html import Markup, table
 
 __all__ = ["Report"]
@@ -66,9 +67,9 @@ class Report(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         found: Any = self._data
-        for part in key.split("."):
-            if not isinstance(found, dict) or part not in found:
-                raise KeyError(key)
+        for part in key.split(".") if isinstance(key, str) else [key]:
+            if not isinstance(found, dict) or not isinstance(part, str) or part not in found:
+                raise NotFoundError(f"the report has no {key!r}")
             found = found[part]
         return found
 

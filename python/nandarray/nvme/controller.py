@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
+from nandarray.index.shapes import check_number
 from nandarray.nvme.commands import Command, Completion, Direction, memory_of
 
 if TYPE_CHECKING:
@@ -123,8 +124,9 @@ class Controller:
         Completion
             How it ended.
         """
+        nsid, lba_bytes = _dword("nsid", nsid), check_number("lba_bytes", lba_bytes)
         bits = self._native.create_namespace(
-            nsid, nsze, lba_bytes, compression=compression, encryption_key=encryption_key
+            nsid, check_number("nsze", nsze), lba_bytes, compression=compression, encryption_key=encryption_key
         )
         return Completion.of_status(bits)
 
@@ -141,7 +143,7 @@ class Controller:
         Completion
             How it ended.
         """
-        return Completion.of_status(self._native.delete_namespace(nsid))
+        return Completion.of_status(self._native.delete_namespace(_dword("nsid", nsid)))
 
     def identify(self, cns: int, nsid: int = 0) -> tuple[Completion, bytes]:
         """Give the data of an identify command.
@@ -158,5 +160,9 @@ class Controller:
         tuple of Completion and bytes
             How it ended, and 4096 bytes.
         """
-        bits, data = self._native.identify(cns, nsid)
+        bits, data = self._native.identify(check_number("cns", cns, most=255), _dword("nsid", nsid))
         return Completion.of_status(bits), data
+
+
+def _dword(what: str, value: Any) -> int:
+    return check_number(what, value, most=2**32 - 1)

@@ -21,8 +21,10 @@ import numpy as np
 from nandarray import _nandarray
 from nandarray._nandarray import select
 from nandarray.dtypes import decode
-from nandarray.errors import BadIndexError, InvalidError, NandarrayError, NotFoundError
+from nandarray.errors import BadIndexError, ClosedError, InvalidError, NandarrayError, NotFoundError
 from nandarray.index import buffers
+from nandarray.index.compare import Uncompared
+from nandarray.index.shapes import check_number, check_shape
 from nandarray.nvme.commands import CloseSpace, Command, Completion, Direction, OpenSpace, SpaceInformation, memory_of
 from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn
@@ -160,10 +162,18 @@ class RemoteStore:
         tuple of Completion and bytes
             How it ended, and the controller's data.
         """
-        if self._native is None:
-            raise InvalidError("the connection is closed")
-        done, found = self._native.call(entry, data, room, admin=admin)
+        if not isinstance(entry, bytes) or not isinstance(data, bytes | None):
+            raise InvalidError(f"entry and data are bytes, not {type(entry).__name__} and {type(data).__name__}")
+        if not isinstance(admin, bool):
+            raise InvalidError(f"admin must be True or False, not {admin!r}")
+        done, found = self._connection.call(entry, data, check_number("room", room, most=2**32 - 1), admin=admin)
         return Completion.decode(done), found
+
+    @property
+    def _connection(self) -> _nandarray.NvmeHost | KernelDrive:
+        if self._native is None:
+            raise ClosedError(f"the connection to {self.url} is closed")
+        return self._native
 
     def _done(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
@@ -241,11 +251,11 @@ class RemoteStore:
             at += 2 + size
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names()
+        return isinstance(name, str) and name in self.names()
 
     def __getitem__(self, name: str) -> RemoteArray:
         if not isinstance(name, str):
-            raise TypeError(f"arrays of a drive are opened by name, not by {type(name).__name__}")
+            raise InvalidError(f"arrays of a drive are opened by name, not by {type(name).__name__}")
         return self._open(name, ())
 
     def _open(self, name: str, dims: Sequence[int]) -> RemoteArray:
@@ -293,6 +303,10 @@ class RemoteStore:
         NandarrayError
             The drive refuses it; the message has the drive's reason.
         """
+        if not isinstance(elf, bytes):
+            raise InvalidError(f"elf must be the bytes of a program, not {type(elf).__name__}")
+        _check_slot(index)
+        program_id = check_number("program_id", program_id)
         program = RemoteProgram(self, index)
         for offset in range(0, len(elf), _PART):
             part = elf[offset : offset + _PART]
@@ -314,7 +328,8 @@ class RemoteStore:
         data : bytes
             The data; zeroes fill it to a multiple of 4.
         """
-        data = bytes(data) + bytes(-len(data) % 4)
+        first, data = check_number("first", first), memory_of(data, write=False).tobytes()
+        data += bytes(-len(data) % 4)
         for at in range(0, len(data), _TRANSFER):
             part = data[at : at + _TRANSFER]
             place = first + at
@@ -335,6 +350,7 @@ class RemoteStore:
         bytes
             The memory's content.
         """
+        first, size = check_number("first", first), check_number("size", size)
         found = bytearray()
         whole = size + -size % 4
         for at in range(0, whole, _TRANSFER):
@@ -362,6 +378,7 @@ class RemoteStore:
         self._native = None
 
     def __enter__(self) -> RemoteStore:
+        _ = self._connection
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -371,7 +388,7 @@ class RemoteStore:
         return f"<nandarray.nvme.RemoteStore {self.url}>"
 
 
-class RemoteArray:
+class RemoteArray(Uncompared):
     """An array, or a view of it, behind NVMe/TCP.
 
     Parameters
@@ -452,6 +469,9 @@ class RemoteArray:
         int
             Its handle.
         """
+        start, count = check_shape(start, what="start"), check_shape(count, what="count")
+        if not len(start) == len(count) == self.ndim:
+            raise InvalidError(f"start {start} and count {count}: the array {self.name!r} has {self.ndim} dimensions")
         words = {10: self._dsid, 11: self.ndim | 1 << 8}
         return self._store._done(_entry(0x0D, _ND, words), self._page(start, count))[0].dw0
 
@@ -519,9 +539,9 @@ class RemoteArray:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError("the array lies in a drive: reading it copies")
-        found = np.asarray(self[...])
-        return found if dtype is None else found.astype(dtype)
+            raise InvalidError("the array lies in a drive: reading it copies")
+        found: np.ndarray[Any, Any] = buffers.converted(np.asarray(self[...]), dtype)
+        return found
 
     def __repr__(self) -> str:
         return f"<nandarray.nvme.RemoteArray {self.name!r} {self.shape} {self.dtype}>"
@@ -632,5 +652,5 @@ class RemoteProgram:
 
 
 def _check_slot(index: int) -> None:
-    if not 1 <= index <= _SLOTS:
+    if not 1 <= check_number("slot", index) <= _SLOTS:
         raise InvalidError(f"slot {index}; a drive has 1 to {_SLOTS}")

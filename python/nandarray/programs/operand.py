@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nandarray.index.compare import Uncompared
+
 __all__ = ["Operand", "Origin"]
 
 
@@ -25,7 +27,7 @@ class Origin(NamedTuple):
     field: tuple[str, ...] | None = None
 
 
-class Operand:
+class Operand(Uncompared):
     """An array of a store, a view of one, or a field of its records."""
 
     @property

@@ -28,6 +28,7 @@ __all__ = [
     "bits",
     "counted",
     "dtype_of",
+    "in_memory",
     "is_field",
     "is_stored",
     "matched",
@@ -114,6 +115,14 @@ class Boxed:
 def dtype_of(given: Any) -> np.dtype[Any]:
     """Return the dtype of an input's elements."""
     return np.dtype(given.array.dtype if isinstance(given, Box) else given.dtype)
+
+
+def in_memory(given: Any) -> np.ndarray[Any, Any]:
+    """Return an input that lies in no store as an array; an InvalidError says that it makes none."""
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"an input of {type(given).__name__} is no array: {error}") from error
 
 
 def is_stored(given: Any) -> bool:

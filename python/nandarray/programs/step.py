@@ -245,7 +245,7 @@ def _checked(given: Any, port: Mapping[str, Any]) -> Any:
     if ports.is_stored(given):
         ports.matched(ports.Boxed(given).dtype, port)
         return given
-    array = np.asarray(given)
+    array = ports.in_memory(given)
     ports.matched(array.dtype, port)
     return array
 

@@ -209,7 +209,7 @@ def export(
     kind = _format(path, format)
     refuse_special(path)
     if path.exists() and not overwrite:
-        raise StoreExistsError(17, "exists already", str(path))
+        raise StoreExistsError(17, "exists already; overwrite=True replaces it", str(path))
     groups, arrays, alone = _gather(source, encryption_key)
     names = exported_names([name for name, _ in arrays], [name for name, _ in groups])
     with (
@@ -464,7 +464,7 @@ def _format(path: Path, told: str | None) -> str:
     if (path / "zarr.json").exists() or (path / ".zgroup").exists() or (path / ".zarray").exists():
         return "zarr"
     known = ", ".join(FORMATS)
-    raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format=, one of {known}")
+    raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format= one of {known}")
 
 
 def _gather(

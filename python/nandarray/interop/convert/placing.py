@@ -9,6 +9,7 @@ which the data come.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -18,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nandarray.array.store import Store
-from nandarray.errors import InvalidError, StoreExistsError, refuse_special
+from nandarray.errors import InvalidError, MediaError, NandarrayError, StoreExistsError, refuse_homeless, refuse_special
 
 __all__ = ["placed"]
 
@@ -31,10 +32,18 @@ def placed(path: Path, store: Store) -> Iterator[Path]:
     """Give the path at which a file or a directory is to be made, which then takes the place of ``path``.
 
     The caller has refused a path that exists, unless it may be replaced. Afterwards nothing else is left; after an
-    error, nothing is left and ``path`` is as it was.
+    error, nothing is left and ``path`` is as it was. An error names ``path``, never the hidden folder.
     """
+    refuse_homeless(path)
     _refuse(path, store)
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+    with _named(path):
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+    with _named(path, folder):
+        yield from _made(path, folder, store)
+
+
+def _made(path: Path, folder: Path, store: Store) -> Iterator[Path]:
+    """Give the path within the folder, move what was made there to its place, and remove the folder."""
     try:
         made = folder / path.name
         yield made
@@ -46,6 +55,20 @@ def placed(path: Path, store: Store) -> Iterator[Path]:
             os.replace(made, path)
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def _named(path: Path, folder: Path | None = None) -> Iterator[None]:
+    """Let errors of the file system name a path instead of what lies in a hidden folder."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, NandarrayError) or folder is not None and folder.name not in str(error):
+            raise
+        said = error.strerror or os.strerror(error.errno or errno.EIO)
+        if folder is not None:
+            said = said.replace(f"{folder.name}/", "")
+        raise MediaError(error.errno or errno.EIO, said, str(path)) from error
 
 
 @contextmanager

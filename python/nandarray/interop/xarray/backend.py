@@ -13,8 +13,9 @@ It does not write into variables that were opened lazily.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nandarray.optional import needs
@@ -56,6 +57,10 @@ class _OpenStore(FileManager["Store"]):
     def acquire(self, needs_lock: bool = True) -> Store:  # noqa: FBT001, FBT002 (xarray's signature)
         return self._store
 
+    @contextlib.contextmanager
+    def acquire_context(self, needs_lock: bool = True) -> Iterator[Store]:  # noqa: FBT001, FBT002 (xarray's signature)
+        yield self._store
+
     def close(self, needs_lock: bool = True) -> None:  # noqa: FBT001, FBT002 (xarray's signature)
         """Leave it open."""
 
@@ -87,6 +92,9 @@ class _LazyArray(BackendArray):
         method = self._vectorized if isinstance(key, indexing.VectorizedIndexer) else self._outer
         return indexing.explicit_indexing_adapter(key, self.shape, support, method)
 
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        return await self._manager.acquire()._in_thread(self.__getitem__, key)
+
     def _array(self) -> Array:
         return open_array(self._manager.acquire(), self._name, self._key)
 
@@ -113,6 +121,9 @@ class _GroupStore(AbstractDataStore):
             raise NotFoundError(f"{store.path} has no group {self._group!r}")
         if self._group in store._engine:
             raise InvalidError(f"{self._group!r} is an array, not a group")
+
+    def get_child_store(self, group: str) -> _GroupStore:
+        return _GroupStore(self._manager, f"{self._group}/{group}", self._key)
 
     def get_variables(self) -> dict[str, Variable]:
         store = self._manager.acquire()
@@ -243,6 +254,9 @@ class _LazyPart(BackendArray):
         support = indexing.IndexingSupport.OUTER if self._part.inner else indexing.IndexingSupport.VECTORIZED
         method = self._part.points if isinstance(key, indexing.VectorizedIndexer) else self._part.outer
         return indexing.explicit_indexing_adapter(key, self.shape, support, method)
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        return await self._part.store._in_thread(self.__getitem__, key)
 
 
 class _PartStore(_GroupStore):

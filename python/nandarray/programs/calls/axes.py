@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.dtypes import parse
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.index.shapes import check_axis
 from nandarray.programs import ports, run
@@ -54,8 +55,7 @@ _NAMED: Mapping[str, Callable[[Any, Any], Any]] = {"sum": add, "mean": add, "min
 def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
     """Choose what is folded into: 64 bits for sums, and for functions, which may be sums."""
     if asked is not None:
-        found: np.dtype[Any] = np.dtype(asked)
-        return found
+        return parse(asked)
     if what in ("sum", "mean") and dtype.kind in "fc":
         return np.dtype("c16" if dtype.kind == "c" else "f8")
     if what == "mean":

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.dtypes import parse
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import check_shape
 from nandarray.programs import abi, ports, run
@@ -58,13 +59,13 @@ def map_boxes(
             raise InvalidError("a program over boxes takes no fields of records; a function does")
         made, kind = function, _output(function, whole.dtype, dtype)
     else:
-        kind = whole.dtype if dtype is None else np.dtype(dtype)
+        kind = whole.dtype if dtype is None else parse(dtype)
     if math.prod(sizes) * max(kind.itemsize, whole.dtype.itemsize) > _TASK_BYTES:
         raise InvalidError(f"a block of {sizes} does not fit a task of {_TASK_BYTES} bytes")
     if not isinstance(function, Program):
         taken, fields = zip(*map(_records, (box, *others)), strict=True)
         box, others = taken[0], taken[1:]
-        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in taken]
+        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else ports.in_memory(one)).dtype for one in taken]
         settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
         made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, fields=fields, **settings))
     _ = made.elf  # an error of the compiler comes before anything is written
@@ -74,7 +75,7 @@ def map_boxes(
 
     def tiled(one: Any) -> Any:
         if not ports.is_stored(one):
-            array = np.asarray(one)
+            array = ports.in_memory(one)
             rows = in_rows or not tiles
             return array.reshape(-1) if rows else np.concatenate([array[parts].reshape(-1) for parts in tiles])
         part = one if isinstance(one, run.Box) else run.Box(one)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray import programs
+from nandarray import dtypes, programs
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.programs import abi, ports, run
 from nandarray.programs.calls.axes import add, reduce_along
@@ -122,7 +122,7 @@ def reduce(
         made = PythonProgram(reduce_form(what, box.dtype, state, dtype, _kinds(scalars), **_settings(options)))
         return _run(call, made)
     else:
-        kind = folded_into(box.dtype) if dtype is None else np.dtype(dtype)
+        kind = folded_into(box.dtype) if dtype is None else dtypes.parse(dtype)
         made = PythonProgram(fold_form(what, box.dtype, kind, _kinds(scalars), **_settings(options)))
         given = np.atleast_1d(_run(call, made))
         found = given[0] if given.size else None
@@ -162,7 +162,7 @@ def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options
         raise InvalidError("no column is named")
     fields = box.dtype.fields
     if fields is not None:
-        unknown = [name for name in columns if name not in fields]
+        unknown = [name for name in columns if not isinstance(name, str) or name not in fields]
         if unknown:
             raise InvalidError(f"there is no field {unknown[0]!r}; there is {', '.join(fields)}")
         if twice := [name for at, name in enumerate(columns) if name in columns[:at]]:
@@ -240,7 +240,7 @@ def _boxes(grid: Operand, key: Any, others: Sequence[Any]) -> list[Any]:
     """Return shape and dtype of each input."""
     found: list[Any] = [ports.Boxed(run.Box(grid, key))]
     for one in others:
-        found.append(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one))
+        found.append(ports.Boxed(one) if ports.is_stored(one) else ports.in_memory(one))
     return found
 
 

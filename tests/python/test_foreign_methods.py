@@ -1,0 +1,71 @@
+"""Every public method of what stands in for another library's class, and of every handle: no signal, a clear error.
+
+``called_apart.py`` calls the methods that it finds, in a process of its own, with good and odd arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from called_apart import SUBJECTS
+
+SCRIPT = Path(__file__).with_name("called_apart.py")
+
+#: Subjects of which a method's errors may be those of the class that it stands in for.
+FOREIGN = {
+    "TableDataset": "pyarrow",
+    "TableFragment": "pyarrow",
+    "Scanner": "pyarrow",
+    "Dask's reader": "dask",
+    "NandarrayBackendEntrypoint": "xarray",
+    "xarray's array": "xarray",
+    "xarray's array of a view": "xarray",
+    "xarray's store": "xarray",
+    "xarray's store of a field": "xarray",
+    "xarray's file": "xarray",
+}
+#: Errors that tell of a fault, of ours or of another library.
+FAULTS = {
+    "AssertionError", "AttributeError", "InternalError", "NotImplementedError", "RecursionError", "SystemError",
+    "NameError", "UnboundLocalError", "ZeroDivisionError", "FileNotFoundError",
+}  # fmt: skip
+#: What NumPy raises for these, arrays raise, too; of a store that is written there is no copy.
+PYTHONS = {"__bool__", "__int__", "__float__", "__index__", "__len__", "__iter__", "__eq__", "__ne__", "__copy__"}
+
+
+def outcomes(subject: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Call every method of a subject; a method that ends the process fails the test by its name."""
+    command = [sys.executable, str(SCRIPT), subject, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    last = lines[-1] if lines else {}
+    where = f"{subject}: {last.get('begins')} ended the process"
+    assert done.returncode == 0, f"{where} by {done.returncode}: {done.stderr}"
+    return {line["ended"]: line["errors"] for line in lines if "ended" in line}
+
+
+def own(method: str, error: dict[str, Any]) -> bool:
+    """Whether an error is one of ours; or Python's, of a call that does not fit the method."""
+    kinds = error["kinds"]
+    if method in PYTHONS and {"TypeError", "ValueError"} & set(kinds):
+        return True
+    return "NandarrayError" in kinds or (error["bound"] and "TypeError" in kinds)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_every_method_ends_with_a_result_or_a_clear_error(subject: str, tmp_path: Path) -> None:
+    if subject in FOREIGN:
+        pytest.importorskip(FOREIGN[subject])
+    found = outcomes(subject, tmp_path)
+    assert len(found) > 3
+    for method, errors in found.items():
+        for error in errors:
+            if subject in FOREIGN:
+                assert "NandarrayError" in error["kinds"] or error["kinds"][0] not in FAULTS, (method, error)
+            else:
+                assert own(method, error), (method, error)

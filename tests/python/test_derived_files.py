@@ -1,5 +1,5 @@
-"""Promise: no file is removed or replaced that nandarray did not make, and what is derived from a store can be read by
-nobody who may not read the store."""
+"""Promise: no file is removed or replaced that nandarray did not make, and users who may not read a store may read no
+file that is derived from it."""
 
 from __future__ import annotations
 

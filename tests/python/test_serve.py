@@ -341,7 +341,7 @@ def start(path: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 def identities(path: Path, **options: Any) -> set[bytes | str]:
-    """What names a served store, and its namespace 1: NQN, serial number, NGUID."""
+    """Return the names of a served store, and of its namespace 1: NQN, serial number, NGUID."""
     with nandarray.open(path, "r+") as opened, nandarray.serve(opened, **options) as server:
         with nandarray.open(server.url) as remote:
             pages = {}
@@ -395,11 +395,15 @@ def test_a_store_is_made_for_its_device(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert "panicked" not in done.stderr
     assert "must be made for its device, by `nandarray create STORE --device NAME`" in done.stderr
-    process, url = start(made, "--device", "mqsim-ideal")
-    with nandarray.open(url) as remote:
-        assert remote["a"].shape == (4,)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    command = [*command[:4], str(made), "--device", "mqsim-ideal", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        with nandarray.open(lines[2].split()[1]) as remote:
+            assert remote["a"].shape == (4,)
+        process.send_signal(signal.SIGTERM)
+        assert "1 requests in" in process.communicate(timeout=60)[0]
+        assert process.returncode == 0
     with nandarray.open(plain) as opened:
         assert opened["ns/1"].shape == (256,)
 

@@ -293,7 +293,7 @@ impl PyStore {
         run(py, move || device.choose_identity(choice))
     }
 
-    /// What the system says of the store's file now; None of a store in no file.
+    /// Returns the state of the store's file now; None for a store in no file.
     fn file_state<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(state) = fail(py, device_of(&self.device))?.file_state() else { return Ok(None) };
         let dict = PyDict::new(py);

@@ -19,7 +19,7 @@ pub enum QueueError {
     NotOurs {
         /// Path of the region.
         path: String,
-        /// What the path has.
+        /// The reason: the kind of thing at the path.
         why: String,
     },
     /// Another server with this name is running.

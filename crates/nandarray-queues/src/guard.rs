@@ -3,8 +3,8 @@
 //! An access behind the end of a mapped file (or to a page for which there is no memory) is a bus error, by which the
 //! kernel ends a process. Sealed memory could not be truncated, but has no path by which programs in any language open
 //! it. Therefore the signal is handled: private pages of zeroes take the place of the whole mapping, which is marked as
-//! lost, and the access goes on. A server's region may have any content at any time, so zeroes do it no harm; whoever
-//! waits for the region looks at the mark. A bus error anywhere else is passed on to what handled it before.
+//! lost, and the access goes on. A server's region may have any content at any time, so zeroes do it no harm; a wait
+//! for the region looks at the mark. A bus error anywhere else is passed on to what handled it before.
 //!
 //! Mappings are in a list whose entries are never freed, since a signal may arrive at any time; they are used again.
 
@@ -36,8 +36,8 @@ impl GuardedMapping {
     /// Watches a mapping.
     ///
     /// # Safety
-    /// The mapping is one of its own, readable and writable, lives longer than the guard, and may get any content at any
-    /// time.
+    /// The mapping is one of its own, readable and writable, lives longer than the guard, and may get any content at
+    /// any time.
     pub(crate) unsafe fn new(first: *mut u8, bytes: usize) -> Self {
         handle_bus_errors();
         let free = |entry: &&MappingEntry| {
@@ -118,7 +118,7 @@ extern "C" fn on_bus_error(number: libc::c_int, info: *mut libc::siginfo_t, cont
         let first = entry.first.load(Ordering::SeqCst) as *mut libc::c_void;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        // Marked first: whoever reads a zero of the new pages can know.
+        // Marked first: a reader of the new pages' zeroes can know.
         entry.lost.store(true, Ordering::SeqCst);
         // SAFETY: the range is the mapping's, whose owner has promised that it may get any content.
         let got = unsafe { libc::mmap(first, entry.bytes.load(Ordering::SeqCst), access, flags, -1, 0) };

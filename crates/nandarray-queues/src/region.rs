@@ -5,8 +5,9 @@
 //! Words of the region are accessed as atomics; no other reference to its bytes is ever made.
 //!
 //! A server replaces nothing but a region that an ended server left: an ordinary file that begins with the magic number
-//! and belongs to this user. A region is for those alone who may read and write the store, since whoever may open its
-//! file reads what others have fetched, and can hold their locks ([`RegionAccess`]). A mapping is watched by `guard`.
+//! and belongs to this user. A region is for the users alone who may read and write the store, since a user who may
+//! open its file reads what others have fetched, and can hold their locks ([`RegionAccess`]). A mapping is watched by
+//! `guard`.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -32,7 +33,7 @@ pub fn region_path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { Path::new("/dev/shm").join(format!("nandarray-{name}")) }
 }
 
-/// Those who may open a region, beside the user who serves: a client needs reading and writing, and nobody gets only one
+/// Access of users to a region, beside the user who serves. A client needs reading and writing; no user gets only one
 /// of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RegionAccess {
@@ -57,8 +58,8 @@ impl RegionAccess {
         }
     }
 
-    /// Gives a new file, which is this user's alone so far, its owner and mode. `demanded` is whether the group was asked
-    /// for; otherwise a group that this user cannot give gets no access.
+    /// Gives a new file, which is this user's alone so far, its owner and mode. If the group is `demanded`, it is an
+    /// error when this user cannot give it; otherwise the group gets no access.
     fn give(self, file: &File, demanded: bool) -> std::io::Result<()> {
         let mut mode = 0o600;
         if let Some((uid, gid)) = self.owner {
@@ -133,7 +134,7 @@ impl<'a> PairRings<'a> {
 
 impl QueueRegion {
     /// Creates the file, filled with zeroes but for its magic number, maps it, and takes the server's lock. A region
-    /// that an ended server left under this path is removed; `group` is whether `access` has a group that was asked for.
+    /// that an ended server left under this path is removed; `group` is whether `access` has a demanded group.
     ///
     /// # Errors
     /// [`QueueError::Taken`]; [`QueueError::NotOurs`] if anything else has the path; [`QueueError::System`].

@@ -7,7 +7,7 @@ are the group's; listings leave it out.
 
 Name rules: parts are separated by single ``/``; a trailing one is ignored, and a leading one starts at the root, as in
 h5py. ``.``, ``..`` and ``.group`` are no parts of a name, control characters are in none, and a name is an array or a
-group, never both: the engine's rule (``device/names.rs``), which all doors share. What has a name that an earlier
+group, never both: the engine's rule (``device/names.rs``), which all doors share. An array whose name only an earlier
 version allowed is opened, renamed and deleted as any other. Arrays of an import under way, or of a killed one, lie in
 a group ``__importing__`` with twelve hexadecimal digits, which no listing shows; what a killed one left is removed when
 the store is next opened for writing. Users cannot make such names.

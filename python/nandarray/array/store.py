@@ -246,6 +246,13 @@ class Store(Group):
             return f"<nandarray.Store {self.path!r} (closed)>"
         return f"<nandarray.Store {self.path!r} mode={self._mode!r}, {len(self)} inside>"
 
+    def _file_state(self) -> dict[str, Any] | None:
+        """Return ``uid``, ``gid``, ``mode``, number of ``names`` of the file now, and whether it is ``at_path``.
+
+        None for a store in no file.
+        """
+        return self._engine.file_state()
+
     def _is_group(self, path: str) -> bool:
         return not path or bool(self._engine.names(path + "/"))
 

@@ -283,7 +283,7 @@ class FileWatch:
 
     def look(self) -> None:
         """Look at the file, and warn once."""
-        state = None if self._told else self._store._engine.file_state()
+        state = None if self._told else self._store._file_state()
         if state is None or state["at_path"]:
             return
         self._told = True

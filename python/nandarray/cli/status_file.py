@@ -2,7 +2,7 @@
 
 The file is a convenience of ``serve --status``: where it cannot be written, one warning says so, and the server goes
 on. It has the owner and the mode of the store, since it names the store's hosts. Each status is a new file, with a name
-that nobody can guess and that must be new, which takes the place of the one before; a file that is no server's status,
+that cannot be guessed and must be new, which takes the place of the one before; a file that is no server's status,
 or a link, stays as it is.
 """
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A record with another file's number came with a copy, with a backup or from another disk. Then the identity is a new
-//! one, unless the earlier one is asked for. A store in no file has its identifier as its identity.
+//! one, unless the earlier one is requested. A store in no file has its identifier as its identity.
 //! Reasons: `docs/design/011-identity-of-a-served-file.md`.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -187,7 +187,7 @@ mod tests {
         for mode in [Mode::ReadWrite, Mode::Read] {
             assert_eq!(served(&far, mode, Own).unwrap(), (never, None));
         }
-        // A copy is told once; read-only it is told each time, and is the same drive each time.
+        // A copy is reported once; read-only it is reported each time, and is the same drive each time.
         std::fs::copy(&far, &two).unwrap();
         let (copied, before) = served(&two, Mode::Read, Own).unwrap();
         assert!(copied != never && before == Some(never));

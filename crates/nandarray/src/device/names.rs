@@ -2,9 +2,9 @@
 //!
 //! A name is parts between single slashes. A part is not empty, not `.` or `..`, and has no control character, no line
 //! or paragraph separator, and none of the characters that reverse the direction of text: names are shown on terminals,
-//! and become names of files where arrays are exported. [`check_name`] is what the store demands of every name.
-//! [`check_chosen_name`] is what a user or a host may choose: the Python package keeps two kinds of names for itself, as
-//! parts that it hides ([`GROUP_MARKER`], [`UNFINISHED_PREFIX`]).
+//! and become names of files where arrays are exported. [`check_name`] is the store's rule for every name.
+//! [`check_chosen_name`] is the rule for names of users and hosts: the Python package keeps two kinds of names for
+//! itself, as parts that it hides ([`GROUP_MARKER`], [`UNFINISHED_PREFIX`]).
 //!
 //! The rule is for new names. A name that an earlier version allowed stays as it is: the array can be opened, renamed,
 //! deleted and exported.
@@ -17,7 +17,7 @@ const NAME_BYTES_MAX: usize = 4096;
 /// Last part of the name of the hidden array that keeps a group of the Python package.
 pub const GROUP_MARKER: &str = ".group";
 /// Beginning of the first part of the names of arrays that an import has not finished; 12 hexadecimal digits follow.
-/// What has such a name is removed when the Python package opens the store for writing.
+/// An array with such a name is removed when the Python package opens the store for writing.
 pub const UNFINISHED_PREFIX: &str = "__importing__";
 const UNFINISHED_DIGITS: usize = 12;
 

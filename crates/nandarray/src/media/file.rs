@@ -257,8 +257,8 @@ fn media_error(op: &'static str, offset: u64, len: usize, source: io::Error) -> 
 
 /// Returns the number that names a file among all others of this store: its inode, and the time at which the inode was
 /// made, which no copy, backup or reuse of an inode's number repeats. The number of the device is not in it: the system
-/// gives it anew when it starts. File systems whose snapshots keep inodes and times (btrfs, ZFS) have an identifier that
-/// tells these apart, and stays. Where the system knows no such time, it is the inode alone.
+/// gives it anew when it starts. File systems whose snapshots keep inodes and times (btrfs, ZFS) have an identifier
+/// that tells these apart, and stays. Where the system knows no such time, it is the inode alone.
 fn file_key(file: &File, meta: &std::fs::Metadata) -> [u8; 16] {
     const SNAPSHOTS: [i64; 2] = [0x9123_683e, 0x2fc1_2fc1];
     let made = meta.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());

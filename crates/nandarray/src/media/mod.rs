@@ -15,7 +15,7 @@ pub mod sparse;
 
 use crate::error::Result;
 
-/// What the system says of a medium's file.
+/// The state of a medium's file, as the system knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState {
     /// Number that names this file, and not a copy of it: it stays when the file is renamed, and when the machine is

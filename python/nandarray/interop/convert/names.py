@@ -1,6 +1,6 @@
 """Names of arrays in other formats, where a part of a name can mean something else.
 
-What today's rule of names allows is exported under its own name. Hosts and earlier versions may have made others:
+An array is exported under its own name, if today's rule of names allows it. Hosts of earlier versions made others, too:
 ``..`` would leave a directory of Zarr, control characters are no names of files, and an array cannot lie in another.
 Such parts are written as in a URL, ``%2E%2E`` for ``..``.
 """

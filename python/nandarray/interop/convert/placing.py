@@ -1,10 +1,9 @@
 """The place of an export: made in private, whole, and with no more rights than the store.
 
-What is being made lies in a folder beside its destination, with a name that nobody can guess, which only this user may
-enter. At the end it takes the destination's name. It can be read by nobody who may not read the store.
+An unfinished file or directory lies in a folder beside its destination, with a name that cannot be guessed, which only
+this user may enter. At the end it takes the destination's name. Users who may not read the store may not read it.
 
-Only what was asked for is replaced: a file by a file, a directory only if it is one of Zarr, and never the store from
-which the data come.
+A file is replaced by a file, a directory only if it is one of Zarr, and the store from which the data come never.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def _refuse(path: Path, store: Store) -> None:
 
 def _restrict(made: Path, store: Store) -> None:
     """Take from a new file or directory the rights of those who may not read the store."""
-    state = store._engine.file_state()
+    state = store._file_state()
     if state is None:
         return
     mode = stat.S_IMODE(made.stat().st_mode)

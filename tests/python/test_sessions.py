@@ -431,7 +431,9 @@ def test_the_number_of_workers_is_bounded(store):
 
 
 # It ends by itself, after a few seconds: a thread that is left behind must not run on beside other tests.
-SPINS = FOREVER.replace("for (;;) (void)*turn;", "for (volatile uint64_t i = 0; i < 2000000000; i++) (void)*turn; return 0;")
+SPINS = FOREVER.replace(
+    "for (;;) (void)*turn;", "for (volatile uint64_t i = 0; i < 2000000000; i++) (void)*turn; return 0;"
+)
 
 
 def test_a_native_kernel_that_does_not_end_is_named_and_left(tmp_path, monkeypatch) -> None:

@@ -105,7 +105,7 @@ def test_the_reason_of_a_refused_load_is_told(remote: Any) -> None:
 
 
 def test_a_drive_gives_a_program_only_what_it_declares(store: Any, remote: Any) -> None:
-    """Types of stored arrays, whole elements of raw bytes, all scalars; the drive checks, whoever its host is."""
+    """Types of stored arrays, whole elements of raw bytes, all scalars; the drive checks, for each host."""
     if "f4" not in store:
         store["f4"], store["f8"] = np.ones(64, "f4"), np.arange(64.0)
         store["rows"] = np.zeros(8, [("a", "f8"), ("b", "u4")])

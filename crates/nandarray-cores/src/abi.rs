@@ -42,7 +42,7 @@ const SCALARS_AT: usize = 1112;
 const SCREEN_AT: usize = 1240;
 /// Offset of a kernel's note on a subscript outside of its section.
 pub(crate) const OUTSIDE_AT: usize = 1256;
-/// What a kernel returns that has noted a subscript outside of its section.
+/// Return value of a kernel that has noted a subscript outside of its section.
 pub(crate) const OUTSIDE: i64 = i64::MIN;
 
 /// An input or output as a program sees it in one call.

@@ -131,7 +131,10 @@ pub enum ScreenError {
         symbol: String,
     },
     /// A subscript of a loop nest that is outside of its section.
-    #[error("screen {screen} of {microblock}: index {index} of {section}, {}", told(*axis, *extent, *row, *turn, *line))]
+    #[error(
+        "screen {screen} of {microblock}: index {index} of {section}, {}",
+        told(*axis, *extent, *row, *turn, *line)
+    )]
     Subscript {
         /// Name of the microblock.
         microblock: String,

@@ -1,7 +1,7 @@
 //! The metadata of a program: JSON in a section of its ELF.
 //!
-//! It is checked as far as running the program needs: whoever loads the ELF alone, as a drive does, knows as much of the
-//! program as Python, types of elements (`element`) and defaults of scalars included.
+//! It is checked as far as running the program needs: a drive, which loads the ELF alone, knows as much of the program
+//! as Python, types of elements (`element`) and defaults of scalars included.
 
 use serde::Serialize;
 use serde_json::Value;

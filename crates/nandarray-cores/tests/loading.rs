@@ -41,7 +41,7 @@ fn bytes_of_a_record_follow_from_the_names_of_numbers() {
     {
         assert_eq!(with(&format!(r#"{{"dtype": "{dtype}"}}"#), "").unwrap().inputs[0].record_bytes, bytes, "{dtype}");
     }
-    // The fields of a record say its size, too: whoever has the ELF alone needs no NumPy.
+    // The fields of a record say its size, too: a drive, which has the ELF alone, needs no NumPy.
     let rows = with(r#"{"dtype": [["a", "f4"], ["b", "S3", [2]]], "record_bytes": 20}"#, "").unwrap();
     assert_eq!((rows.inputs[0].element.bytes(), rows.inputs[0].record_bytes), (10, 20));
     for dtype in ["\"float8x\"", "\"int0\"", "\"int7\"", "\"x\"", "[[\"a\", \"O\"]]", "\"S0\"", "\"\""] {

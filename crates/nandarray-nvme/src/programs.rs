@@ -463,7 +463,7 @@ fn ranges_of(data: &[u8], count: u8) -> Result<(Vec<MemoryRange>, &[u8]), Status
 
 /// The scalars that a host gives; those at the end that it leaves out have their defaults, or are missing.
 enum ScalarsGiven {
-    /// As many as the command's data has.
+    /// The numbers in the command's data.
     Data(Vec<u64>),
     /// The two parameters in the command's entry; none if both are zero.
     Entry(Vec<u64>),

@@ -265,8 +265,8 @@ def as_completed(futures: Iterable[Future]) -> Iterator[Future]:
     if threaded:
         if len(threaded) < len(waiting):
             raise InvalidError("futures of a modelled device and of the wall clock cannot be waited for together")
-        for future in threaded:
-            future._check_process()
+        for one in threaded:
+            one._check_process()
         by_call = {future._call: future for future in threaded}
         for call in concurrent.futures.as_completed(by_call):
             yield by_call[call]

@@ -215,7 +215,7 @@ class Job(Future):
         return not self._is_native or self._waited(PATIENCE_S)
 
     def _waited(self, seconds: float | None) -> bool:
-        """Wait, for so many seconds at most if a number is given; return whether it has ended."""
+        """Wait, for a number of seconds at most if one is given; return whether it has ended."""
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             left = _LOOK_S if until is None else min(_LOOK_S, until - time.monotonic())

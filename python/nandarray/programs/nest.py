@@ -105,7 +105,7 @@ class _Microblock:
     body: list[str] = field(default_factory=list)
 
 
-# The text in front of microblocks with checks. Words and returned number are those of crates/nandarray-cores/src/abi.rs.
+# The text in front of microblocks with checks; its words and the number are those of crates/nandarray-cores/src/abi.rs.
 _OUTSIDE = """
 static int64_t nd_outside(nd_args *args, int64_t section, int64_t axis, int64_t index, int64_t extent, int64_t row,
                           int64_t turn, int64_t line) {
@@ -122,11 +122,11 @@ def derive(function: Callable[..., Any], *, checked: bool = True) -> tuple[str, 
     Without ``checked``, subscripts are not compared with extents. A CompileError says that it is outside of the
     language, or that screens of a microblock would meet.
     """
-    return _Nest(function, checked).result()
+    return _Nest(function, checked=checked).result()
 
 
 class _Nest:
-    def __init__(self, function: Callable[..., Any], checked: bool) -> None:
+    def __init__(self, function: Callable[..., Any], *, checked: bool) -> None:
         self.function = function
         self.checked = checked
         self.ranges = Ranges()

@@ -18,7 +18,7 @@ _Bound = tuple[str | None, int]
 
 
 class Ranges:
-    """What is known of the variables of the loops around a place."""
+    """The known ranges of the variables of the loops around a place."""
 
     def __init__(self) -> None:
         self._extents: Collection[str] = ()
@@ -39,12 +39,10 @@ class Ranges:
         elif step is not None and step < 0:
             below = self.least(stop)
             least, most = None if below is None else below + 1, self.most(start)
-        if isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "range":
-            known = least
-        else:  # screens share rows, of which the first is 0
-            known = max(least or 0, 0)
-        if known is not None:
-            self._least[name] = known
+        if not (isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "range"):
+            least = max(least or 0, 0)  # screens share rows, of which the first is 0
+        if least is not None:
+            self._least[name] = least
         self._most[name] = most
         try:
             yield

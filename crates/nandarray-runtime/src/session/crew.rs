@@ -434,7 +434,7 @@ impl Session {
         self.wait_closed(None);
     }
 
-    /// Leaves the workers of a closed session to themselves: nobody waits for the kernels that have not ended.
+    /// Leaves the workers of a closed session to themselves: no thread waits for the kernels that have not ended.
     pub fn abandon(&self) {
         self.threads.lock().clear();
     }

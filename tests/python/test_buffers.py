@@ -168,7 +168,9 @@ def test_memory_that_numpy_makes_by_slices_and_turns_is_taken(data: st.DataObjec
     shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     memory = np.zeros(shape, data.draw(st.sampled_from(["u1", "<f4", "V3"])))
     steps = [data.draw(st.sampled_from([-2, -1, 1, 2])) for _ in shape]
-    seen = memory[tuple(slice(None, None, step) for step in steps)].transpose(data.draw(st.permutations(range(len(shape)))))
+    seen = memory[tuple(slice(None, None, step) for step in steps)].transpose(
+        data.draw(st.permutations(range(len(shape))))
+    )
     buffers.refuse_shared(seen.shape, seen.strides, seen.itemsize)
     row = data.draw(st.integers(0, len(shape) - 1))
     repeated = np.broadcast_to(np.expand_dims(seen, row), (*seen.shape[:row], 2, *seen.shape[row:]))
@@ -218,7 +220,10 @@ def test_masked_elements_are_refused(store: nandarray.Store, a: nandarray.Array)
 def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(
     store: nandarray.Store, value: Any, dtype: str, holds: str
 ) -> None:
-    with pytest.raises(nandarray.InvalidError, match=f"fill_value.*{holds}" if holds == "f1" else f"fill_value.*is not held by.*{holds}"):
+    with pytest.raises(
+        nandarray.InvalidError,
+        match=f"fill_value.*{holds}" if holds == "f1" else f"fill_value.*is not held by.*{holds}",
+    ):
         store.create("f", (2,), dtype, fill_value=value)
     assert "f" not in store
 

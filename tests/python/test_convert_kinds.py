@@ -27,7 +27,9 @@ EQUAL, REFUSED, TOLD = "equal", "refused", "told"
 
 LOW = h5py.h5t
 DAYS = np.array(["2001-01-01", "NaT"], "M8[s]")
-RECORDS = np.array([(1, (2.5, [1, 2, 3])), (3, (4.5, [4, 5, 6]))], [("a", ">i2"), ("b", [("c", "<f8"), ("d", "u1", 3)])])
+RECORDS = np.array(
+    [(1, (2.5, [1, 2, 3])), (3, (4.5, [4, 5, 6]))], [("a", ">i2"), ("b", [("c", "<f8"), ("d", "u1", 3)])]
+)
 COLOURS = {"RED": 0, "GREEN": 1}
 
 
@@ -230,7 +232,9 @@ def test_every_kind_of_object_of_hdf5(tmp_path: Path, store: nandarray.Store) ->
         for name, _, verdict in HDF5_OBJECTS:
             full = f"h/{name}"
             if verdict == REFUSED:
-                assert any(one.startswith((f"{name} ", f"/{name} ")) for one in left) or f"{name} is an external" in said, name
+                assert (
+                    any(one.startswith((f"{name} ", f"/{name} ")) for one in left) or f"{name} is an external" in said
+                ), name
                 assert full not in store
                 continue
             assert bool(re.search(rf"(^|; |: ){name}[ /]", said, re.M)) == (verdict == TOLD), (name, said)
@@ -398,9 +402,17 @@ def test_every_kind_of_zarr(tmp_path: Path, store: nandarray.Store) -> None:
         for name, dtype, options, _, _ in kinds:
             array = root.create_array(name, shape=(3,), dtype=dtype, **options)
             if name != "sparse":
-                array[...] = np.array(["a", "", "é"], object) if dtype is str else np.arange(3).astype(array.dtype) if array.dtype.kind not in "VM" else np.zeros(3, array.dtype)
+                array[...] = (
+                    np.array(["a", "", "é"], object)
+                    if dtype is str
+                    else np.arange(3).astype(array.dtype)
+                    if array.dtype.kind not in "VM"
+                    else np.zeros(3, array.dtype)
+                )
         if form == 3:  # noqa: PLR2004
-            root.create_array("bytes_of_any_length", shape=(1,), dtype="variable_length_bytes")[...] = np.array([b"\xff"], object)
+            root.create_array("bytes_of_any_length", shape=(1,), dtype="variable_length_bytes")[...] = np.array(
+                [b"\xff"], object
+            )
             root.create_array("named_partly", shape=(1, 1), dtype="i1", dimension_names=["x", None])
             said, left = imported(source, store, f"z{form}")
             assert left == ["bytes_of_any_length holds bytes of variable length; only fixed-size dtypes can be stored"]

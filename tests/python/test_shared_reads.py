@@ -300,7 +300,11 @@ def test_rows_go_to_the_library_of_the_indices_or_of_the_memory(libraries: list[
     out = made(np.zeros((3, 4)))
     assert gather(array.shape, array.dtype, numbers, out, reading(array)) is out
     np.testing.assert_array_equal(out.array, array[numbers])
-    for memory in (np.zeros((3, 3)), np.zeros((3, 4), "f4"), np.lib.stride_tricks.as_strided(np.zeros(4), (3, 4), (0, 8))):
+    for memory in (
+        np.zeros((3, 3)),
+        np.zeros((3, 4), "f4"),
+        np.lib.stride_tricks.as_strided(np.zeros(4), (3, 4), (0, 8)),
+    ):
         with pytest.raises(InvalidError, match=r"out (is|has)"):
             gather(array.shape, array.dtype, numbers, made(memory), reading(array))
     plain = np.zeros((3, 4))

@@ -347,3 +347,31 @@ def test_a_group_whose_name_an_array_has_taken_keeps_no_attributes(path: pathlib
         assert store.array_names() == ["g", "h/i"]
         with pytest.raises(nandarray.ReadOnlyError):
             store.attrs["x"] = 1
+
+
+TYPES = "_ATTRIBUTE_TYPES"
+
+
+def test_types_of_attributes_are_reserved(store: nandarray.Store) -> None:
+    array = store.create("a", (1,), attrs={"x": 1.25})
+    for value in ("mine", {"x": "<f4"}, {"x": "zz"}, 5):
+        for refused in (
+            lambda value=value: array.attrs.__setitem__(TYPES, value),
+            lambda value=value: store.create("b", (1,), attrs={TYPES: value, "x": "text"}),
+            lambda value=value: store.create_group("g", attrs={TYPES: value, "x": "text"}),
+            lambda value=value: store.attrs.update({TYPES: value}),
+        ):
+            with pytest.raises(nandarray.InvalidError, match="reserved"):
+                refused()
+    assert dict(array.attrs) == {"x": 1.25}
+    assert list(store) == ["a"]
+    # With the attributes that they are of, types are copied; a value that is set anew has none.
+    array.attrs.update({"y": 2, "z": [1, 2], TYPES: {"y": "<i2", "z": "1:<i2"}})
+    copied = store.create("b", (1,), attrs=dict(array.attrs))
+    assert dict(copied.attrs) == dict(array.attrs)
+    copied.attrs["y"] = 0.5
+    assert copied.attrs[TYPES] == {"z": "1:<i2"}
+    del copied.attrs["z"]
+    assert dict(copied.attrs) == {"x": 1.25, "y": 0.5}
+    with pytest.raises(nandarray.InvalidError, match="has more than"):
+        store.create("c", (1,), attrs={"x": ["a"] * 1000, TYPES: {"x": "1:|S1000000"}})

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import array as python_array
+import asyncio
 import mmap
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import nandarray
+from nandarray.index import buffers
 
 MODEL = np.arange(12, dtype="<f4").reshape(3, 4)
 
@@ -119,3 +123,119 @@ def test_what_does_not_fit_is_refused(a: nandarray.Array, out: Any, message: str
     for read in reads:
         with pytest.raises(nandarray.InvalidError, match=message):
             read()
+
+
+class Flagged(DLPackOnly):
+    """A tensor of torch's whose memory has the negative, or the conjugate, of its elements: DLPack does not say so."""
+
+    def __init__(self, flag: str) -> None:
+        super().__init__((3, 4))
+        setattr(self, flag, lambda: True)
+
+
+STRIDED = np.lib.stride_tricks.as_strided
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (STRIDED(np.zeros(4, "<f4"), (3, 4), (0, 4)), r"share memory: strides \(0, 4\)"),
+        (STRIDED(np.zeros(1, "<f4"), (3, 4), (0, 0)), "share memory"),
+        (STRIDED(np.zeros(8, "<f4"), (3, 4), (8, 4)), "share memory"),
+        (STRIDED(np.zeros(64, "u1").view("<f4"), (3, 4), (16, 2)), "share memory"),
+        (Flagged("is_neg"), "negative bit.*resolve_neg"),
+        (Flagged("is_conj"), "conjugate bit.*resolve_conj"),
+    ],
+)
+def test_memory_whose_elements_are_not_its_own_is_refused(a: nandarray.Array, out: Any, message: str) -> None:
+    view = a.view((3, 4))
+    rows = np.arange(3)
+    reads: list[Callable[[], Any]] = [
+        lambda: a.read(out=out),
+        lambda: view.read((0, 0), (3, 4), out),
+        lambda: a.submit(out=out).result(),
+        lambda: view.submit((0, 0), (3, 4), out).result(),
+        lambda: a.gather(rows, out=out),
+        lambda: asyncio.run(a.read_async(out=out)),
+    ]
+    for read in reads:
+        with pytest.raises(nandarray.InvalidError, match=message):
+            read()
+
+
+@given(st.data())
+def test_memory_that_numpy_makes_by_slices_and_turns_is_taken(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    memory = np.zeros(shape, data.draw(st.sampled_from(["u1", "<f4", "V3"])))
+    steps = [data.draw(st.sampled_from([-2, -1, 1, 2])) for _ in shape]
+    seen = memory[tuple(slice(None, None, step) for step in steps)].transpose(
+        data.draw(st.permutations(range(len(shape))))
+    )
+    buffers.refuse_shared(seen.shape, seen.strides, seen.itemsize)
+    row = data.draw(st.integers(0, len(shape) - 1))
+    repeated = np.broadcast_to(np.expand_dims(seen, row), (*seen.shape[:row], 2, *seen.shape[row:]))
+    with pytest.raises(nandarray.InvalidError, match="share memory"):
+        buffers.refuse_shared(repeated.shape, repeated.strides, repeated.itemsize)
+
+
+def test_dlpack_without_a_copy_is_refused(a: nandarray.Array) -> None:
+    for grid in (a, a.view((4, 3))):
+        with pytest.raises(BufferError, match="without a copy"):
+            grid.__dlpack__(copy=False)
+        assert np.from_dlpack(grid, copy=True).size == MODEL.size
+
+
+def test_masked_elements_are_refused(store: nandarray.Store, a: nandarray.Array) -> None:
+    masked = np.ma.masked_array([1, 2, 3, 4], [0, 1, 0, 0], dtype="<f4")
+    records = store.create("records", (4,), [("x", "<f4")])
+    writes: list[Callable[[], Any]] = [
+        lambda: store.create("m", data=masked),
+        lambda: store.create("m", data=masked, dtype="f8"),
+        lambda: store.__setitem__("m", masked),
+        lambda: a.__setitem__(0, masked),
+        lambda: a.__setitem__((0, 0), np.ma.masked),
+        lambda: a.append(masked[None]),
+        lambda: a.submit_write(0, masked).result(),
+        lambda: a.view((3, 4)).write((0, 0), masked[None]),
+        lambda: records["x"].__setitem__(..., masked),
+    ]
+    for write in writes:
+        with pytest.raises(nandarray.InvalidError, match="masked elements"):
+            write()
+    assert "m" not in store
+    assert np.array_equal(a[:], MODEL)
+    a[0] = np.ma.masked_array([5, 6, 7, 8], False)
+    assert a[0].tolist() == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "holds"),
+    [
+        (300, "i1", "-128 to 127"), (np.int64(300), "i1", "-128 to 127"), (1.5, "i4", ""), (np.float64("nan"), "i2", ""),
+        (-1, "u2", "0 to 65535"), (np.uint64(2**64 - 1), "i8", ""), (1e300, "f4", "3.40282e"), (1 + 2j, "f4", ""),
+        (np.complex64(1j), "f4", ""), (2, "?", "0 and 1"), ("abc", "U2", "at most 2 characters"), (b"abc", "S2", ""),
+        ("a\0", "U3", ""), (np.datetime64("2000-01-01T00:01"), "M8[D]", ""), (np.array((1, 300), "i4,i4")[()], "i4,i1", "f1"),
+    ],
+)  # fmt: skip
+def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(
+    store: nandarray.Store, value: Any, dtype: str, holds: str
+) -> None:
+    with pytest.raises(
+        nandarray.InvalidError,
+        match=f"fill_value.*{holds}" if holds == "f1" else f"fill_value.*is not held by.*{holds}",
+    ):
+        store.create("f", (2,), dtype, fill_value=value)
+    assert "f" not in store
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (0.1, "f4"), (np.inf, "f2"), (np.int64(-128), "i1"), (3.0, "u1"), ("7", "i2"), (True, "?"), ("ab", "U2"), (b"a", "S2"),
+        ("2000-01-01", "M8[D]"), (np.datetime64("NaT"), "M8[s]"), (-1, "m8[s]"), (1j, "c8"), ((1, 2), "i4,i1"),
+    ],
+)  # fmt: skip
+def test_a_fill_value_that_the_dtype_holds_is_taken(store: nandarray.Store, value: Any, dtype: str) -> None:
+    found = store.create("f", (1,), dtype, fill_value=value)[0]
+    wanted = np.array(value, dtype) if isinstance(value, tuple) else np.asarray(value).astype(dtype)
+    assert repr(found) == repr(wanted[()])

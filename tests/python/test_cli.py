@@ -84,6 +84,17 @@ def test_create_and_look() -> None:
     assert call("read", "d.nand", "g/a", "0,0") == "-1\n"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int8", "300"), ("int8", "1.5"), ("uint8", "-1"), ("float32", "1e300"), ("U2", "abc"), ("bool", "2")],
+)
+def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(dtype: str, value: str) -> None:
+    said = call("create", "f.nand", "b", "--shape", "3", "--dtype", dtype, "--fill-value", value, code=1)
+    assert f"fill_value {value}" in said.replace("'", "").replace("1e+300", "1e300")
+    assert "is not held by" in said
+    assert call("ls", "f.nand") == ""
+
+
 def test_move_and_remove(filled: np.ndarray[Any, Any]) -> None:
     call("mv", "d.nand", "run/temp", "later/temp2")
     assert call("ls", "d.nand") == "later/temp2\nother\n"

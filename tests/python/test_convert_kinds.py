@@ -7,6 +7,7 @@ is no fourth case: what is not ``EQUAL`` afterwards is in an error or a warning,
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -136,8 +137,8 @@ HDF5_OBJECTS: list[tuple[str, Callable[[Any, str], Any], str]] = [
     ("labelled", _labels("y", "x"), EQUAL),
     ("labelled_partly", _labels("y", ""), TOLD),
     ("labelled_twice", _labels("y", "y"), TOLD),
-    ("link_soft", _link(h5py.SoftLink("/scalar")), TOLD),
-    ("link_hard", _link(lambda file: file["empty"]), TOLD),
+    ("z_link_soft", _link(h5py.SoftLink("/scalar")), TOLD),
+    ("z_link_hard", _link(lambda file: file["empty"]), TOLD),
     ("link_nowhere", _link(h5py.SoftLink("/nowhere")), REFUSED),
     ("link_outside", _link(h5py.ExternalLink("other.h5", "/x")), REFUSED),
     ("link_to_root", _link(h5py.SoftLink("/")), TOLD),
@@ -149,6 +150,8 @@ HDF5_OBJECTS: list[tuple[str, Callable[[Any, str], Any], str]] = [
 
 
 def _attr(value: Any, dtype: Any = None) -> Callable[[Any, str], Any]:
+    if isinstance(value, list):
+        value = np.fromiter(value, dtype=object)
     return lambda item, name: item.attrs.create(name, value, dtype=dtype)
 
 
@@ -173,7 +176,7 @@ HDF5_ATTRS: list[tuple[str, Callable[[Any, str], Any], str]] = [
     ("opaque", _attr(np.void(b"abcd")), TOLD),
     ("null", _attr(h5py.Empty("f4")), TOLD),
     ("reference", lambda item, name: item.attrs.create(name, item.ref, dtype=h5py.ref_dtype), TOLD),
-    ("ragged", lambda item, name: item.attrs.create(name, np.array([np.arange(2)], object), (1,), h5py.vlen_dtype("i4")), TOLD),
+    ("ragged", _attr([np.arange(2), np.arange(3)], h5py.vlen_dtype("i4")), TOLD),
     ("CLASS", _attr("mine"), EQUAL),
     ("NAME", _attr("me"), EQUAL),
     ("_ATTRIBUTE_TYPES", _attr("mine"), TOLD),
@@ -211,6 +214,10 @@ def elements(item: Any) -> np.ndarray[Any, Any]:
     return np.asarray(item[...])
 
 
+def labels(item: Any) -> list[str]:
+    return [dim.label for dim in item.dims if dim.label]
+
+
 def test_every_kind_of_object_of_hdf5(tmp_path: Path, store: nandarray.Store) -> None:
     source, again = tmp_path / "all.h5", tmp_path / "again.h5"
     with h5py.File(source, "w", userblock_size=512) as file:
@@ -230,14 +237,13 @@ def test_every_kind_of_object_of_hdf5(tmp_path: Path, store: nandarray.Store) ->
                 ), name
                 assert full not in store
                 continue
-            assert (f"{name} " in said or f"{name}/" in said) == (verdict == TOLD), (name, said)
+            assert bool(re.search(rf"(^|; |: ){name}[ /]", said, re.M)) == (verdict == TOLD), (name, said)
             if verdict == EQUAL:
                 assert same(store[full][...], elements(file[name])), name
                 assert same(elements(back[name]), elements(file[name])), name
                 assert h5py.check_enum_dtype(back[name].dtype) == h5py.check_enum_dtype(file[name].dtype), name
-                assert [dim.label for dim in file[name].dims] == [
-                    dim.label for dim in back[name].dims
-                ] or name == "scaled"
+                if name != "scaled":  # whose name was its scale's
+                    assert labels(file[name]) == labels(back[name]), name
         assert list(back["scaled"].dims[0].keys()) == list(file["scaled"].dims[0].keys()) == ["scale"]
         assert back["scale"].is_scale
     assert store["h/unwritten"].fill_value == -9

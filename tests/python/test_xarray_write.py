@@ -416,3 +416,54 @@ def test_regions_are_of_integers(tmp_path: Path, where: slice) -> None:
         with pytest.raises(InvalidError, match="slice of integers"):
             from_xarray(xr.Dataset({"x": ("time", [3, 4])}), store, region={"time": where})
         assert store["x"][:].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("fill", ["X", ""])
+def test_missing_text_is_missing_when_it_is_read(store: nandarray.Store, fill: str) -> None:
+    def text(*values: Any) -> xr.Dataset:
+        return xr.Dataset({"s": ("x", np.array(values, object))})
+
+    with pytest.raises(nandarray.InvalidError, match="'s' holds Python objects"):
+        nandarray.from_xarray(text("ab", None), store)
+    nandarray.from_xarray(text("ab", "cd", None), store, encoding={"s": {"_FillValue": fill}})
+    nandarray.from_xarray(text(np.nan, "ef"), store, append_dim="x")
+    found = read(store).s.values
+    assert [one if isinstance(one, str) else None for one in found] == ["ab", "cd", None, None, "ef"]
+    for write in ({"append_dim": "x"}, {"mode": "w"}):
+        with pytest.raises(nandarray.InvalidError, match="'s' has the text 'a.x00', which ends with NUL"):
+            nandarray.from_xarray(text("a\0"), store, **write)
+
+
+@pytest.mark.parametrize("scale", [0.1, np.float32(0.1), np.float64(0.1)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+def test_an_append_packs_to_the_bit_as_a_first_write_does(tmp_path: Path, scale: Any, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("f2", "f4", "f8", "i4"):
+        data = xr.Dataset({"t": ("x", (rng.random(2000) * 1000).astype(kind))})
+        for more in ({}, {"_FillValue": -9}, {"add_offset": np.float32(0.3)}, {"add_offset": 0.5}):
+            if dtype == "int16":
+                more = {"_FillValue": -9, **more}
+            packed = {"t": {"dtype": dtype, "scale_factor": scale, **more}}
+            nandarray.from_xarray(data, tmp_path / "once.nand", mode="w", encoding=packed)
+            nandarray.from_xarray(data[{"x": slice(0, 900)}], tmp_path / "twice.nand", mode="w", encoding=packed)
+            rest = data[{"x": slice(900, 2000)}]
+            nandarray.from_xarray(rest.chunk({"x": 300}), tmp_path / "twice.nand", append_dim="x")
+            with nandarray.open(tmp_path / "once.nand") as once, nandarray.open(tmp_path / "twice.nand") as twice:
+                assert once["t"][:].tobytes() == twice["t"][:].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "says"),
+    [
+        ({"dtype": "int8", "_FillValue": 300}, "_FillValue .*300.* is not held by int8, whose values are -128 to 127"),
+        ({"dtype": "int8", "_FillValue": np.int64(300)}, "_FillValue"),
+        ({"dtype": "int8", "_FillValue": -1, "missing_value": 300}, "missing_value"),
+        ({"dtype": "uint8", "_FillValue": -1}, "0 to 255"),
+        ({"dtype": "int16", "_FillValue": -1, "fill_value": 70000}, "fill_value 70000 is not held by int16"),
+    ],
+)
+def test_a_fill_value_out_of_range_is_refused(store: nandarray.Store, encoding: dict[str, Any], says: str) -> None:
+    data = xr.Dataset({"t": ("x", np.arange(3.0))})
+    with pytest.raises(nandarray.InvalidError, match=says):
+        nandarray.from_xarray(data, store, encoding={"t": encoding})
+    assert names(store) == []

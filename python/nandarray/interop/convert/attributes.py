@@ -203,6 +203,8 @@ def _encode(value: Any) -> tuple[Any, str | None]:
         if dtype.kind in "OTSU" and value.ndim == 0:
             return _encode(value.item())
         if dtype.kind in "OT":
+            if any(isinstance(item, np.ndarray) for item in value.ravel()):
+                raise TypeError("a ragged attribute has no JSON form")
             return _encode(value.tolist())
         if dtype.kind not in "biufcSUMm" or dtype.char in "gG":
             raise TypeError(f"an attribute of dtype {dtype} has no JSON form")

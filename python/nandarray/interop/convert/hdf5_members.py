@@ -24,7 +24,7 @@ from nandarray.interop.convert import hdf5_source
 from nandarray.interop.convert.attributes import ENUM, FLAG_MEANINGS, FLAG_VALUES, TYPES
 from nandarray.interop.convert.members import Source, SourceOptions, fixed_strings
 
-__all__ = ["Walk", "attributes", "compression_of", "is_idle_dimension"]
+__all__ = ["Walk", "compression_of", "enumeration_attributes", "is_idle_dimension"]
 
 #: HDF5 and NetCDF keep their own book-keeping in attributes; it means nothing outside the file.
 _INTERNAL = {
@@ -33,7 +33,7 @@ _INTERNAL = {
 }  # fmt: skip
 #: Attributes that are book-keeping of a dimension scale, and anybody's elsewhere.
 _OF_SCALES = {"CLASS", "NAME"}
-_NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+_NOT_A_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 #: Groups that lead to one another could be walked in more ways than there are atoms.
 _VISITS_MOST = 100
 #: HDF5's numbers of filters that pack, with the nearest method of a store.
@@ -138,7 +138,7 @@ class Walk:
             if found is None:
                 return
             dtype, read, fill = found
-        attrs = {**self._enumeration(name, item, dtype), **attributes(h5py, source, name, item)}
+        attrs = {**enumeration_attributes(h5py, source, name, item), **attributes(h5py, source, name, item)}
         self._dimensions(name, item, attrs, more=len(dtype.shape))
         self._lost(name, item)
         if dtype.subdtype is not None:
@@ -149,23 +149,6 @@ class Walk:
             dtype = np.dtype(dtype.str)  # without h5py's metadata (enum names, string encodings)
         how: dict[str, Any] = {"read": read, "chunks": chunks, "stored": stored, "compression": compression_of(item)}
         source.add(name, attrs, shape=shape, dtype=dtype, fill=fill, **how)
-
-    def _enumeration(self, name: str, item: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
-        """Return the attributes that keep the names of an enumeration; a note where they cannot."""
-        h5py, source = self._h5py, self._source
-        names = h5py.check_enum_dtype(dtype)
-        if names is None:
-            if "enum" in _metadata_of_parts(dtype):
-                source.note(name, "has an enumeration within its elements, whose names are not kept")
-            return {}
-        taken = [key for key in (FLAG_VALUES, FLAG_MEANINGS) if key in item.attrs]
-        if taken or not names or any(one.split() != [one] for one in names):
-            why = f"it has the attribute {taken[0]!r}" if taken else "CF's names have no blanks, and are not empty"
-            source.note(name, f"is an enumeration, whose names {json.dumps(names)} are not kept: {why}")
-            return {}
-        names = dict(sorted(names.items(), key=lambda pair: int(pair[1])))
-        values = np.array(list(names.values()), np.dtype(dtype.str))
-        return {FLAG_VALUES: values, FLAG_MEANINGS: " ".join(names), TYPES: {FLAG_MEANINGS: ENUM}}
 
     def _dimensions(self, name: str, item: Any, attrs: dict[str, Any], *, more: int) -> None:
         """Keep the names of dimensions, and note scales that an export would not make again."""
@@ -227,12 +210,30 @@ def attributes(h5py: Any, source: Source, name: str, item: Any) -> dict[str, Any
 def _is_dimension(item: Any) -> bool:
     """Whether a dataset only stands for a dimension of NetCDF. By its bytes: a name may be of any attribute's type."""
     told = np.asarray(item.attrs.get("NAME", b"")).tobytes()
-    return told[:53] == _NOT_A_VARIABLE[:53].encode()
+    return told.startswith(_NOT_A_VARIABLE)
 
 
 def is_idle_dimension(item: Any) -> bool:
     """Whether a dataset stands for a dimension of NetCDF which no variable has."""
     return _is_dimension(item) and "REFERENCE_LIST" not in item.attrs
+
+
+def enumeration_attributes(h5py: Any, source: Source, name: str, item: Any) -> dict[str, Any]:
+    """Return the attributes that keep the names of an enumeration; a note where they cannot."""
+    dtype = np.dtype(item.dtype)
+    names = h5py.check_enum_dtype(dtype)
+    if names is None:
+        if "enum" in _metadata_of_parts(dtype):
+            source.note(name, "has an enumeration within its elements, whose names are not kept")
+        return {}
+    taken = [key for key in (FLAG_VALUES, FLAG_MEANINGS) if key in item.attrs]
+    if taken or not names or any(one.split() != [one] for one in names):
+        why = f"it has the attribute {taken[0]!r}" if taken else "CF's names have no blanks, and are not empty"
+        source.note(name, f"is an enumeration, whose names {json.dumps(names)} are not kept: {why}")
+        return {}
+    names = dict(sorted(names.items(), key=lambda pair: int(pair[1])))
+    values = np.array(list(names.values()), np.dtype(dtype.str))
+    return {FLAG_VALUES: values, FLAG_MEANINGS: " ".join(names), TYPES: {FLAG_MEANINGS: ENUM}}
 
 
 def compression_of(item: Any) -> str | None:

@@ -52,12 +52,17 @@ def write_attributes(form: str, owner: str, attrs: Mapping[str, Any], target: An
 
 
 def _put(form: str, owner: str, key: str, value: Any, target: Any) -> None:
-    try:
-        target[key] = value
-    except (OSError, RuntimeError):
-        raise  # perhaps a disk that is full
-    except Exception as error:
-        raise InvalidError(f"{form} cannot hold the attribute {key!r} of {owner!r}: {value!r:.60}") from error
+    reason: Exception | None = None
+    if _is_text(key):  # the libraries cut a name at NUL
+        try:
+            target[key] = value
+        except (OSError, RuntimeError):
+            raise  # perhaps a disk that is full
+        except Exception as error:
+            reason = error
+        else:
+            return
+    raise InvalidError(f"{form} cannot hold the attribute {key!r} of {owner!r}: {value!r:.60}") from reason
 
 
 def _native(form: str, value: Any, kind: str | None) -> tuple[Any, str | None]:

@@ -33,7 +33,12 @@ from nandarray.errors import InvalidError, MediaError, NandarrayError, NotFoundE
 from nandarray.index.shapes import Box, box_shape
 from nandarray.interop.convert import hdf5_source, zarr_source
 from nandarray.interop.convert.attributes import fill_from_zarr
-from nandarray.interop.convert.hdf5_members import Walk, compression_of, is_idle_dimension
+from nandarray.interop.convert.hdf5_members import (
+    Walk,
+    compression_of,
+    enumeration_attributes,
+    is_idle_dimension,
+)
 from nandarray.interop.convert.members import Member, Source, SourceOptions, fixed_strings
 from nandarray.optional import require
 
@@ -420,6 +425,7 @@ def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: 
     stored: Callable[[], Iterator[Box] | None] = lambda: None  # noqa: E731
     if item is not None and item.shape == variable.shape:
         how["compression"] = compression_of(item)
+        attrs = {**enumeration_attributes(require("h5py", "netcdf"), source, name, item), **attrs}
         if why := hdf5_source.too_large(item, options.limit):
             source.refused.append((name, why))
             return

@@ -26,6 +26,8 @@ pub const INPUT_ADDRESS: u64 = 0x2000_0000;
 pub const OUTPUT_ADDRESS: u64 = 0x6000_0000;
 /// Distance from the beginning of one window to that of the next, and greatest size of a window, in bytes.
 pub const WINDOW_BYTES: u64 = 0x0400_0000;
+/// Greatest size of a stream of one task, in bytes: it is in the host's memory while the task runs, in no window.
+pub const STREAM_BYTES_MAX: u64 = 1 << 30;
 /// Address of the first window of a kernel on a 64-bit hart, where a window may be larger than [`WINDOW_BYTES`].
 pub const SECTION_ADDRESS: u64 = 0x1_0000_0000;
 /// Distance from the beginning of one such window of a kernel to that of the next, in bytes.
@@ -40,6 +42,7 @@ const OUTPUTS_AT: usize = 600;
 const PORT_BYTES: usize = 64;
 const SCALARS_AT: usize = 1112;
 const SCREEN_AT: usize = 1240;
+const NOTED_AT: usize = 1256;
 
 /// An input or output as a program sees it in one call.
 #[derive(Clone, Debug, Default)]
@@ -129,6 +132,11 @@ impl Arguments {
     /// If `output` is not below [`PORTS_MAX`].
     pub fn used(block: &[u8], output: usize) -> u64 {
         word(block, OUTPUTS_AT, output)
+    }
+
+    /// Returns what a function that failed noted beside its status: of an index out of range, the index and the size.
+    pub(crate) fn noted(block: &[u8]) -> [i64; 2] {
+        [0, 8].map(|at| i64::from_le_bytes(block[NOTED_AT + at..][..8].try_into().expect("eight bytes")))
     }
 
     /// Returns the field `used` of an input: 0, or after a stream that ended within an element, 1 + the bytes left.

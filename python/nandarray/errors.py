@@ -307,6 +307,9 @@ class ProgramFailedError(NandarrayError, RuntimeError):
         An address in the call that led there, if the program counter is outside of the program's code.
     location : nandarray.Location or None
         The function there, or in the caller, and the line of its source, as far as the program has notes of that.
+    noted : tuple of int or None
+        Two numbers that the program noted beside the error that it returned; of an index out of range the index and
+        the size.
     """
 
     kind = "execution"
@@ -315,6 +318,7 @@ class ProgramFailedError(NandarrayError, RuntimeError):
     pc: int | None = None
     caller: int | None = None
     location: Any = None
+    noted: tuple[int, int] | None = None
 
 
 def _tree(cls: type[NandarrayError]) -> dict[str, type[NandarrayError]]:

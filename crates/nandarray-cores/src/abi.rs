@@ -26,6 +26,8 @@ pub const INPUT_ADDRESS: u64 = 0x2000_0000;
 pub const OUTPUT_ADDRESS: u64 = 0x6000_0000;
 /// Distance from the beginning of one window to that of the next, and greatest size of a window, in bytes.
 pub const WINDOW_BYTES: u64 = 0x0400_0000;
+/// Greatest size of a stream of one task, in bytes: it is in the host's memory while the task runs, in no window.
+pub const STREAM_BYTES_MAX: u64 = 1 << 30;
 /// Address of the first window of a kernel on a 64-bit hart, where a window may be larger than [`WINDOW_BYTES`].
 pub const SECTION_ADDRESS: u64 = 0x1_0000_0000;
 /// Distance from the beginning of one such window of a kernel to that of the next, in bytes.
@@ -40,8 +42,8 @@ const OUTPUTS_AT: usize = 600;
 const PORT_BYTES: usize = 64;
 const SCALARS_AT: usize = 1112;
 const SCREEN_AT: usize = 1240;
-/// Offset of a kernel's note on a subscript outside of its section.
-pub(crate) const OUTSIDE_AT: usize = 1256;
+/// Offset of the words that a function which returns an error notes beside it.
+pub(crate) const NOTED_AT: usize = 1256;
 /// Return value of a kernel that has noted a subscript outside of its section.
 pub(crate) const OUTSIDE: i64 = i64::MIN;
 
@@ -133,6 +135,11 @@ impl Arguments {
     /// If `output` is not below [`PORTS_MAX`].
     pub fn used(block: &[u8], output: usize) -> u64 {
         word(block, OUTPUTS_AT, output)
+    }
+
+    /// Returns what a function that failed noted beside its status: of an index out of range, the index and the size.
+    pub(crate) fn noted(block: &[u8]) -> [i64; 2] {
+        [0, 8].map(|at| i64::from_le_bytes(block[NOTED_AT + at..][..8].try_into().expect("eight bytes")))
     }
 
     /// Returns the field `used` of an input: 0, or after a stream that ended within an element, 1 + the bytes left.

@@ -272,8 +272,9 @@ impl<'p> Core<'p> {
 
     /// Enters the room for an output, in bytes, into the arguments, with its window's address and its shape.
     fn room(&self, arguments: &mut Arguments, output: usize, room: u64, entry: EntryPoint) -> Result<(), RunError> {
-        if room > abi::WINDOW_BYTES && room != UNKNOWN {
-            return Err(RunError::Overflow { task: arguments.task, output, used: room, room: abi::WINDOW_BYTES });
+        let most = if entry == EntryPoint::Task { self.metadata().most_bytes() } else { abi::WINDOW_BYTES };
+        if room > most && room != UNKNOWN {
+            return Err(RunError::Overflow { task: arguments.task, output, used: room, room: most });
         }
         let window = room > 0 && self.windows(entry) && matches!(self.place, CoreBackend::Hart { .. });
         let address = if window { abi::output_window(output) } else { 0 };
@@ -380,7 +381,12 @@ impl<'p> Core<'p> {
     /// Converts what a native function returned to the number of bytes of each output, or to its error.
     fn given(&self, given: crate::native::Given, entry: EntryPoint, task: u64) -> Result<Vec<u64>, RunError> {
         if given.code < 0 {
-            return Err(RunError::Status { task, entry: self.program.entry_name(entry), code: given.code });
+            return Err(RunError::Status {
+                task,
+                entry: self.program.entry_name(entry),
+                code: given.code,
+                noted: given.noted,
+            });
         }
         match given.torn {
             Some((stream, left)) => Err(RunError::Torn { task, stream, left, site: None }),
@@ -434,6 +440,12 @@ impl<'p> Core<'p> {
         Ok(used)
     }
 
+    /// Returns what the last call on the hart noted beside its status.
+    fn noted(&self) -> [i64; 2] {
+        let CoreBackend::Hart { memory, .. } = &self.place else { unreachable!("others return theirs") };
+        memory.get(abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES).map_or([0; 2], Arguments::noted)
+    }
+
     /// Returns the place of the call, found by the return address, if a program jumped outside of its code and failed
     /// there; `None` for other causes, or if the return address is outside of the code too.
     fn caller(&self, cause: Cause, link: Option<u64>) -> Option<Site> {
@@ -455,7 +467,9 @@ impl<'p> Core<'p> {
         let site = || Site { pc, symbol: self.program.place(pc) };
         match stop {
             Stop::Returned { .. } => match result {
-                code if code < 0 => Err(RunError::Status { task, entry: self.program.entry_name(entry), code }),
+                code if code < 0 => {
+                    Err(RunError::Status { task, entry: self.program.entry_name(entry), code, noted: self.noted() })
+                }
                 _ => Ok(()),
             },
             Stop::InputExhausted { left: 0, .. } => Ok(()),

@@ -82,6 +82,8 @@ pub enum RunError {
         entry: &'static str,
         /// The return value.
         code: i64,
+        /// What the program noted beside it in its argument block; zeros if nothing.
+        noted: [i64; 2],
     },
     /// A call executed more instructions than its limit.
     #[error("task {task}: more than {limit} instructions, at pc {pc:#x} in {symbol}")]
@@ -187,6 +189,11 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Returns what the program noted beside the error that it returned; `None` for other failures.
+    pub fn noted(&self) -> Option<[i64; 2]> {
+        if let Self::Status { noted, .. } = self { Some(*noted) } else { None }
+    }
+
     /// Returns the program counter at the failure; `None` if it is not known.
     pub fn pc(&self) -> Option<u64> {
         match self {

@@ -207,7 +207,7 @@ fn told(axis: u64, extent: u64, row: Option<i64>, turn: Option<i64>, line: u64) 
 /// Makes the error of a function that returned a negative number; `block` is the argument block behind the call.
 fn returned(kernel: &KernelProgram, microblock: usize, screen: u64, code: i64, block: &[u8]) -> ScreenError {
     let word = |number: usize| {
-        let at = abi::OUTSIDE_AT + 8 * number;
+        let at = abi::NOTED_AT + 8 * number;
         i64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
     };
     let name = kernel.table.microblocks[microblock].entry.clone();

@@ -35,7 +35,8 @@ pub use element::ElementType;
 pub use error::{LoadError, RunError, Site};
 pub use inflow::Inflow;
 pub use metadata::{
-    Bound, InputPort, Metadata, OutputPhase, OutputPort, PackedInput, ProgramKind, Records, ScalarPort,
+    ALL_BYTES, Bound, InputPort, Metadata, OutputPhase, OutputPort, PackedInput, ProgramKind, Records, ScalarPort,
+    Tasks,
 };
 pub use native::{Form, Native};
 pub use processor::{HartOwner, OwnedHart, Processor};

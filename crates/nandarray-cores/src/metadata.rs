@@ -65,6 +65,17 @@ pub enum OutputPhase {
     End,
 }
 
+/// The tasks that a program's inputs may be cut into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tasks {
+    /// Any number: results do not depend on where the inputs are cut.
+    #[default]
+    Any,
+    /// One, which has all of the inputs, unless the caller gives a task's size.
+    One,
+}
+
 /// The formula for the most bytes of an output: the sum of the three terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Bound {
@@ -156,16 +167,24 @@ pub struct Metadata {
     pub scratchpad_bytes: u64,
     /// Size of the program memory, in bytes.
     pub memory_bytes: u64,
+    /// The tasks that the inputs may be cut into.
+    pub tasks: Tasks,
 }
+
+/// Size of a task that stands for all of the inputs: a run that does not fit one task is refused.
+pub const ALL_BYTES: u64 = u64::MAX;
+/// Size of a task of a program that may be cut anywhere, if the caller gives none, in bytes.
+const TASK_BYTES: u64 = 1 << 20;
 
 const KINDS: [(&str, ProgramKind); 2] = [("block", ProgramKind::Block), ("stream", ProgramKind::Stream)];
 const RECORDS: [(&str, Records); 3] =
     [("fixed", Records::Fixed), ("lines", Records::Lines), ("prefixed", Records::Prefixed)];
 const PACKED: [(&str, PackedInput); 2] = [("bitpack", PackedInput::BitPack), ("varwidth", PackedInput::VarWidth)];
+const TASKS: [(&str, Tasks); 2] = [("any", Tasks::Any), ("one", Tasks::One)];
 const PHASES: [(&str, OutputPhase); 2] = [("task", OutputPhase::Task), ("end", OutputPhase::End)];
 
 /// Keys of the metadata, of an input, an output and a scalar, and of an output's bound.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "abi",
     "errors",
     "inputs",
@@ -177,6 +196,7 @@ const KEYS: [&str; 11] = [
     "scratchpad_bytes",
     "state_bytes",
     "summary",
+    "tasks",
 ];
 const INPUT_KEYS: [&str; 6] = ["dtype", "name", "packed", "record_bytes", "records", "whole"];
 const OUTPUT_KEYS: [&str; 6] = ["bound", "dtype", "exact", "name", "phase", "record_bytes"];
@@ -336,8 +356,12 @@ impl Metadata {
             state_bytes: written.size("state_bytes", 0, abi::SCRATCHPAD_BYTES_MAX)?,
             scratchpad_bytes: written.size("scratchpad_bytes", 0, abi::SCRATCHPAD_BYTES_MAX)?,
             memory_bytes: written.size("memory_bytes", 1 << 20, abi::MEMORY_BYTES_MAX)?,
+            tasks: written.word("tasks", &TASKS)?.unwrap_or_default(),
         };
         metadata.check_names()?;
+        if metadata.tasks == Tasks::One && metadata.inputs[0].records != Records::Fixed {
+            return wrong("tasks is \"one\": records of input 0 must be \"fixed\"".into());
+        }
         let scratchpad = states(metadata.state_bytes).saturating_add(metadata.scratchpad_bytes);
         if scratchpad > abi::SCRATCHPAD_BYTES_MAX {
             let most = abi::SCRATCHPAD_BYTES_MAX;
@@ -380,6 +404,23 @@ impl Metadata {
     /// stay as they are written.
     pub fn filled(&self) -> String {
         serde_json::to_string(self).expect("metadata are plain values")
+    }
+
+    /// Returns the size of a task for a caller who gives none, in bytes of the first input: [`ALL_BYTES`] for a program
+    /// of one task.
+    pub fn task_bytes(&self) -> u64 {
+        match self.tasks {
+            Tasks::Any => TASK_BYTES,
+            Tasks::One => ALL_BYTES,
+        }
+    }
+
+    /// Returns the most bytes of an input or an output of one task: those of a window, of which streams have none.
+    pub fn most_bytes(&self) -> u64 {
+        match self.kind {
+            ProgramKind::Block => abi::WINDOW_BYTES,
+            ProgramKind::Stream => abi::STREAM_BYTES_MAX,
+        }
     }
 
     /// Returns the scratchpad that a core needs, in bytes: two states, and what the program requests.

@@ -63,6 +63,8 @@ impl Native {
 pub(crate) struct Given {
     /// The function's return value.
     pub(crate) code: i64,
+    /// What the function noted beside its return value, if that is an error.
+    pub(crate) noted: [i64; 2],
     /// Number of bytes that the function wrote to each output.
     pub(crate) used: Vec<u64>,
     /// The number of an input stream that ended within an element, and the bytes left in it; `None` if none did.
@@ -119,7 +121,8 @@ impl NativeCore {
             0 | 1 => None,
             left => Some((i as u8, (left - 1) as u8)),
         });
-        Given { code, used: (0..outputs).map(|i| Arguments::used(block, i)).collect(), torn }
+        let noted = Arguments::noted(block);
+        Given { code, noted, used: (0..outputs).map(|i| Arguments::used(block, i)).collect(), torn }
     }
 }
 

@@ -39,8 +39,7 @@ const ALL_BYTES_MAX: usize = 128 << 20;
 pub(crate) const TYPE_RISCV: u8 = 0xc0;
 /// Maximum number of instructions of one call of a program, so that an execution ends before the host's timeout.
 const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
-/// Size of a task of an execution, in bytes; the next constant is the number of its threads.
-const TASK_BYTES: u64 = 1 << 20;
+/// Number of threads of an execution.
 const THREADS: usize = 2;
 
 /// State of a program slot.
@@ -396,7 +395,7 @@ impl Programs {
             inputs: &given,
             scalars,
             outputs: &places,
-            task_bytes: TASK_BYTES,
+            task_bytes: ports.task_bytes(),
             instructions: Some(INSTRUCTIONS_MAX),
             cores: &[],
         };

@@ -4,7 +4,7 @@
 //! where a record begins. The cuts depend on the inputs and on the target size of a task alone, never on the number of
 //! cores, nor on the time at which another program's output arrives.
 
-use nandarray_cores::{InputPort, Metadata, Records, RunError, abi};
+use nandarray_cores::{ALL_BYTES, InputPort, Metadata, OutputPhase, Records, RunError, abi};
 
 use crate::io::InputSource;
 use crate::queue::StreamQueue;
@@ -46,6 +46,8 @@ pub(crate) enum NextCut {
 enum CutRule {
     /// Every task has this number of records.
     Even(u64),
+    /// One task has all records.
+    All,
     /// A task goes from one of these edges to the next; edges are record numbers, or bytes if records have no common
     /// size.
     At(Vec<u64>),
@@ -75,6 +77,7 @@ impl TaskCutter {
         let bytes = bytes.max(1);
         let first = &metadata.inputs[0];
         let way = match first.records {
+            _ if bytes == ALL_BYTES => CutRule::All,
             Records::Fixed => {
                 // No input of a task may be larger than a window.
                 let largest = metadata.inputs.iter().filter(|i| !i.whole).map(|i| i.record_bytes).max().unwrap_or(1);
@@ -135,8 +138,14 @@ impl TaskCutter {
                 Some(supplies[0].bytes.div_ceil(metadata.inputs[0].record_bytes).div_ceil(*each))
             }
             CutRule::At(edges) => Some(edges.len() as u64 - 1),
+            CutRule::All if supplies[0].closed => Some(u64::from(supplies[0].bytes > 0)),
             _ => None,
         }
+    }
+
+    /// Returns the most bytes of an input of one task.
+    pub(crate) fn most(&self, metadata: &Metadata) -> u64 {
+        if matches!(self.way, CutRule::All) { metadata.most_bytes() } else { abi::WINDOW_BYTES }
     }
 
     /// Returns an upper bound of the bytes of an input that the next task needs.
@@ -167,6 +176,13 @@ impl TaskCutter {
                 Some(all) => (all.min(first + *each), None),
                 None => return Ok(NextCut::Wait),
             },
+            CutRule::All => {
+                fits_one(metadata, supplies, all)?;
+                match all {
+                    Some(all) => (all, None),
+                    None => return Ok(NextCut::Wait),
+                }
+            }
             CutRule::At(edges) => (edges.get(self.cut as usize + 1).copied().unwrap_or(first), Some(0)),
             CutRule::Lines(from) => {
                 let queue = queue.expect("lines from outside were searched for before");
@@ -187,7 +203,7 @@ impl TaskCutter {
         if end == first {
             return Ok(if all.is_some() { NextCut::End } else { NextCut::Wait });
         }
-        if !matches!(self.way, CutRule::Even(_)) {
+        if !matches!(self.way, CutRule::Even(_) | CutRule::All) {
             let largest = metadata.inputs.iter().filter(|i| !i.whole).map(|i| i.record_bytes).max().unwrap_or(1);
             fits(first * largest, end * largest)?;
             if !there(end - first) {
@@ -316,6 +332,31 @@ fn fits(first: u64, end: u64) -> Result<(), RunError> {
         )));
     }
     Ok(())
+}
+
+/// Checks that the bytes of the inputs that have arrived fit one task, and once these are all, that the room of the
+/// outputs for this number of `records` does.
+fn fits_one(metadata: &Metadata, supplies: &[Supply], records: Option<u64>) -> Result<(), RunError> {
+    let most = metadata.most_bytes();
+    let refused = |what: &str, bytes: u64| {
+        Err(RunError::Inputs(format!(
+            "{what} has {bytes} bytes; {} takes its inputs whole, in one task of {most} bytes at most. task_bytes= cuts \
+             them into tasks: it is then called for each, and sees no other",
+            metadata.name
+        )))
+    };
+    let cut = || metadata.inputs.iter().zip(supplies).filter(|(port, _)| !port.whole);
+    if let Some((port, supply)) = cut().find(|(_, supply)| supply.bytes > most) {
+        return refused(&format!("input {}", port.name), supply.bytes);
+    }
+    let Some(records) = records else { return Ok(()) };
+    let all = cut().map(|(_, supply)| supply.bytes).sum();
+    let rooms = metadata.outputs.iter().filter(|port| port.phase == OutputPhase::Task);
+    let mut rooms = rooms.map(|port| (port, port.bound.room(records, all)));
+    match rooms.find(|(_, room)| *room > most) {
+        Some((port, room)) => refused(&format!("the room of output {}", port.name), room),
+        None => Ok(()),
+    }
 }
 
 /// Number of bytes that a search reads at once.

@@ -462,7 +462,7 @@ impl<'p> Scheduler<'p> {
             let most = match records {
                 _ if port.whole => abi::WINDOW_BYTES,
                 Some(records) if cut().count() > 1 => records.saturating_mul(port.record_bytes),
-                _ => work.cutter.first().saturating_add(abi::WINDOW_BYTES),
+                _ => work.cutter.first().saturating_add(work.cutter.most(plan.stages[stage].program.metadata())),
             };
             let to = if supply.bytes > most { most + 1 } else { u64::MAX };
             turn = turn.max(self.stages[stage].queues[output].turn(to));

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Compute"]
 
-_OPTIONS = ("form", "threads", "instructions", "seconds", "progress", "trusted", "boundscheck")
+_OPTIONS = ("form", "threads", "task_bytes", "instructions", "seconds", "progress", "trusted", "boundscheck")
 
 
 class Compute(Operand):
@@ -34,6 +34,7 @@ class Compute(Operand):
         out: Any = None,
         form: str | None = None,
         threads: int | None = None,
+        task_bytes: int | None = None,
         instructions: int | None = None,
         seconds: float | None = None,
         progress: Callable[[int, int, int], object] | None = None,
@@ -41,7 +42,8 @@ class Compute(Operand):
     ) -> Any:
         """Run a program beside the data, and get what it gives.
 
-        The array is fetched piece by piece into the cores' windows, never whole; what comes back is the output.
+        The array is fetched piece by piece into the cores' windows; what comes back is the output. A Python function
+        over blocks or streams gets the array whole, unless ``task_bytes`` says otherwise.
 
         Parameters
         ----------
@@ -57,6 +59,8 @@ class Compute(Operand):
             How it is executed: :func:`nandarray.offload` says more.
         threads : int, optional
             Cores; all of the machine if left out.
+        task_bytes : int, optional
+            Bytes of this that a task should have: :func:`nandarray.offload` says more.
         instructions : int, optional
             The most of them in one call of the program.
         seconds : float, optional
@@ -81,7 +85,7 @@ class Compute(Operand):
         from nandarray.programs import run
 
         inputs = [run.Box(self, key), *others]
-        limits = {"instructions": instructions, "seconds": seconds}
+        limits = {"task_bytes": task_bytes, "instructions": instructions, "seconds": seconds}
         options = {"out": out, "form": form, "threads": threads, "progress": progress, **limits}
         return run.offload(program, inputs, scalars, **options).result
 
@@ -163,8 +167,9 @@ class Compute(Operand):
         dtype : dtype_like, optional
             Of the result; what the function returns, if left out; of a function of boxes, the first input's.
         **scalars
-            Numbers that the function takes by name; and ``form``, ``threads``, ``instructions``, ``seconds``,
-            ``progress`` as for :meth:`offload`, ``trusted`` and ``boundscheck`` as for :func:`nandarray.program`.
+            Numbers that the function takes by name; and ``form``, ``threads``, ``task_bytes``, ``instructions``,
+            ``seconds``, ``progress`` as for :meth:`offload`, ``trusted`` and ``boundscheck`` as for
+            :func:`nandarray.program`.
 
         Returns
         -------
@@ -217,7 +222,7 @@ class Compute(Operand):
         ----------
         predicate : callable, Program or str
             A function of one element of each input; a program; or ``"filter"``, the elements from ``low=`` to
-            ``high=``, or ``"filter_index"``, their places in the flat box.
+            ``high=`` (one of them may be left out), or ``"filter_index"``, their places in the flat box.
         *others : Array, View, nandarray.Box or array_like
             Further inputs of the function, of this shape.
         key : index expression, optional
@@ -328,7 +333,7 @@ class Compute(Operand):
         key : index expression, optional
             Part of this: integers and forward slices.
         **options
-            ``form``, ``threads``, ``instructions``, ``seconds``, ``progress`` as for :meth:`offload`.
+            ``form``, ``threads``, ``task_bytes``, ``instructions``, ``seconds``, ``progress`` as for :meth:`offload`.
 
         Returns
         -------

@@ -37,6 +37,8 @@ OUTPUT_ADDRESS = 0x6000_0000
 WINDOW_BYTES = 0x0400_0000
 MEMORY_BYTES = 1 << 20
 MEMORY_BYTES_MAX = ARGS_ADDRESS - IMAGE_ADDRESS
+#: Size of a task that stands for all of the inputs.
+ALL_BYTES = 2**64 - 1
 
 _NUMBERS = "biuf"
 

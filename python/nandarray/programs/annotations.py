@@ -115,13 +115,14 @@ if TYPE_CHECKING:
         def store(self, value: Any) -> None:
             """Produce an element."""
 else:
-    #: A block of an input array, for reading: one dimension of records.
+    #: An input array, for reading: one dimension of records, all of them unless a caller asks for tasks.
     Block = _Role("block")
     #: Room for the records of an output.
     Out = _Role("out")
     #: One number, given when the program runs.
     Scalar = _Role("scalar")
-    #: An input as a stream: ``for value in stream``, ``stream.load()``, ``stream.at_end()``.
+    #: An input as a stream, all of it unless a caller asks for tasks:
+    #: ``for value in stream``, ``stream.load()``, ``stream.at_end()``.
     Stream = _Role("stream")
     #: An output as a stream: ``stream.store(value)``.
     OutStream = _Role("out-stream")

@@ -22,8 +22,9 @@ class _ProgramDecorator:
     Three ways, for functions over blocks, over single elements, and for reductions:
 
     ``@nandarray.program``
-        The function takes blocks of arrays, or streams, told by annotations. It returns nothing if it fills its
-        outputs, or how many records it wrote to each.
+        The function takes arrays whole, as blocks or streams, told by annotations: it is called once, unless a caller
+        asks for tasks with ``task_bytes=``. It returns nothing if it fills its outputs, or how many records it wrote
+        to each.
     ``@nandarray.program(inputs=..., output=...)``, ``@nandarray.program.filter(inputs=...)``
         The function takes one element of each input and returns one element, or whether to keep it.
     ``@nandarray.program.reduce(inputs=..., state=...)``
@@ -72,7 +73,7 @@ class _ProgramDecorator:
     >>> twice(1.5)
     3.0
     >>> twice.outputs[0]["dtype"], twice.metadata["entries"]
-    ('float64', ['nd_block'])
+    ('float32', ['nd_block'])
     """
 
     def __call__(

@@ -110,7 +110,7 @@ _OUTSIDE = """
 static int64_t nd_outside(nd_args *args, int64_t section, int64_t axis, int64_t index, int64_t extent, int64_t row,
                           int64_t turn, int64_t line) {
     const int64_t told[] = {section, axis, index, extent, row, turn, line};
-    for (int i = 0; i < 7; i++) ((int64_t *)args)[157 + i] = told[i];
+    for (int i = 0; i < 7; i++) args->noted[i] = told[i];
     return INT64_MIN;
 }
 """

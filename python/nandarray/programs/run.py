@@ -35,6 +35,8 @@ HOLD_BYTES = 1 << 30
 #: Of a run on a modelled device, as its report says it.
 ONE_A_CYCLE = "On the modelled device's cores an instruction takes one cycle of the described clock."
 _POLL_S = 0.05
+#: What a check of an index says; the program notes which index, and the size.
+_OUT_OF_BOUNDS = "index is out of bounds"
 _STATUS = re.compile(r"returned (-\d+)$")
 _Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int, int], object]
@@ -217,7 +219,8 @@ def offload(
         Cores; all of the machine if left out.
     task_bytes : int, optional
         Bytes of the first input that a task should have; if left out 1 MiB, or what fits in a half on a device whose
-        cores have ping-pong halves.
+        cores have ping-pong halves. A Python function over blocks or streams gets its inputs whole, in one task; with
+        ``task_bytes`` it is called for each task and sees no other, so that what it gives may depend on this number.
     instructions : int, optional
         The most of them in one call of a program; it is ended with an error then. Not in native form.
     hold_bytes : int
@@ -380,7 +383,12 @@ class _Run:
 
 
 def _task_bytes(step: Step, boxes: Sequence[Boxed | None], half_bytes: int | None) -> int:
-    """Return the bytes of a task's first input with which all inputs of the task fit in a half, if there are halves."""
+    """Return the bytes of a task's first input, if the caller gives none.
+
+    A program of one task gets all of it; else all inputs of a task fit in a half, if the device's cores have halves.
+    """
+    if step.program._metadata["tasks"] == "one":
+        return abi.ALL_BYTES
     if half_bytes is None:
         return TASK_BYTES
     room, record, first_bytes = half_bytes, 0, None
@@ -465,9 +473,10 @@ def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedE
         says = program._metadata["errors"].get(status.group(1)) if status else None
         if says is None:
             return error
-        made = ProgramFailedError(f"{error}: {says}")
-        made.task, made.stage = error.task, error.stage
-        return made
+        if error.noted is not None and _OUT_OF_BOUNDS in says:
+            index, size = error.noted
+            says = says.replace(_OUT_OF_BOUNDS, f"index {index} is out of bounds for size {size}")
+        return _again(f"{error}: {says}", error)
     location = program.locate(error.pc if error.caller is None else error.caller)
     line = "" if location.file is None else f" ({location.file}:{location.line})"
     made = _again(f"{error}{line}", error)
@@ -478,6 +487,7 @@ def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedE
 def _again(text: str, error: ProgramFailedError) -> ProgramFailedError:
     made = ProgramFailedError(text)
     made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller
+    made.noted = error.noted
     return made
 
 

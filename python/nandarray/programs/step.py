@@ -84,7 +84,7 @@ class Step:
         form : str, optional
             How the program is executed: see :func:`nandarray.offload`.
         task_bytes : int, optional
-            Bytes of the first input that a task should have.
+            Bytes of the first input that a task should have: see :func:`nandarray.offload`.
         instructions : int, optional
             The most of them in one call of the program.
         cores : sequence of int, optional

@@ -233,3 +233,31 @@ fn inputs_of_one_program_are_cut_at_the_same_records_or_refused_by_name() {
         assert!((8..=abi::WINDOW_BYTES).contains(&need), "{target} bytes, units of {grain}: {need}");
     }
 }
+
+#[test]
+fn a_program_of_one_task_gets_all_or_is_refused() {
+    for (kind, most) in [("block", abi::WINDOW_BYTES), ("stream", abi::STREAM_BYTES_MAX)] {
+        let text = format!(
+            r#"{{"abi": 1, "kind": "{kind}", "tasks": "one", "name": "p", "inputs": [{{"name": "x", "dtype": "int32"}}],
+                "outputs": [{{"name": "y", "dtype": "int64"}}]}}"#
+        );
+        let metadata = Metadata::parse(text.as_bytes()).unwrap();
+        let mut cutter = TaskCutter::new(&metadata, 4096, metadata.task_bytes());
+        let mut next = |bytes, closed| {
+            cutter.next(&metadata, &[Supply { bytes, closed }], None).map_err(|error| error.to_string())
+        };
+        let refused = |what: &str, bytes: u64| {
+            Err(format!(
+                "{what} has {bytes} bytes; p takes its inputs whole, in one task of {most} bytes at most. task_bytes= \
+                 cuts them into tasks: it is then called for each, and sees no other"
+            ))
+        };
+        assert_eq!(next(most, false), Ok(NextCut::Wait));
+        assert_eq!(next(most + 4, false), refused("input x", most + 4));
+        assert_eq!(next(most, true), refused("the room of output y", 2 * most));
+        assert_eq!(next(0, true), Ok(NextCut::End));
+        assert_eq!(next(most / 2, true), Ok(NextCut::Task(Cut { first: 0, records: most / 8 }, None)));
+    }
+    let text = r#"{"abi": 1, "kind": "block", "tasks": "one", "inputs": [{"dtype": "uint8", "records": "lines"}]}"#;
+    assert!(Metadata::parse(text.as_bytes()).unwrap_err().to_string().contains("must be \"fixed\""));
+}

@@ -280,7 +280,10 @@ Form = Annotated[
     ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")]
-TaskBytes = Annotated[str, typer.Option(metavar="SIZE", help="Bytes of the first input for a task.")]
+TaskBytes = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Bytes of the first input for a task; the program's own size if left out."),
+]
 HoldBytes = Annotated[str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")]
 Bare = Annotated[
     Path | None,
@@ -313,7 +316,7 @@ def run(
     form: Form = None,
     trust: Trust = False,
     threads: Threads = None,
-    task_bytes: TaskBytes = "1MiB",
+    task_bytes: TaskBytes = None,
     hold_bytes: HoldBytes = "1GiB",
     max_instructions: Most = None,
     dtype: Dtype = None,
@@ -363,7 +366,7 @@ def run(
     given = _Given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
     chosen = cli_program_timing.chosen(core, sets, timeline)
     options = cli_program_timing.on_one_core(chosen, single=given.single, form=form, threads=threads)
-    options |= {"task_bytes": parse_size(task_bytes), "hold_bytes": parse_size(hold_bytes)}
+    options |= {"task_bytes": task_bytes and parse_size(task_bytes), "hold_bytes": parse_size(hold_bytes)}
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), given.stores(out or []))
         names, wanted = given.steps(opened, trust=trust, core=chosen)

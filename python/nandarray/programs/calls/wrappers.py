@@ -19,7 +19,7 @@ from nandarray.errors import InvalidError, NotFoundError
 from nandarray.programs import abi, ports, run
 from nandarray.programs.calls.axes import add, reduce_along
 from nandarray.programs.calls.boxwise import map_boxes
-from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, reduce_form
+from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, parameters, reduce_form
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import Program, PythonProgram
 
@@ -52,11 +52,12 @@ def map_blocks(
 ) -> Any:
     """Run a function of single elements over a box, or a program that gives as much as it takes."""
     boxes = _boxes(grid, key, others)
+    _refuse_others(what, scalars)
     if block is not None and block is not False:
         if isinstance(what, str):
             raise InvalidError(f"block is for functions and programs over boxes; {what!r} has none")
         _same_shape(boxes)
-        kinds = {} if isinstance(what, Program) else _kinds(scalars)
+        kinds = {} if isinstance(what, Program) else _kinds(scalars, boxes)
         return map_boxes(grid, what, others, block, key=key, out=out, dtype=dtype, options=options, scalars=kinds,
                          values=scalars)  # fmt: skip
     if isinstance(what, str):
@@ -65,7 +66,7 @@ def map_blocks(
     elif isinstance(what, Program):
         made = what
     else:
-        form = map_form("map", what, [box.dtype for box in boxes], dtype, _kinds(scalars), **_settings(options))
+        form = map_form("map", what, [box.dtype for box in boxes], dtype, _kinds(scalars, boxes), **_settings(options))
         made = PythonProgram(form)
     if not isinstance(what, Program | str):
         _same_shape(boxes)
@@ -78,15 +79,18 @@ def filter_(
     grid: Operand, what: Any, others: Sequence[Any], *, key: Any, out: Any, options: _Options, scalars: _Options
 ) -> Any:
     """Keep the elements for which a function is true, in order."""
+    _refuse_others(what, scalars)
     if isinstance(what, Program):
         return _flat(_run(_Call(grid, key, options, scalars, others), what, out))
     boxes = _boxes(grid, key, others)
     if isinstance(what, str):
         made = programs.get(what, dtype=boxes[0].dtype)
+        if what in _RANGES and scalars:
+            scalars = _both_ends(boxes[0].dtype) | dict(scalars)
     else:
         _same_shape(boxes)
         kinds = [box.dtype for box in boxes]
-        made = PythonProgram(map_form("filter", what, kinds, None, _kinds(scalars), **_settings(options)))
+        made = PythonProgram(map_form("filter", what, kinds, None, _kinds(scalars, boxes), **_settings(options)))
     return _flat(_run(_Call(grid, key, options, scalars, others), made, out))
 
 
@@ -103,10 +107,11 @@ def reduce(
     scalars: _Options,
 ) -> Any:
     """Fold a box into one value: by a name, a program, a class of functions, or a function of two values."""
+    _refuse_others(what, scalars)
     if axis is not None:
         if isinstance(what, Program) or state is not None or initial is not None:
             raise InvalidError("along an axis there are names and functions of two values, without an initial value")
-        kinds = _kinds(scalars)
+        kinds = _kinds(scalars, _boxes(grid, key, ()))
         return reduce_along(grid, what, axis, key=key, dtype=dtype, options=options, scalars=kinds, values=scalars)
     call = _Call(grid, key, options, scalars)
     if dtype is not None and isinstance(what, Program | str):
@@ -119,11 +124,11 @@ def reduce(
     if isinstance(what, str):
         found = _named(call, what, box)
     elif state is not None:
-        made = PythonProgram(reduce_form(what, box.dtype, state, dtype, _kinds(scalars), **_settings(options)))
+        made = PythonProgram(reduce_form(what, box.dtype, state, dtype, _kinds(scalars, [box]), **_settings(options)))
         return _run(call, made)
     else:
         kind = folded_into(box.dtype) if dtype is None else dtypes.parse(dtype)
-        made = PythonProgram(fold_form(what, box.dtype, kind, _kinds(scalars), **_settings(options)))
+        made = PythonProgram(fold_form(what, box.dtype, kind, _kinds(scalars, [box]), **_settings(options)))
         given = np.atleast_1d(_run(call, made))
         found = given[0] if given.size else None
     if found is None and initial is None:
@@ -253,15 +258,76 @@ def _same_shape(boxes: Sequence[Any]) -> None:
             )
 
 
-def _kinds(scalars: _Options) -> dict[str, np.dtype[Any]]:
-    """Choose the dtypes of numbers that a function takes by name."""
+def _kinds(scalars: _Options, boxes: Sequence[Any]) -> dict[str, np.dtype[Any]]:
+    """Choose the dtypes of numbers that a function takes by name.
+
+    A float of Python's takes the elements' dtype where that is a float, as in NumPy, and an integer uint64 beside
+    elements of that; other integers of Python's have 64 bits.
+    """
     found = {}
     for name, value in scalars.items():
         number = np.asarray(value)
         if number.ndim or number.dtype.kind not in "biuf":
             raise InvalidError(f"{name} is {value!r}; what is given by name is one number, or an option")
-        found[name] = number.dtype
+        dtype = number.dtype
+        beside = [box.dtype for box in boxes if box.dtype.kind in "biuf"]
+        if type(value) in (int, float) and beside:
+            joint = np.result_type(*beside, type(value)(0))
+            if type(value) is float or (joint == np.dtype("u8") and value >= 0):
+                dtype = joint
+        found[name] = dtype
     return found
+
+
+#: Words of NumPy's and Dask's calls that these have not, and what takes their place.
+_ABSENT = {
+    "keepdims": "np.expand_dims(result, axis) puts the axis back",
+    "ddof": "var and std divide by the number of elements",
+    "where": "filter the elements first, or test them in the function",
+    "casting": "dtype= is the result's",
+    "order": "elements come in C order",
+    "axis": "only reduce folds along an axis",
+    "depth": "a function sees nothing beyond its block; overlap the blocks with key=, or use dask's map_overlap",
+    "boundary": "a function sees nothing beyond its block",
+    "trim": "a function sees nothing beyond its block",
+    "drop_axis": "the result has the box's shape",
+    "new_axis": "the result has the box's shape",
+    "chunks": "block= is the shape of blocks",
+    "meta": "dtype= is the result's",
+    "name": "out= names a new array",
+}
+
+
+def _refuse_others(what: Any, given: _Options) -> None:
+    """Refuse words of NumPy's and Dask's calls, unless they are those of the function or the program."""
+    named = [name for name in given if name in _ABSENT]
+    if not named:
+        return
+    known: set[str] = set()
+    if isinstance(what, Program):
+        known = {one["name"] for one in what.scalars}
+    elif isinstance(what, type):
+        functions = [one for one in vars(what).values() if callable(one)]
+        known = {name for one in functions for name in parameters(one)}
+    elif callable(what):
+        known = set(parameters(what))
+    elif what in programs.names():
+        known = set(programs.describe(what).parameters)
+    for name in named:
+        if name not in known:
+            raise InvalidError(f"there is no {name}: {_ABSENT[name]}")
+
+
+#: Programs that keep what lies between two numbers, of which one may be left out.
+_RANGES = ("filter", "filter_index")
+
+
+def _both_ends(dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the least and the greatest value of a dtype, as the ends of a range."""
+    if dtype.kind == "f":
+        return {"low": -math.inf, "high": math.inf}
+    limits = np.iinfo(dtype)
+    return {"low": int(limits.min), "high": int(limits.max)}
 
 
 def _settings(options: _Options) -> dict[str, Any]:

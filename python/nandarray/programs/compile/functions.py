@@ -126,7 +126,7 @@ def _key(form: Form) -> str | None:
     if found is None:
         return None
     here = Path(__file__).parent
-    names = ("../forms.py", "functions.py", "loops.py", "riscv.py", "streams.py")
+    names = ("../forms.py", "functions.py", "loops.py", "promotion.py", "riscv.py", "streams.py")
     ours = [(here / name).read_bytes() for name in names]
     ours += [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
     compilers = [*map(installed, ("ziglang", "numba", "llvmlite")), sys.version_info[:2], np.__version__]
@@ -206,15 +206,34 @@ def _decided(form: Form, dtype: np.dtype[Any] | None, found: Any) -> np.dtype[An
     """Choose the dtype of an output: the requested one, or the function's."""
     if dtype is not None:
         return dtype
+    if isinstance(found, list) and form.style == "map":
+        raise _refused(
+            form,
+            f"the function returns {len(found)} values, and a result has one element for each one: return one number, "
+            "or write a function over blocks (nandarray.Block), which has several outputs",
+        )
     if isinstance(found, list) and found and all(isinstance(one, np.dtype) for one in found):
         return np.dtype((np.result_type(*found), (len(found),)))
     if isinstance(found, np.dtype):
         return found
+    if form.style == "reduce" and str(found).startswith("array("):
+        raise _refused(form, "result() returns an array: return numbers, or leave result out, and the state is given")
     what = "nothing" if found is None else str(found)
+    raise InvalidError(f"{_place(form)}: the function must return a number, or have output=, and returns {what}")
+
+
+def _place(form: Form) -> str:
+    """Return where a form's last function begins, and the form's name, as errors say it."""
     last = list(form.functions.values())[-1]
     code = getattr(last, "py_func", last).__code__
-    where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: {form.name}"
-    raise InvalidError(f"{where}: the function must return a number, or have output=, and returns {what}")
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}: {form.name}"
+
+
+def _refused(form: Form, why: str) -> CompileError:
+    last = list(form.functions.values())[-1]
+    code = getattr(last, "py_func", last).__code__
+    one = {"file": code.co_filename, "line": code.co_firstlineno, "column": 0, "severity": "error", "text": why}
+    return CompileError(f"{_place(form)}: {why}", diagnostics=[one], output=why)
 
 
 def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[Entry]:
@@ -253,6 +272,8 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
 def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: Mapping[int, str]) -> bytes:
     phase = {"phase": "end"} if form.style in {"reduce", "fold", "columns"} else {}
     exact = {"exact": False} if form.style == "filter" else {}
+    # A function over blocks or streams sees what it is called for, so that it is called for all at once.
+    tasks = {"tasks": "one"} if form.style in {"block", "stream"} else {}
     said: dict[str, Any] = {
         "abi": abi.ABI,
         "name": form.name,
@@ -271,6 +292,7 @@ def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: M
         ],
         "scalars": [{"name": name, "dtype": dtype.name} for name, dtype in form.scalars],
         "errors": {str(code): says for code, says in codes.items()},
+        **tasks,
     }
     if form.state is not None:
         said["state_bytes"] = form.state.itemsize

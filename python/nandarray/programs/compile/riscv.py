@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,20 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba.core import callconv, cgutils, codegen, compiler, cpu, descriptors, dispatcher, fastmathpass, types, typing
+from numba.core import (
+    callconv,
+    cgutils,
+    codegen,
+    compiler,
+    cpu,
+    descriptors,
+    dispatcher,
+    fastmathpass,
+    lowering,
+    types,
+    typing,
+    untyped_passes,
+)
 from numba.core import target_extension as targets
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import TypingError, UnsupportedError
@@ -28,7 +42,7 @@ from numba.core.runtime.context import NRTContext
 from numba.np import numpy_support
 from numba.np.arrayobj import make_array, populate_array
 
-from nandarray.programs.compile import streams
+from nandarray.programs.compile import promotion, streams
 from nandarray.programs.compile.scipy_free import import_arrays
 from nandarray.programs.compile.streams import StreamType
 
@@ -42,7 +56,13 @@ _I64 = ir.IntType(64)
 # Fields of the argument block, in words of 64 bits: docs/reference/program-abi.md.
 _STATE, _OTHER_STATE, _INPUTS, _BUFFER_WORDS, _SCALARS = 6, 8, 11, 8, 11 + 16 * 8
 _OUTPUTS = _INPUTS + 8 * _BUFFER_WORDS
+_NOTED = _SCALARS + 16 + 2
 _SHAPE = 4  # in an input
+
+#: The most bytes of an array that a function closes over; they become a part of the program.
+_CLOSURE_BYTES = 1 << 20
+#: The variable in which a function notes the index and the size of an index out of range.
+NOTE = "nd_noted"
 
 #: The error for code that would allocate.
 NO_HEAP = "it makes an array or another object that needs memory while it runs; write into an argument instead"
@@ -120,6 +140,48 @@ class _CallConv(callconv.MinimalCallConv):
     def return_dynamic_user_exc(self, *_args: Any, **_options: Any) -> Any:
         raise UnsupportedError(_NO_TEXT)
 
+    def return_user_exc(
+        self, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
+    ) -> None:
+        """Return an exception's status. Those of Numba's own checks name the user's line, and note the index."""
+        if loc is None:
+            loc, func_name = _user_line()
+        if exc is IndexError:
+            _note(builder, sys._getframe(1).f_locals)
+        super().return_user_exc(builder, exc, exc_args, loc, func_name)
+
+
+def _user_line() -> tuple[Any, str | None]:
+    """Return the line of a user's function that is being lowered, and the function's name; None if there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        one = frame.f_locals.get("self")
+        if isinstance(one, lowering.BaseLower):
+            names = one.func_ir.func_id
+            if not _is_numbas(names.modname) and not names.filename.startswith("<"):
+                return one.loc, names.func_qualname
+        frame = frame.f_back  # type: ignore[assignment]
+    return None, None
+
+
+def _note(builder: Any, checked: Mapping[str, Any]) -> None:
+    """Note an index and a size, the variables of Numba's check of indices, where the entry point finds them."""
+    if not {"ind", "dimlen"} <= set(checked):
+        return
+    noted = _noted(builder.module)
+    for place, value in enumerate((checked["ind"], checked["dimlen"])):
+        wide = value if value.type == _I64 else builder.sext(value, _I64)
+        builder.store(wide, builder.gep(noted, [ir.Constant(_I64, 0), ir.Constant(_I64, place)]))
+
+
+def _noted(module: Any) -> Any:
+    kind = ir.ArrayType(_I64, 2)
+    return module.globals.get(NOTE) or ir.GlobalVariable(module, kind, NOTE)
+
+
+def _is_numbas(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == "numba"
+
 
 class _NoHeap(NRTContext):
     """Numba's runtime without memory: views of given arrays are counted in vain, new ones are refused."""
@@ -149,6 +211,22 @@ class _Context(cpu.CPUContext):
     def call_conv(self) -> Any:
         return _CallConv(self)
 
+    def make_constant_array(self, builder: Any, typ: Any, ary: Any) -> Any:
+        """Make an array that a function closes over a part of the program, if it is small enough."""
+        if ary.nbytes > _CLOSURE_BYTES:
+            raise UnsupportedError(
+                f"it closes over {ary.nbytes / 1e6:.3g} MB, an array of {ary.dtype} of shape {ary.shape}; at most "
+                f"{_CLOSURE_BYTES / 1e6:.3g} MB are possible: give it as an input"
+            )
+        if typ.layout not in "CF":
+            raise UnsupportedError(
+                "it closes over an array whose elements do not lie one after another; close over its .copy()"
+            )
+        return super().make_constant_array(builder, typ, ary)
+
+    # Addresses of this process mean nothing beside the data.
+    allow_dynamic_globals = False
+
     def load_additional_registries(self) -> None:
         # These modules register themselves; strings, lists, sets, dictionaries and random numbers are left out.
         from numba.core import inline_closurecall, optional  # noqa: F401
@@ -168,7 +246,8 @@ class _Context(cpu.CPUContext):
         import_arrays()
         from numba.np import arraymath, arrayobj, npyimpl  # noqa: F401
 
-        for registry in (cmathimpl.registry, mathimpl.registry, npyimpl.registry, streams.lowering):
+        ours = (streams.lowering, promotion.lowering)
+        for registry in (cmathimpl.registry, mathimpl.registry, npyimpl.registry, *ours):
             self.install_registry(registry)
 
     def post_lowering(self, mod: Any, _library: Any) -> None:
@@ -196,6 +275,7 @@ class _Typing(typing.Context):
     def load_additional_registries(self) -> None:
         super().load_additional_registries()
         self.install_registry(streams.typing)
+        self.install_registry(promotion.typing)
 
     def resolve_value_type(self, val: Any) -> Any:
         if isinstance(val, dispatcher.Dispatcher) and not isinstance(val, _Dispatcher):
@@ -205,11 +285,17 @@ class _Typing(typing.Context):
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
         if func is operator.getitem:
             self._refuse_flat(args[0])
+        promotion.refuse(func, args)
         return super().resolve_function_type(func, args, kws)
 
     def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
         self._refuse_flat(target)
         return super().resolve_setitem(target, index, value)
+
+    def unify_pairs(self, first: Any, second: Any) -> Any:
+        frames = list(self.callstack)
+        found = promotion.joined(first, second) if frames and not _is_numbas(frames[0].func_id.modname) else None
+        return super().unify_pairs(first, second) if found is None else found
 
     def _refuse_flat(self, indexed: Any) -> None:
         """Refuse an index into ``array.flat`` in a user's function: Numba never checks it."""
@@ -217,7 +303,7 @@ class _Typing(typing.Context):
             return
         # Numba's own functions stay within the arrays that they are given.
         frames = list(self.callstack)
-        if not frames or not frames[0].func_id.modname.partition(".")[0] == "numba":
+        if not frames or not _is_numbas(frames[0].func_id.modname):
             raise TypingError(_FLAT)
 
 
@@ -283,10 +369,26 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: options[key] for key in ("fastmath", "boundscheck", "inline", "forceinline") if key in options}
 
 
+class _Users(compiler.CompilerBase):
+    """The compiler of users' functions, with the arithmetic of NumPy."""
+
+    def define_pipelines(self) -> Any:
+        """Put NumPy's operators in place before types are found."""
+        passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(promotion.Promote, untyped_passes.ReconstructSSA)
+        passes.finalize()
+        return [passes]
+
+
+def _pipeline(function: Any) -> Any:
+    return compiler.Compiler if _is_numbas(getattr(function, "__module__", None)) else _Users
+
+
 def _jit(*_args: Any, **options: Any) -> Callable[[Any], Any]:
     # How Numba's own functions are kept, and the types of their variables, which follow without.
     options = {key: value for key, value in options.items() if key not in {"cache", "locals"}}
-    return lambda function: _Dispatcher(function, targetoptions={"nopython": True, **options})
+    made = {"targetoptions": {"nopython": True, **options}}
+    return lambda function: _Dispatcher(function, pipeline_class=_pipeline(function), **made)
 
 
 targets.jit_registry[_Riscv] = _jit
@@ -357,6 +459,8 @@ def _as_dtype(found: Any) -> Any:
         return [_as_dtype(one) for one in found]
     if isinstance(found, types.Optional):
         found = found.type
+    if isinstance(found, types.Array):
+        return str(found)
     try:
         return numpy_support.as_dtype(found)
     except NotImplementedError:
@@ -378,7 +482,9 @@ def _compile(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]
         flags = compiler.Flags()
         _Options.parse_as_flags(flags, {"nopython": True, **options})
         contexts = _DESCRIPTOR.typing_context, _DESCRIPTOR.target_context
-        return compiler.compile_extra(*contexts, function, tuple(arguments), None, flags, {})
+        # Loops of our own add up their places, and compute nothing else.
+        chosen = {"pipeline_class": compiler.Compiler if ours else _pipeline(function)}
+        return compiler.compile_extra(*contexts, function, tuple(arguments), None, flags, {}, **chosen)
 
 
 @global_compiler_lock
@@ -400,9 +506,11 @@ def compile_program(
             library.add_linking_library(made.library)
             _wrap(context, wrappers, entry, made)
     _count_nothing(wrappers)
+    _noted(wrappers).initializer = ir.Constant(ir.ArrayType(_I64, 2), None)
     library.add_ir_module(wrappers)
     library.finalize()
     module = library._final_module
+    module.get_global_variable(NOTE).linkage = "internal"
     public = {entry.symbol for entry in entries}
     for function in module.functions:
         if not function.is_declaration and function.name not in public:
@@ -436,6 +544,7 @@ def _wrap(context: Any, module: Any, entry: Entry, made: Any) -> None:
     values = [block.value(one) for one in entry.parameters]
     status, result = context.call_conv.call_function(builder, callee, made.fndesc.restype, made.fndesc.argtypes, values)
     with builder.if_then(status.is_error, likely=False):
+        block.note()
         builder.ret(builder.neg(builder.sext(status.code, _I64)))
     outs = [one for one in entry.parameters if one.role == "out"]
     if outs:
@@ -451,6 +560,13 @@ class _Block:
 
     def _at(self, index: int) -> Any:
         return self.builder.gep(self.pointer, [ir.Constant(_I64, index)])
+
+    def note(self) -> None:
+        """Say what a function noted of an index that was out of range."""
+        noted = _noted(self.builder.module)
+        for place in range(2):
+            value = self.builder.gep(noted, [ir.Constant(_I64, 0), ir.Constant(_I64, place)])
+            self.builder.store(self.builder.load(value), self._at(_NOTED + place))
 
     def word(self, index: int) -> Any:
         return self.builder.load(self._at(index))

@@ -10,6 +10,7 @@ Each is a file of C in ``c/``, compiled at first use and kept (:meth:`nandarray.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import inspect
@@ -61,7 +62,9 @@ def describe(name: str) -> ReadyMade:
     """
     found = PROGRAMS.get(name)
     if found is None:
-        raise NotFoundError(f"there is no program {name!r}; there is {', '.join(PROGRAMS)}")
+        near = difflib.get_close_matches(str(name), PROGRAMS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; there is {', '.join(PROGRAMS)}"
+        raise NotFoundError(f"there is no program {name!r}{hint}")
     return found
 
 

@@ -36,7 +36,7 @@ typedef struct nd_buffer {
     uint64_t shape[4]; /* in records: how many, or the box's extents; shape[ndim] and the following are 1 */
 } nd_buffer;
 
-/* The arguments of an entry point. 1256 bytes. */
+/* The arguments of an entry point. 1272 bytes. */
 typedef struct nd_args {
     uint64_t abi; /* ND_ABI_VERSION */
     uint64_t n_inputs;
@@ -55,10 +55,11 @@ typedef struct nd_args {
     uint64_t scalars[ND_MAX_SCALARS]; /* bit patterns; integers extended to 64 bits, a float32 in the lower half */
     uint64_t screen;                  /* kernels: this screen, from 0 */
     uint64_t screens;                 /* kernels: how many the microblock has; else 0 */
+    int64_t noted[7];                 /* words that a function which returns an error notes beside it; 0 before */
 } nd_args;
 
 _Static_assert(sizeof(nd_buffer) == 64, "the layout is part of the interface");
-_Static_assert(sizeof(nd_args) == 88 + 16 * 64 + 18 * 8, "the layout is part of the interface");
+_Static_assert(sizeof(nd_args) == 88 + 16 * 64 + 25 * 8, "the layout is part of the interface");
 
 /* Entry points. They return 0 or a positive status; a negative number is the program's own error, and ends the run. */
 int64_t nd_begin(nd_args *args);  /* optional: once a worker, before its first task */

@@ -1,0 +1,214 @@
+"""Arithmetic of functions beside NumPy's: the dtypes that operands promote to, and integers at the edges."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from test_program_forms_model import function
+
+import nandarray
+from nandarray import CompileError, InvalidError, ProgramFailedError
+
+numba = pytest.importorskip("numba")
+
+FORMS = ("interpreted", "native")
+SEEDS = 20 if os.environ.get("NANDARRAY_DEEP") else 1
+COUNT = 40  # expressions of a program
+DTYPES = {"b": "i1", "B": "u1", "i": "i4", "I": "u4", "q": "i8", "Q": "u8", "f": "f4", "d": "f8"}
+WRITTEN = ["3", "-2", "0", "1", "100", "1000", "70000", "0.1", "2.0", "-1.5"]
+OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "<", "<=", ">", ">=", "==", "!=", "&", "|", "^", "<<", ">>"]
+
+
+def columns(rng: np.random.Generator) -> dict[str, Any]:
+    """Elements of each dtype: the ends of its range, zeros, and others."""
+    found = {}
+    for name, dtype in DTYPES.items():
+        if np.dtype(dtype).kind == "f":
+            column = rng.normal(0, 20, 48).astype(dtype)
+            column[:6] = [0.0, -0.0, 1.0, -1.0, 0.5, 3e30]
+        else:
+            limits = np.iinfo(dtype)
+            column = rng.integers(limits.min, limits.max, 48, dtype, endpoint=True)
+            column[:6] = np.array([0, 1, limits.max, limits.min, limits.max - 1, 7], dtype)
+            column[6:16] = rng.integers(0, 9, 10)
+        found[name] = rng.permutation(column)
+    return found
+
+
+def expression(rng: random.Random) -> str:
+    left, right = rng.choice([*DTYPES, *WRITTEN]), rng.choice([*DTYPES, *WRITTEN])
+    if rng.random() < 0.1:
+        return rng.choice([f"(-{left})", f"abs({left})", f"(+{left})"]) if left in DTYPES else f"min(q, {left})"
+    sign = rng.choice(OPERATORS)
+    if sign == "**":
+        right = rng.choice(["B", "I", "Q", "2", "3", "5", "0", "2.0"])
+    return f"({left} {sign} {right})"
+
+
+def wanted(text: str, data: dict[str, Any]) -> Any:
+    """What NumPy computes; None if it refuses, or if the answer depends on whether a number is Python's."""
+    names = set(re.findall(r"\b[a-zA-Z]\b", text))
+    if not names or ("Q" in names and names & {"b", "i", "q"} and not re.search(r"[<>=!/]=? |<=|>=", text)):
+        return None
+    if "Q" in names and names & {"b", "i", "q"} and re.search(r"//|<<|>>", text):
+        return None
+    if re.search(r"<< -|>> -|<< \d{2,}|>> \d{2,}", text):
+        return None
+    lowest = {"min": np.minimum, "abs": np.abs}
+    with np.errstate(all="ignore"):
+        try:
+            return eval(text, {**lowest, **data})  # noqa: S307
+        except (OverflowError, TypeError, ValueError):
+            return None
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_operators_are_those_of_numpy(store: Any, seed: int) -> None:
+    rng, data = random.Random(seed), columns(np.random.default_rng(seed))
+    texts: dict[str, Any] = {}
+    while len(texts) < COUNT:
+        text = expression(rng)
+        found = wanted(text, data)
+        if found is not None:
+            texts[text] = found
+    by_kind = {"i": "whole", "u": "natural", "b": "natural", "f": "real"}
+    body = [f"def p({', '.join(DTYPES)}, whole, natural, real):"]
+    body += [f"    {by_kind[found.dtype.kind]}[{at}] = {text}" for at, (text, found) in enumerate(texts.items())]
+    each = function("\n".join(body) + "\n", "p")
+    inputs = "".join(f'{name}: nandarray.Block["{dtype}"], ' for name, dtype in DTYPES.items())
+    outs = {"whole": "int64", "natural": "uint64", "real": "float64"}
+    outputs = ", ".join(f'{name}: nandarray.Out["{dtype}[{COUNT}]"]' for name, dtype in outs.items())
+    at_j = ", ".join(f"{name}[j]" for name in (*DTYPES, *outs))
+    text = f"def f({inputs}{outputs}):\n    for j in range(len(b)):\n        p({at_j})\n    return len(b), len(b), len(b)\n"
+    made = nandarray.program(
+        function(text, p=numba.njit(each)),
+        trusted=True,
+        bound={name: {"per_record": 8 * COUNT} for name in outs},
+    )
+    for name, column in data.items():
+        store[f"c{name}"] = column
+    for form in FORMS:
+        run = nandarray.offload(made, [store[f"c{name}"] for name in DTYPES], form=form)
+        for at, (text, right) in enumerate(texts.items()):
+            found = run.outputs[by_kind[right.dtype.kind]].reshape(-1, COUNT)[:, at].astype(right.dtype)
+            says = f"seed {seed}, {form}: {text} in {right.dtype}"
+            if "**" in text and right.dtype.kind == "f":
+                np.testing.assert_allclose(found, right, rtol=8 * np.finfo(right.dtype).eps, err_msg=says)
+            else:
+                np.testing.assert_array_equal(found, right, err_msg=says)
+
+
+def test_results_have_numpys_dtypes(store: Any) -> None:
+    u = np.array([2**64 - 1, 2**63, 7], "u8")
+    store["u"], store["i"], store["f"] = u, np.array([1, -5, 9], "i4"), np.array([0.1, 2, -3], "f4")
+    for name, made in {
+        "u": lambda v: (v - 1) // 2 % 3,
+        "i": lambda v: (v + 1) * 2 - v // 3,
+        "f": lambda v: v * 0.5 + 1 - v / 3,
+    }.items():
+        found, right = store[name].map_blocks(made, form="interpreted"), made(store[name][:])
+        assert found.dtype == right.dtype
+        np.testing.assert_array_equal(found, right)
+    np.testing.assert_array_equal(store["u"].filter(lambda v: v - 8 < 0), [])
+    np.testing.assert_array_equal(store["u"].filter(lambda v: v > -1), u)
+    assert store["f"].map_blocks(lambda v, by: v * by, by=2.0).dtype == np.float32
+    np.testing.assert_array_equal(store["u"].map_blocks(lambda v, by: v - by, by=7), u - 7)
+    # An accumulator that begins as a Python number has 64 bits, and is uint64 beside uint64.
+    assert store["u"].reduce(lambda x, y: max(x, y)) == 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "made", "says"),
+    [
+        ("i8", lambda v: v**-1, "integers to negative integer powers are not allowed"),
+        ("u1", lambda v: v + 300, "uint8 + 300: 300 does not fit uint8"),
+        ("u8", lambda v: v - np.int64(1), "uint64 - int64: uint64 and signed integers have no integer dtype in common"),
+        ("u1", lambda v: v << 8, "uint8 << 8: NumPy computes this in uint8, which has 8 bits"),
+        ("?", lambda v: v - v, "NumPy does not subtract truth values"),
+        ("i8", lambda v: (v, v), "the function returns 2 values, and a result has one element for each one"),
+    ],
+)
+def test_what_numpy_refuses_is_an_error_of_the_compiler(store: Any, dtype: str, made: Any, says: str) -> None:
+    store["x"] = np.ones(3, dtype)
+    with pytest.raises(CompileError, match=rf"test_program_promotion\.py:\d+: .*{re.escape(says)}"):
+        store["x"].map_blocks(made)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_negative_power_and_an_index_out_of_range_name_line_and_numbers(store: Any, form: str) -> None:
+    store["x"], table = np.array([2, -1, 12]), np.arange(10)
+    with pytest.raises(ProgramFailedError, match=r"ValueError: Integers to negative .*test_program_promotion\.py:\d+"):
+        store["x"].map_blocks(lambda v: 3**v, form=form, trusted=True)
+    with pytest.raises(
+        ProgramFailedError, match=r"IndexError: index 12 is out of bounds for size 10 \(test_program_promotion\.py:\d+"
+    ) as found:
+        store["x"].map_blocks(lambda v: table[v], form=form, trusted=True)
+    assert found.value.noted is not None
+    assert tuple(found.value.noted) == (12, 10)
+
+
+def test_divisions_at_the_edges_are_numpys(store: Any) -> None:
+    x = np.array([0, -1, -(2**31), 7], "i4")
+    store["x"] = x
+    with np.errstate(all="ignore"):
+        for made in (lambda v: 10 // v, lambda v: 10 % v, lambda v: v // -1, lambda v: v % -1):
+            np.testing.assert_array_equal(store["x"].map_blocks(made), made(x))
+
+
+@pytest.mark.parametrize("form", [None, "native"])
+def test_an_array_that_a_function_closes_over_is_bounded(store: Any, form: str | None) -> None:
+    store["x"] = np.array([0, 5])
+    large, small = np.arange(1e6), np.arange(1e5)
+    with pytest.raises(CompileError, match=r"it closes over 8 MB, an array of float64 .* at most 1\.05 MB"):
+        store["x"].map_blocks(lambda v: large[v], form=form, trusted=True)
+    np.testing.assert_array_equal(store["x"].map_blocks(lambda v: small[v], form=form, trusted=True), [0, 5])
+    apart = small[::2]
+    with pytest.raises(CompileError, match="do not lie one after another"):
+        store["x"].map_blocks(lambda v: apart[v], form=form, trusted=True)
+
+
+def test_a_result_that_is_the_state_is_said_to_be_left_out(store: Any) -> None:
+    class Sums:
+        def step(state: Any, x: Any) -> None:
+            state[0] += x
+
+        def merge(state: Any, other: Any) -> None:
+            state[0] += other[0]
+
+        def result(state: Any) -> Any:
+            return state
+
+    store["x"] = np.arange(4.0)
+    with pytest.raises(CompileError, match="leave result out, and the state is given"):
+        store["x"].reduce(Sums, state="float64[2]")
+
+
+def test_words_of_other_libraries_are_refused_by_name(store: Any) -> None:
+    store["x"] = np.arange(6.0).reshape(2, 3)
+    calls = [
+        (lambda: store["x"].reduce("sum", keepdims=True), "there is no keepdims: np.expand_dims"),
+        (lambda: store["x"].map_blocks(lambda v: v, axis=0), "there is no axis: only reduce"),
+        (lambda: store["x"].map_blocks(lambda v, out: None, block=(2, 2), depth=1), "there is no depth: "),
+        (lambda: store["x"].reduce("var", ddof=1), "there is no ddof: "),
+    ]
+    for call, says in calls:
+        with pytest.raises(InvalidError, match=re.escape(says)):
+            call()
+    np.testing.assert_array_equal(store["x"].map_blocks(lambda v, depth: v + depth, depth=1), store["x"][:] + 1)
+
+
+def test_a_range_may_have_one_end(store: Any) -> None:
+    x = np.array([3, -2, 250, 7], "i2")
+    store["x"], store["f"] = x, np.array([0.5, np.inf, -1, np.nan])
+    np.testing.assert_array_equal(store["x"].filter(low=3), [3, 250, 7])
+    np.testing.assert_array_equal(store["x"].filter("filter_index", high=3), [0, 1])
+    np.testing.assert_array_equal(store["f"].filter(low=0.5), [0.5, np.inf])
+    with pytest.raises(InvalidError, match="scalar low is missing"):
+        store["x"].filter()
+    with pytest.raises(nandarray.NotFoundError, match="no program 'filer'; did you mean 'filter'"):
+        store["x"].filter("filer", low=1)

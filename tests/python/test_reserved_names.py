@@ -16,6 +16,7 @@ import xarray as xr
 
 import nandarray
 from nandarray import InvalidError, from_xarray
+from nandarray.nvme import connect
 
 RESERVED = "__importing__0123456789ab"
 
@@ -146,7 +147,7 @@ def test_names_of_an_older_rule_are_exported(old: Path, ending: str) -> None:
 def test_a_host_names_by_the_same_rule(store: Any) -> None:
     wrong = [b"../x", b"g/../up", b"x/.", b"x/.group", b"x//y", b"/a", b"a\nb", b"\x1b[31m", "\u202ea".encode(), b"a/b",
              f"{RESERVED}/0".encode()]  # fmt: skip
-    with nandarray.serve(store) as server, nandarray.open(server.url) as remote:
+    with nandarray.serve(store) as server, connect(server.url) as remote:
         for name in [*wrong, b"g/fine"]:
             page = bytearray(4096)
             struct.pack_into("<IBBH", page, 0, 1, 1, 0, len(name))

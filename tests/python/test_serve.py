@@ -343,7 +343,7 @@ def start(path: Path) -> tuple[subprocess.Popen[str], str]:
 def identities(path: Path, **options: Any) -> set[bytes | str]:
     """Return the names of a served store, and of its namespace 1: NQN, serial number, NGUID."""
     with nandarray.open(path, "r+") as opened, nandarray.serve(opened, **options) as server:
-        with nandarray.open(server.url) as remote:
+        with connect(server.url) as remote:
             pages = {}
             for cns, nsid in ((0, 1), (1, 0), (3, 1)):
                 entry = bytearray(64)

@@ -164,7 +164,9 @@ PARSED = [
     (b'{"inputs": [{"dtype": [5]}]}', "input 0: [5] is not a dtype"),
     (b'{"inputs": [{"dtype": "(2,f4"}]}', "input 0: '(2,f4' is not a dtype"),
     (b'{"outputs": [{}, {"dtype": "O"}]}', "output 1: elements of dtype object have no fixed size"),
-    (b'{"outputs": [{"dtype": "f4", "record_bytes": 6}]}', "a record of 6 bytes does not hold whole elements of 4"),
+    (
+        b'{"abi": 1, "kind": "block", "inputs": [{"dtype": "f4", "record_bytes": 6}]}',
+        "a record of 6 bytes does not hold whole elements of 4"),
 ]
 
 

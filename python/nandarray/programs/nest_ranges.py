@@ -73,18 +73,29 @@ class Ranges:
                     return a + b
                 return a * b if min(a, b) >= 0 else None
             case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                a, b = self.least(left), _number(right)
-                return None if a is None or b is None else a - b
+                known = [a - b for of, a in self._from(left) for to, b in self.most(right) if of == to]
+                return max(known, default=None)
             case ast.BinOp(left=left, op=ast.Mod() | ast.FloorDiv(), right=right):
                 a, b = self.least(left), _number(right)
                 return 0 if a is not None and a >= 0 and b is not None and b > 0 else None
             case ast.Call(func=ast.Name(id="min" | "max" as which), args=[one, other]):
-                known = [self.least(one), self.least(other)]
-                found = [n for n in known if n is not None]
+                found = [n for n in (self.least(one), self.least(other)) if n is not None]
                 if which == "max":
                     return max(found, default=None)
-                return min(found) if len(found) == len(known) else None
+                return min(found) if len(found) == 2 else None  # noqa: PLR2004
         return None
+
+    def _from(self, e: ast.expr) -> set[_Bound]:
+        """Return bounds that an integer is at least, each of them."""
+        least = self.least(e) if not isinstance(e, ast.BinOp) or not isinstance(e.op, ast.Sub) else None
+        found = set[_Bound]() if least is None else {(None, least)}
+        match e:
+            case ast.Name(id=name) if name in self._extents:
+                found.add((name, 0))
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                # Of a difference the part that is taken away is at most a number.
+                found |= {(of, by - less) for of, by in self._from(left) for to, less in self.most(right) if to is None}
+        return found
 
     def most(self, e: ast.expr) -> set[_Bound]:
         """Return bounds that an integer is at most, each of them."""

@@ -399,8 +399,11 @@ def _exists(text: str) -> bool:
 
 
 def read(path: Path) -> str:
-    """Read the text of a file."""
-    return read_text(path, "a description in TOML, or a configuration of MQSim")
+    """Read the text of a file; what is none is a DescriptionError."""
+    try:
+        return read_text(path, "a description in TOML, or a configuration of MQSim")
+    except InvalidError as error:
+        raise DescriptionError(str(error)) from None
 
 
 def import_mqsim(path: str | Path, name: str | None = None) -> Imported:

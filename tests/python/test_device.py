@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -317,3 +318,15 @@ if __name__ == "__main__":
     path = ROOT / "docs" / "reference" / "devices.md"
     head = path.read_text().split("\n## Keys\n\n")[0]
     path.write_text(f"{head}\n## Keys\n\n{table()}")
+
+
+def test_large_files_take_time_by_their_size(tmp_path: Path) -> None:
+    path = tmp_path / "large.xml"
+    path.write_text("<E>" + "".join(f"<k{i}>1</k{i}>\n" for i in range(60_000)) + "</E>")
+    sections = "".join(f"[s{i}]\n" for i in range(60_000))
+    began = time.process_time()
+    with pytest.raises(DescriptionError, match="no configuration of MQSim"):
+        device.import_mqsim(path)
+    with pytest.raises(DescriptionError, match="60001 problems"):
+        device.Description(sections)
+    assert time.process_time() - began < 6

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import nandarray
+from nandarray.model import accelerator
 
 
 def ends_cleanly(store: nandarray.Store) -> None:
@@ -93,3 +94,11 @@ def test_under_the_modelled_clock_nothing_hangs() -> None:
     assert lines[:3] == ["InternalError"] * 3, done
     assert lines[-1] == "True", done
     assert done.stderr.count("panicked at") == 1, done.stderr
+
+
+def test_workers_that_no_platform_has_are_an_error_before_a_scheduler_makes_room_for_them() -> None:
+    kernel = accelerator.Phantom("k", 65_536, [accelerator.Block(2, 1e4, 4_096)])
+    for scheduler in ("inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order"):
+        for workers in (2**40, 2**63, 2**64 - 1):
+            with pytest.raises(nandarray.InvalidError, match=f"workers is {workers}; at most"):
+                accelerator.run([kernel], scheduler, {"workers": workers})

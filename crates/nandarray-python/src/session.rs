@@ -85,7 +85,7 @@ pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, k
         "simd" => run_host(&platform, &kernels),
         _ => {
             let platform: AcceleratorPlatform = platform;
-            run_accelerator(&platform, by_name(scheduler, platform.workers)?, &kernels)
+            run_accelerator(&platform, platform.scheduler(scheduler)?, &kernels)
         }
     });
     let report = done.map_err(|e| to_py(py, &e, None))?.map_err(invalid)?;
@@ -490,7 +490,7 @@ pub(crate) fn open(
         Some((platform, core)) => {
             let platform: AcceleratorPlatform =
                 serde_json::from_str(&platform).map_err(|e| invalid(format!("accelerator: {e}")))?;
-            let policy = by_name(&scheduler, platform.workers).map_err(invalid)?;
+            let policy = platform.scheduler(&scheduler).map_err(invalid)?;
             let options = AcceleratorOptions { platform, core, memory_bytes, window_bytes };
             let session = AcceleratorSession::new(&runtime, &options, policy).map_err(|e| run_to_py(py, &e))?;
             SessionClock::Modelled(Box::new(session))

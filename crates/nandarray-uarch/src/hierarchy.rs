@@ -1,7 +1,8 @@
 //! The caches of one core, their prefetchers, and the memory that the caches are filled from.
 //!
 //! A miss stalls the core until the line has arrived. Write-backs and prefetches occupy the memory's port and stall no
-//! access; but an access to a line that a prefetch has not brought yet stalls until the line arrives. Memory is either
+//! access; but an access to a line that a prefetch has not brought yet stalls until the line arrives. Each cache has
+//! lines of its own on their way ([`ComingLines`]): a hit of one waits for none of the other's. Memory is either
 //! the core's own, a port with the latency and rate of the description, or shared: then the requests are collected for
 //! [`Hierarchy::take_request`], the core pauses, and its owner decides when the line has arrived.
 
@@ -99,6 +100,29 @@ enum LinePurpose {
     Code,
 }
 
+/// The lines that a prefetch has put into a cache and that have not arrived there yet.
+#[derive(Debug, Default)]
+struct ComingLines(Vec<(u64, u64)>);
+
+impl ComingLines {
+    /// Notes that a line arrives at tick `at`.
+    fn add(&mut self, line: u64, at: u64) {
+        self.0.push((line, at));
+    }
+
+    /// Forgets the lines that have arrived at tick `now`. Only the core's own time may tell: a prefetch looks into the
+    /// second level at a later one, and the core may come to a line before that.
+    fn forget_arrived(&mut self, now: u64) {
+        self.0.retain(|&(_, at)| at > now);
+    }
+
+    /// Returns the ticks from `now` until a line has arrived; 0 if it is not on its way.
+    fn rest(&self, line: u64, now: u64) -> u64 {
+        let of_line = self.0.iter().filter(|&&(coming, _)| coming == line);
+        of_line.map(|&(_, at)| at.saturating_sub(now)).max().unwrap_or(0)
+    }
+}
+
 /// Caches and memory of one core.
 #[derive(Debug)]
 pub struct Hierarchy {
@@ -113,8 +137,13 @@ pub struct Hierarchy {
     prefetch_l1d: Option<Box<dyn CachePrefetcher>>,
     prefetch_l2: Option<Box<dyn CachePrefetcher>>,
     backing: LineSource,
-    /// Prefetched lines that have not arrived yet: the address of each line, and the tick at which it arrives.
-    coming: Vec<(u64, u64)>,
+    /// Prefetched lines on their way into the data cache.
+    coming_l1d: ComingLines,
+    /// Prefetched lines on their way into the second level.
+    coming_l2: ComingLines,
+    /// Lines of the data cache that come with a line which was requested from shared memory ahead of its use: the
+    /// requested line and the cache's.
+    awaited: Vec<(u64, u64)>,
     counts: MemoryCounts,
     /// Whether there is a request that shared memory has not seen yet.
     owes: bool,
@@ -140,7 +169,9 @@ impl Hierarchy {
             prefetch_l1d: d.l1d.and_then(|c| prefetcher(d.prefetch_l1d, u64::from(c.line_bytes))),
             prefetch_l2: d.l2.and_then(|c| prefetcher(d.prefetch_l2, u64::from(c.line_bytes))),
             backing,
-            coming: Vec::new(),
+            coming_l1d: ComingLines::default(),
+            coming_l2: ComingLines::default(),
+            awaited: Vec::new(),
             counts: MemoryCounts::default(),
             owes: false,
         }
@@ -180,7 +211,11 @@ impl Hierarchy {
 
     /// Notes that a prefetched line of shared memory arrives at tick `at`; an earlier access to the line waits for it.
     pub fn arrives(&mut self, line: u64, at: u64) {
-        self.coming.push((line, at));
+        if self.l2.is_some() {
+            self.coming_l2.add(line, at);
+        }
+        let of_data = self.awaited.extract_if(.., |&mut (requested, _)| requested == line);
+        of_data.for_each(|(_, line)| self.coming_l1d.add(line, at));
     }
 
     /// Returns the request that shared memory has to handle, and clears it.
@@ -192,13 +227,13 @@ impl Hierarchy {
         }
     }
 
-    /// Performs a data access if it hits the first level, no prefetcher observes accesses, and no line is on its way;
-    /// returns whether it did. Such an access takes [`t_data_hit`](Self::t_data_hit). If it returns false, nothing has
-    /// changed.
+    /// Performs a data access if it hits the first level, no prefetcher observes accesses, and no line is on its way
+    /// there; returns whether it did. Such an access takes [`t_data_hit`](Self::t_data_hit). If it returns false,
+    /// nothing has changed.
     #[inline]
     pub(crate) fn data_hits(&mut self, address: u64, bytes: u64, write: bool) -> bool {
         match &mut self.l1d {
-            Some(cache) if self.prefetch_l1d.is_none() && self.coming.is_empty() && !self.owes => {
+            Some(cache) if self.prefetch_l1d.is_none() && self.coming_l1d.0.is_empty() && !self.owes => {
                 cache.hits(address, bytes, write)
             }
             _ => false,
@@ -212,9 +247,9 @@ impl Hierarchy {
         self.l1d.is_some() && self.t_l1d == 0 && !prefetches && !self.owes
     }
 
-    /// Whether a hit in the instruction cache takes no ticks, and no line can be on its way.
+    /// Whether a hit in the instruction cache takes no ticks.
     pub(crate) fn code_hits_are_free(&self) -> bool {
-        self.l1i.is_some() && self.t_l1i == 0 && !self.notes_addresses()
+        self.l1i.is_some() && self.t_l1i == 0
     }
 
     /// Returns an empty table of the lines accessed last in the instruction cache, or in the data cache.
@@ -222,14 +257,11 @@ impl Hierarchy {
         LatestLines::new(if side == CacheSide::Instruction { &self.l1i } else { &self.l1d }.as_ref())
     }
 
-    /// Performs the fetch of a line of code if it hits the instruction cache and no line is on its way; returns whether
-    /// it did. If it returns false, nothing has changed.
+    /// Performs the fetch of a line of code if it hits the instruction cache; returns whether it did. If it returns
+    /// false, nothing has changed.
     #[inline]
     pub(crate) fn code_hits(&mut self, address: u64) -> bool {
-        match &mut self.l1i {
-            Some(cache) if self.coming.is_empty() => cache.hits(address, 1, false),
-            _ => false,
-        }
+        self.l1i.as_mut().is_some_and(|cache| cache.hits(address, 1, false))
     }
 
     /// Returns the ticks of a hit in the data cache, beyond the latency of the load or store unit.
@@ -259,6 +291,8 @@ impl Hierarchy {
         };
         let Some(cache) = first else { return Stall::default() };
         let line = cache.line_bytes();
+        self.coming_l1d.forget_arrived(now);
+        self.coming_l2.forget_arrived(now);
         let mut stall = self.line(now, side, pc, address, write);
         let mut next = (address & !(line - 1)) + line;
         while next < address + bytes {
@@ -285,8 +319,8 @@ impl Hierarchy {
                 CacheSide::Instruction | CacheSide::Data => LinePurpose::Demand,
             };
             stall.add(self.fill(now + t_hit, pc, address, dirty, purpose));
-        } else if !self.coming.is_empty() {
-            stall.memory += self.rest_of_the_way(now + t_hit, address, line_bytes);
+        } else if side == CacheSide::Data {
+            stall.memory += self.coming_l1d.rest(address & !(line_bytes - 1), now + t_hit);
         }
         if side == CacheSide::Data && self.prefetch_l1d.is_some() {
             self.prefetch_data(now + stall.total(), pc, address, outcome != CacheAccess::Hit);
@@ -311,16 +345,18 @@ impl Hierarchy {
         }
         let l2 = self.l2.as_mut().expect("there is a second level");
         let outcome = l2.access(address, false);
-        let line_bytes = l2.line_bytes();
+        let line = address & !(l2.line_bytes() - 1);
         let mut stall = Stall { l2: t_l2, ..Stall::default() };
         match outcome {
-            CacheAccess::Hit if self.coming.is_empty() => {}
-            CacheAccess::Hit => stall.memory = self.rest_of_the_way(now + t_l2, address, line_bytes),
+            CacheAccess::Hit => stall.memory = self.coming_l2.rest(line, now + t_l2),
             CacheAccess::Miss { dirty } => {
                 if let Some(dirty) = dirty {
                     self.write_back(now + t_l2, dirty);
                 }
-                stall.memory = self.fetch(now + t_l2, address & !(line_bytes - 1), purpose);
+                stall.memory = self.fetch(now + t_l2, line, purpose);
+                if purpose == LinePurpose::Prefetch {
+                    self.comes_to_l2(line, now + t_l2 + stall.memory);
+                }
             }
         }
         if self.prefetch_l2.is_some() {
@@ -336,11 +372,21 @@ impl Hierarchy {
             let cache = self.l1d.as_mut().expect("a prefetcher has a cache");
             let line = wanted & !(cache.line_bytes() - 1);
             if let Some(CacheAccess::Miss { dirty }) = cache.prefetch(line) {
-                let stall = self.fill(now, pc, line, dirty, LinePurpose::Prefetch);
-                if stall.total() > 0 {
-                    self.coming.push((line, now + stall.total()));
-                }
+                self.fill_ahead(now, pc, line, dirty);
             }
+        }
+    }
+
+    /// Fills a line of the data cache ahead of its use, and notes when it arrives.
+    fn fill_ahead(&mut self, now: u64, pc: u64, line: u64, dirty: Option<u64>) {
+        let stall = self.fill(now, pc, line, dirty, LinePurpose::Prefetch);
+        if stall.total() > 0 {
+            self.coming_l1d.add(line, now + stall.total());
+        }
+        // From shared memory the line may arrive later, when the owner says so.
+        let requested = line & !(self.l2.as_ref().map_or(1, CacheTags::line_bytes) - 1);
+        if matches!(&self.backing, LineSource::Shared(request) if request.prefetches.contains(&requested)) {
+            self.awaited.push((requested, line));
         }
     }
 
@@ -351,11 +397,8 @@ impl Hierarchy {
         let line = address & !(cache.line_bytes() - 1);
         if let Some(CacheAccess::Miss { dirty }) = cache.prefetch(line) {
             let observer = self.prefetch_l2.take();
-            let stall = self.fill(now, 0, line, dirty, LinePurpose::Prefetch);
+            self.fill_ahead(now, 0, line, dirty);
             self.prefetch_l2 = observer;
-            if stall.total() > 0 {
-                self.coming.push((line, now + stall.total()));
-            }
         }
     }
 
@@ -370,18 +413,16 @@ impl Hierarchy {
                     self.write_back(now, dirty);
                 }
                 let takes = self.fetch(now, line, LinePurpose::Prefetch);
-                if takes > 0 {
-                    self.coming.push((line, now + takes));
-                }
+                self.comes_to_l2(line, now + takes);
             }
         }
     }
 
-    /// Returns the ticks until the prefetched line of an address arrives; 0 if no such line is on its way.
-    fn rest_of_the_way(&mut self, now: u64, address: u64, line_bytes: u64) -> u64 {
-        let line = address & !(line_bytes - 1);
-        self.coming.retain(|&(_, arrives)| arrives > now);
-        self.coming.iter().filter(|&&(coming, _)| coming == line).map(|&(_, arrives)| arrives - now).max().unwrap_or(0)
+    /// Notes when a prefetched line arrives in the second level; the owner of shared memory says so later.
+    fn comes_to_l2(&mut self, line: u64, at: u64) {
+        if !matches!(self.backing, LineSource::Shared(_)) {
+            self.coming_l2.add(line, at);
+        }
     }
 
     /// Reads a line from memory; returns the ticks until it arrives. For shared memory it adds the line to the request

@@ -156,11 +156,10 @@ def fail(message: str) -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    said = str(error)
     if isinstance(error, OSError) and error.strerror:
-        return str(error.strerror)
-    return " ".join(str(error).split()) or type(error).__name__
+        said = str(error.strerror) if error.filename is None else f"{error.filename}: {error.strerror}"
+    return " ".join(said.split()) or type(error).__name__
 
 
 # --- arguments that many commands take --------------------------------------------------------------------------------

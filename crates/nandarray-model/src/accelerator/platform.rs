@@ -1,5 +1,6 @@
 //! The parts of the accelerator's platform, and of the host of the conventional system.
 
+use nandarray_runtime::schedule::{KernelScheduler, by_name};
 use nandarray_sim::Ps;
 use serde::{Deserialize, Serialize};
 
@@ -159,6 +160,18 @@ impl AcceleratorPlatform {
     /// Returns the time that a core takes for a number of cycles.
     pub(super) fn cycles(&self, cycles: f64) -> Ps {
         Ps((cycles * 1e12 / self.core_hz as f64).round() as u64)
+    }
+
+    /// Makes the scheduler of this name for the platform's workers.
+    ///
+    /// # Errors
+    /// If the platform is invalid, which comes first since a scheduler has room for each worker, or there is no such
+    /// scheduler.
+    pub fn scheduler(&self, name: &str) -> Result<Box<dyn KernelScheduler>, String> {
+        match self.problem() {
+            Some(problem) => Err(problem),
+            None => by_name(name, self.workers),
+        }
     }
 
     /// Returns the reason why the platform is invalid; `None` if it is valid.

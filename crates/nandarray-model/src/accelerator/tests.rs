@@ -344,6 +344,10 @@ fn platforms_beyond_the_clock_or_without_sense_are_refused_by_name() {
         platform.problem()
     };
     assert_eq!(with(&|p| (p.t_read_ns, p.core_failures) = (MONTH, vec![(1, MONTH)])), None, "a month fits");
+    // A scheduler has room for each worker: it is made only if the platform is valid.
+    let crowded = AcceleratorPlatform { workers: usize::MAX, ..AcceleratorPlatform::default() };
+    assert!(crowded.scheduler("inter-static").unwrap_err().starts_with("workers is 18446744073709551615"));
+    assert!(AcceleratorPlatform::default().scheduler("inter-static").is_ok());
     let cases: [(&str, &dyn Fn(&mut AcceleratorPlatform)); 14] = [
         ("t_read_ns has 2678400000000001 ns", &|p| p.t_read_ns = MONTH + 1),
         ("t_program_ns", &|p| p.t_program_ns = u64::MAX),

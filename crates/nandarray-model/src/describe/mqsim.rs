@@ -10,7 +10,7 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use super::keys;
-use super::problem::{Invalid, Problem};
+use super::problem::{Invalid, LineNumbers, Problem};
 use super::sheet::{Sheet, SheetEntry};
 use super::value::Value;
 
@@ -81,10 +81,8 @@ struct XmlElement {
 
 /// Returns all elements that hold a text, at any depth, by name, and the problems of malformed XML.
 fn elements(xml: &str) -> (BTreeMap<String, XmlElement>, Vec<Problem>) {
-    let line = |at: u64| {
-        let before = &xml.as_bytes()[..usize::try_from(at).map_or(xml.len(), |at| at.min(xml.len()))];
-        before.iter().filter(|b| **b == b'\n').count() as u32 + 1
-    };
+    let lines = LineNumbers::new(xml);
+    let line = |at: u64| lines.of(at as usize);
     let (mut found, mut problems): (BTreeMap<String, XmlElement>, _) = (BTreeMap::new(), Vec::new());
     let mut open: Vec<String> = Vec::new();
     let mut text = String::new();

@@ -2,6 +2,20 @@
 
 use std::fmt;
 
+/// Numbers of a text's lines by places in it, from one pass over the text.
+pub(super) struct LineNumbers(Vec<usize>);
+
+impl LineNumbers {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect())
+    }
+
+    /// Returns the number, from 1, of the line that byte `at` is in, or of the last line behind the end.
+    pub(super) fn of(&self, at: usize) -> u32 {
+        self.0.partition_point(|&newline| newline < at) as u32 + 1
+    }
+}
+
 /// One problem of a description.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
@@ -60,6 +74,22 @@ impl fmt::Display for Invalid {
             all => {
                 write!(f, "device {:?} has {} problems:", self.subject, all.len())?;
                 all.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_numbered_from_one() {
+        for text in ["", "a", "\n", "a\n\nbc\n", "\n\n\nd"] {
+            let lines = LineNumbers::new(text);
+            for at in 0..text.len() + 3 {
+                let before = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+                assert_eq!(lines.of(at), before as u32 + 1, "byte {at} of {text:?}");
             }
         }
     }

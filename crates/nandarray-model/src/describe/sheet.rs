@@ -6,7 +6,7 @@
 
 use super::keys::{self, KEYS, nearest};
 use super::presets;
-use super::problem::{Invalid, Problem};
+use super::problem::{Invalid, LineNumbers, Problem};
 use super::value::Value;
 
 /// A value with its source.
@@ -54,7 +54,7 @@ impl Sheet {
     }
 
     fn read(text: &str, subject: &str, depth: usize) -> Result<Self, Invalid> {
-        SheetReader { text, problems: Vec::new() }.read(subject, depth)
+        SheetReader { text, lines: LineNumbers::new(text), problems: Vec::new() }.read(subject, depth)
     }
 
     /// Returns a copy with some values changed. Keys are written as `section.name`; the source of these values is "set
@@ -143,13 +143,13 @@ type Spanned<T> = toml::Spanned<T>;
 
 struct SheetReader<'t> {
     text: &'t str,
+    lines: LineNumbers,
     problems: Vec<Problem>,
 }
 
 impl SheetReader<'_> {
     fn line(&self, at: usize) -> u32 {
-        let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        before.iter().filter(|b| **b == b'\n').count() as u32 + 1
+        self.lines.of(at)
     }
 
     fn problem(&mut self, at: usize, key: &str, value: &str, what: &str, allowed: &str) {

@@ -290,7 +290,7 @@ impl Backend {
     /// Updates the command for which die `d` requests the bus; returns whether it requests the bus.
     pub(super) fn refresh<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) -> bool {
         if self.scheduling == Scheduling::MqsimCompat {
-            return self.refresh_chip(d);
+            return self.refresh_chip(d, now);
         }
         let die = &self.dies[d as usize];
         if die.array == Array::Sensing && die.wish == Wish::Nothing {
@@ -456,6 +456,9 @@ impl Backend {
         let slot = &mut self.slab[i];
         let d = slot.place.die;
         assert_eq!(slot.op, OpKind::Read, "data of {:?}", slot.place);
+        let undecoded = &mut self.dies[d as usize].undecoded;
+        let at = undecoded.iter().position(|&read| read == i).expect("data that was sensed");
+        undecoded.swap_remove(at);
         if slot.retries < slot.retries_needed {
             slot.retries += 1;
             slot.cached = false;

@@ -86,7 +86,7 @@ impl Backend {
         let compat = self.scheduling == Scheduling::MqsimCompat;
         // The command is chosen again at the grant: a suspension, for example, may no longer be worth while.
         let wish = if compat {
-            let (class, _) = self.pick(d, u8::MAX, t).expect("a chip with a die that waits");
+            let (class, _) = self.pick(d, u8::MAX, t).expect("a chip with an operation that may begin");
             wish_of(class)
         } else {
             self.wish(d, t)
@@ -112,6 +112,7 @@ impl Backend {
         let mut i = group;
         while i != NONE {
             let slot = &self.slab[i];
+            self.dies[d as usize].undecoded.push(i);
             t_sense = t_sense.max(self.cells.t_sense(start, slot.place, slot.retries));
             i = slot.next;
         }

@@ -76,6 +76,8 @@ pub(super) struct Die {
     /// Slot of the first operation whose data is moving to the cache register and is not yet queued for the bus, or
     /// `NONE`.
     pub(super) cache_group: u32,
+    /// Slots of the reads whose command was sent and whose data is not decoded yet: each may need another sensing.
+    pub(super) undecoded: Vec<u32>,
     /// Slot of the first operation of a cache program that was sent while another program runs, or `NONE`.
     pub(super) loaded: u32,
     /// Time at which all data of `loaded` has been received.
@@ -106,6 +108,7 @@ impl Die {
             left: 0,
             cache_left: 0,
             cache_group: NONE,
+            undecoded: Vec::new(),
             loaded: NONE,
             loaded_at: Ps::ZERO,
             start: Ps::ZERO,

@@ -168,7 +168,8 @@ impl Backend {
     }
 
     /// Whether an operation may begin: a program if its word line is complete or has waited long enough, an erase if
-    /// no earlier operation on its block waits, a read always.
+    /// no earlier operation on its block waits and no earlier read of it may still need another sensing, a read
+    /// always.
     fn eligible(&self, d: u32, plane: u32, i: u32, now: Ps) -> bool {
         let slot = &self.slab[i];
         match slot.op {
@@ -191,7 +192,12 @@ impl Backend {
                     }
                     false
                 };
-                !(0..CLASSES - 1).any(earlier)
+                let may_retry = |&read: &u32| {
+                    let other = &self.slab[read];
+                    let place = other.place;
+                    other.seq < slot.seq && (place.plane, place.block) == (slot.place.plane, slot.place.block)
+                };
+                !(0..CLASSES - 1).any(earlier) && !self.dies[d as usize].undecoded.iter().any(may_retry)
             }
         }
     }
@@ -290,15 +296,22 @@ impl Backend {
 
     /// Updates whether die `d`'s chip can be given a command (in `mqsim_compat`, where a chip executes one command at
     /// a time), and returns it.
-    pub(super) fn refresh_chip(&mut self, d: u32) -> bool {
+    pub(super) fn refresh_chip(&mut self, d: u32, now: Ps) -> bool {
         let per_chip = self.geometry.dies;
         let die = &self.dies[d as usize];
-        let dies = &self.dies[(die.chip * per_chip) as usize..][..per_chip as usize];
-        let ready = dies.iter().all(|die| die.rests()) && dies.iter().any(|die| die.mask != 0);
-        let channel = &mut self.channels[die.channel as usize];
-        let bit = 1u128 << (die.chip % self.geometry.ways);
+        let mut dies = die.chip * per_chip..(die.chip + 1) * per_chip;
+        let rests = dies.clone().all(|d| self.dies[d as usize].rests());
+        let ready = rests && dies.any(|d| self.may_begin(d, now));
+        let (channel, bit) = (die.channel as usize, 1u128 << (die.chip % self.geometry.ways));
+        let channel = &mut self.channels[channel];
         channel.short = if ready { channel.short | bit } else { channel.short & !bit };
         ready
+    }
+
+    /// Whether an operation that waits for die `d` of `mqsim_compat` may begin: reads and programs wait for nothing.
+    fn may_begin(&self, d: u32, now: Ps) -> bool {
+        let mask = self.dies[d as usize].mask;
+        mask & !ERASES != 0 || (mask != 0 && self.pick(d, mask, now).is_some())
     }
 
     /// Returns the die of a chip whose first operation has the lowest key.

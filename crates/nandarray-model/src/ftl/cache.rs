@@ -242,7 +242,10 @@ impl WriteCache {
     /// Begins to drain the page that became dirty first, whatever the cache's order is, since a flush waits for it;
     /// returns it as [`Self::drain`].
     pub fn drain_for_flush(&mut self) -> Option<Drain> {
-        let lpa = self.unsafe_since.iter().map(|&(_, lpa)| lpa).find(|&lpa| self.dirty.get(&lpa).is_some())?;
+        // A page that was drained or trimmed and then written again has an older entry, which is out of date.
+        let is_dirty_since =
+            |&&(since, lpa): &&(u64, u64)| self.dirty.get(&lpa).is_some_and(|held| held.since == since);
+        let (_, lpa) = *self.unsafe_since.iter().find(is_dirty_since)?;
         Some(self.drain_page(lpa))
     }
 

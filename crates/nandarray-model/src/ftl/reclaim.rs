@@ -134,6 +134,11 @@ impl PageMapped {
         }
     }
 
+    /// Whether a page that is being moved was neither overwritten nor trimmed so far.
+    pub fn is_current(&self, moved: &Move) -> bool {
+        self.blocks.is_live(self.blocks.block_of(self.page(moved.from)), u32::from(moved.from.page))
+    }
+
     /// Allocates a new address for a page that was read, unless it was overwritten meanwhile.
     ///
     /// # Errors

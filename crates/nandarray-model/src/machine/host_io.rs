@@ -43,6 +43,15 @@ pub(super) struct Io {
     pub(super) submitted: Ps,
     /// Number of parts of the command's work that are not done, plus one while more may be added.
     pub(super) parts_left: u32,
+    /// Whether the device has fetched the command from its queue.
+    fetched: bool,
+}
+
+impl Io {
+    /// Makes a command that waits for `parts_left` parts of its work.
+    pub(super) fn new(requester: Requester, direction: IoDirection, queue: u32, parts_left: u32) -> Self {
+        Self { requester, direction, queue, submitted: Ps::ZERO, parts_left, fetched: false }
+    }
 }
 
 /// An event of a command on the link; carries the command's number unless stated otherwise.
@@ -100,6 +109,8 @@ pub(crate) struct HostIo {
     /// Commands that wait on the host for room in their queue, by queue.
     backlog: Vec<VecDeque<u32>>,
     in_device: u32,
+    /// Number of commands in the device that hold no command slot ([`Self::give_way`]).
+    without_slot: u32,
     sleep: Sleep,
 }
 
@@ -111,6 +122,7 @@ impl HostIo {
             queues: Queues::new(d.host.queues, d.host.queue_entries, &d.host.arbitration),
             backlog: vec![VecDeque::new(); d.host.queues as usize],
             in_device: 0,
+            without_slot: 0,
             sleep: Sleep::new(&d.idle_states),
         }
     }
@@ -195,9 +207,10 @@ impl HostIo {
 
     /// Fetches commands from the queues while the device has free command slots.
     fn fetch(&mut self, fabric: &mut Fabric, now: Ps) {
-        while self.in_device < fabric.description.controller.command_slots {
+        while self.in_device - self.without_slot < fabric.description.controller.command_slots {
             let Some(fetched) = self.queues.fetch() else { return };
             self.in_device += 1;
+            self.ios[fetched.command as usize].fetched = true;
             assert!(
                 self.queues.room(fetched.queue) < fabric.description.host.queue_entries,
                 "{fetched:?} has no entry"
@@ -206,6 +219,25 @@ impl HostIo {
             let sent = fabric.send_entry(now, Direction::Down, entry, "command");
             fabric.push(sent.end, IoEvent::Arrived(fetched.command));
         }
+    }
+
+    /// Whether the device has fetched a command from its queue.
+    pub(super) fn is_fetched(&self, io: u32) -> bool {
+        self.ios[io as usize].fetched
+    }
+
+    /// Takes the command slot from a command in the device that waits for a command which the device has not fetched
+    /// yet: commands that hold every slot could otherwise wait for ever.
+    pub(super) fn give_way(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
+        assert!(self.is_fetched(io) && self.without_slot < self.in_device, "io {io} holds no slot");
+        self.without_slot += 1;
+        self.fetch(fabric, now);
+    }
+
+    /// Gives a command that gave way a slot again, though none may be free: the device fetches nothing until one is.
+    pub(super) fn take_slot_again(&mut self) {
+        assert!(self.without_slot > 0, "no command gave way");
+        self.without_slot -= 1;
     }
 
     fn decoded(&self, io: u32) -> IoDone {

@@ -3,7 +3,8 @@
 //! programming 750,020.
 
 use super::{Rig, at, device};
-use crate::flash::{FlashEvent, OpCause, OpKind, OpOutcome};
+use crate::flash::fault::BitErrors;
+use crate::flash::{FlashEvent, NandCells, OpCause, OpKind, OpOutcome, Verdict};
 use nandarray_sim::Ps;
 
 const READ: u64 = 290;
@@ -439,5 +440,34 @@ impl Rig {
         }
         assert_eq!(self.flash.in_flight(), 0);
         self.flash.check(self.events.now()).unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
+/// A page of 8 KiB is one code word, decoded in 50 us, and needs a second sensing: only then its block may be erased.
+/// Another block's erase would not wait.
+#[test]
+fn an_erase_waits_for_a_page_of_its_block_that_is_being_decoded() {
+    for (scheduling, erased) in [("normal", 1), ("mqsim-compat", 1), ("normal", 2)] {
+        let d = device(&[
+            ("controller.scheduling", scheduling),
+            ("reliability.ecc_codeword_size", "8 KiB"),
+            ("reliability.ecc_correctable_bits", "40"),
+            ("reliability.t_ecc_decode", "50 us"),
+            ("reliability.t_read_retry", "0 ns"),
+            ("reliability.read_retries_max", "1"),
+            ("nand.t_suspend_erase", "none"),
+            ("nand.t_erase", "3800 us"),
+        ]);
+        let verdict = Verdict { retries: 1, lost: false };
+        let mut rig = Rig::with_cells(&d, Box::new(BitErrors::new(NandCells::new(&d, 1), at(0, 0, 1, 0), verdict)));
+        rig.read(at(0, 0, 1, 0), 8_192);
+        rig.submit(OpKind::Erase, OpCause::Gc, at(0, 0, erased, 0), 0);
+        let sensed = READ + SENSE + OUT;
+        let erase = d.bus.t_erase_command.0 / 1_000 + 3_800_020;
+        let (read, end) = match erased {
+            1 => (2 * (sensed + 50_000), 2 * (sensed + 50_000) + erase),
+            _ => (sensed + erase + sensed + 50_000, sensed + erase),
+        };
+        assert_eq!(ns(&rig.finish()), [read, end], "{scheduling}, block {erased}");
     }
 }

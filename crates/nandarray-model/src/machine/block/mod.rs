@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! read    translate -> map pages, if the map is cached -> page read -> DRAM -> link up
-//! write   link down -> DRAM -> translate, allocate -> old page read, if only a part is written -> program
+//! write   link down -> DRAM -> translate, allocate -> old page read -> DRAM, if only a part is written -> program
 //!         with a write cache: link down -> DRAM -> cache (`cached`), from which pages take that way later
 //! trim    forgets whole pages; flush: `flush`
 //! ```
@@ -88,6 +88,10 @@ pub(crate) enum BlockEvent {
     PageUp(u32),
     /// A page that was read has crossed the link.
     PageDone(u32),
+    /// The old content of a partly written page is in DRAM.
+    OldThere(u32),
+    /// A page that reclaim moves has crossed DRAM: the number of its move.
+    MoveThere(u32),
 }
 
 /// The part of this client that waits for a flash operation.
@@ -165,6 +169,12 @@ impl Client for BlockClient {
             BlockEvent::Page(part) => self.page_translated(ctx, now, part),
             BlockEvent::PageUp(part) => self.page_leaves(ctx, now, part),
             BlockEvent::PageDone(part) => self.page_done(ctx, now, part),
+            BlockEvent::OldThere(part) => self.write_page(ctx, now, part),
+            BlockEvent::MoveThere(slot) => {
+                if let Some(plane) = self.reclaim.relocate(&mut self.programs, ctx.fabric, now, slot) {
+                    self.move_over(ctx, now, plane);
+                }
+            }
         }
     }
 
@@ -222,6 +232,8 @@ impl Client for BlockClient {
             BlockEvent::Page(part) => (17, part),
             BlockEvent::PageUp(part) => (18, part),
             BlockEvent::PageDone(part) => (19, part),
+            BlockEvent::OldThere(part) => (28, part),
+            BlockEvent::MoveThere(slot) => (29, slot),
         }
     }
 }
@@ -289,11 +301,7 @@ impl BlockClient {
             RequestOp::Trim | RequestOp::Flush => IoDirection::Neither,
         };
         let queue = request.stream % ctx.fabric.description.host.queues;
-        ctx.io.submit(
-            ctx.fabric,
-            now,
-            Io { requester: Requester::BlockClient(request_id), direction, queue, submitted: now, parts_left: 1 },
-        );
+        ctx.io.submit(ctx.fabric, now, Io::new(Requester::BlockClient(request_id), direction, queue, 1));
     }
 
     fn request_decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, request_id: u32) {
@@ -592,8 +600,8 @@ impl BlockClient {
             PageState::Merging if unreadable && of != PageRequester::Cache => self.page_done(ctx, now, part),
             PageState::Merging => {
                 let bytes = u64::from(ctx.fabric.description.geometry.page_bytes);
-                ctx.fabric.through_dram(now, bytes, "old page", OpCause::Host);
-                self.write_page(ctx, now, part);
+                let there = ctx.fabric.through_dram(now, bytes, "old page", OpCause::Host);
+                if there == now { self.write_page(ctx, now, part) } else { ctx.push(there, BlockEvent::OldThere(part)) }
             }
             PageState::Programming => self.page_done(ctx, now, part),
             PageState::Translating | PageState::Caching | PageState::Stalled => {

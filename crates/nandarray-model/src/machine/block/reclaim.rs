@@ -1,17 +1,18 @@
 //! Background work of conventional flash management: garbage collection, wear levelling, emptying of failed blocks.
 //!
-//! A plane's reclaim job (`crate::ftl`) is executed step by step: live pages are read, given new addresses and
-//! programmed, several at once; at the end their block is erased. Where reclaim is pre-emptible and not urgent, it
-//! takes its next step only when no operation waits for its die; it is retried whenever an operation of that die has
-//! ended.
+//! A plane's reclaim job (`crate::ftl`) is executed step by step: live pages are read, cross DRAM in and out, get new
+//! addresses and are programmed, several at once; at the end their block is erased. Where reclaim is pre-emptible and
+//! not urgent, it takes its next step only when no operation waits for its die; it is retried whenever an operation of
+//! that die has ended.
 //!
 //! Reclaim returns whether a move or an erase may have made room; the client then retries the writes that found no
 //! free page.
 
-use super::BlockWaiter;
 use super::programs::PagePrograms;
+use super::{BlockEvent, BlockWaiter};
 use crate::flash::{OpKind, OpOutcome, PageAddress};
 use crate::ftl::{Move, Moved, Owner, ReclaimStep, Urgency};
+use crate::machine::Event;
 use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
@@ -19,11 +20,13 @@ use nandarray_sim::Ps;
 /// Maximum number of moves of a plane in flight, so that one page is read while others are programmed.
 const MOVES_AT_ONCE: u16 = 4;
 
-/// A page that reclaim moves and whose read is in flight.
+/// A page that reclaim moves, while it is read or crosses DRAM.
 #[derive(Clone, Copy, Debug)]
 struct MoveInFlight {
     plane: u32,
     moved: Move,
+    /// Outcome of the read, once it has ended.
+    read: OpOutcome,
 }
 
 /// Whether reclaim may have made room.
@@ -124,9 +127,9 @@ impl Reclaim {
                 ReclaimStep::Move(moved) => {
                     self.moving[at] += 1;
                     let in_memory = programs.is_in_memory(moved.from);
-                    let slot = self.moves.insert(MoveInFlight { plane, moved }) as u32;
+                    let slot = self.moves.insert(MoveInFlight { plane, moved, read: OpOutcome::Done }) as u32;
                     if in_memory {
-                        if let Some(plane) = self.read_over(programs, fabric, now, slot, OpOutcome::Done) {
+                        if let Some(plane) = self.cross_dram(programs, fabric, now, slot, 1) {
                             self.moving[plane as usize] -= 1;
                             room = RoomChange::Perhaps;
                         }
@@ -164,11 +167,8 @@ impl Reclaim {
         None
     }
 
-    /// Handles the end of a victim page's read: programs the page at its new address. Returns the plane if the page
-    /// stays where it is, which ends the move.
-    ///
-    /// An unreadable page is moved too, since its block will be erased; its content is recorded as lost. An unreadable
-    /// page of the map is rebuilt from the data pages, whose spare bytes name their owners.
+    /// Handles the end of a victim page's read: the page crosses DRAM, in and out. Returns the plane if the move ends
+    /// here, since the page was overwritten.
     pub(super) fn read_over(
         &mut self,
         programs: &mut PagePrograms,
@@ -177,15 +177,51 @@ impl Reclaim {
         slot: u32,
         outcome: OpOutcome,
     ) -> Option<u32> {
-        let MoveInFlight { plane, moved } = self.moves.remove(slot as usize);
+        self.moves[slot as usize].read = outcome;
+        self.cross_dram(programs, fabric, now, slot, 2)
+    }
+
+    /// Books a page's transfers through DRAM; the page is programmed when they are over. Returns the plane if the page
+    /// stays where it is, which ends the move.
+    fn cross_dram(
+        &mut self,
+        programs: &mut PagePrograms,
+        fabric: &mut Fabric,
+        now: Ps,
+        slot: u32,
+        crossings: u64,
+    ) -> Option<u32> {
+        let MoveInFlight { moved, .. } = self.moves[slot as usize];
+        if programs.ftl.is_current(&moved) {
+            let bytes = u64::from(fabric.description.geometry.page_bytes);
+            let there = fabric.through_dram(now, crossings * bytes, "moved page", moved.cause);
+            if there > now {
+                fabric.push(there, Event::Client(BlockEvent::MoveThere(slot).into()));
+                return None;
+            }
+        }
+        self.relocate(programs, fabric, now, slot)
+    }
+
+    /// Programs a page that has crossed DRAM at its new address. Returns the plane if the page stays where it is, which
+    /// ends the move.
+    ///
+    /// An unreadable page is moved too, since its block will be erased; its content is recorded as lost. An unreadable
+    /// page of the map is rebuilt from the data pages, whose spare bytes name their owners.
+    pub(super) fn relocate(
+        &mut self,
+        programs: &mut PagePrograms,
+        fabric: &mut Fabric,
+        now: Ps,
+        slot: u32,
+    ) -> Option<u32> {
+        let MoveInFlight { plane, moved, read } = self.moves.remove(slot as usize);
         assert!(self.moving[plane as usize] > 0, "plane {plane} has no move in flight: {moved:?}");
         match programs.ftl.relocate(&moved) {
             Ok(Moved::To(place)) => {
-                if let (OpOutcome::Uncorrectable, Owner::Page(lpa)) = (outcome, moved.owner) {
+                if let (OpOutcome::Uncorrectable, Owner::Page(lpa)) = (read, moved.owner) {
                     programs.lost.insert(lpa);
                 }
-                let bytes = fabric.description.geometry.page_bytes;
-                fabric.through_dram(now, 2 * u64::from(bytes), "moved page", moved.cause);
                 programs.program(fabric, now, moved.cause, place, BlockWaiter::MoveTo(plane));
                 None
             }

@@ -137,6 +137,8 @@ pub(super) struct SpaceJob {
     pub(super) log_left: u32,
     pub(super) bytes: u64,
     pub(super) io: Option<u32>,
+    /// Whether the job's command holds no command slot, since it waits for an older barrier outside the device.
+    pub(super) gave_way: bool,
     pub(super) failed: bool,
     /// Blocks that the host has composed and not programmed yet, when it composes all blocks of a command first.
     pub(super) composed: Vec<u32>,
@@ -229,6 +231,7 @@ impl SpaceJob {
             log_left: 0,
             bytes,
             io: None,
+            gave_way: false,
             failed: false,
             composed: Vec::new(),
         }

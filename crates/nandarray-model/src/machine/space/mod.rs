@@ -265,7 +265,7 @@ impl SpaceClient {
         }
         // One more than the number of blocks: the last stands for the log, even if that is empty.
         let requester = Requester::SpaceClient(SpaceRequester::Job(job));
-        let io = Io { requester, direction, queue, submitted: now, parts_left: parts + 1 };
+        let io = Io::new(requester, direction, queue, parts + 1);
         // No event of the job happens before its entry has crossed the link, so its io can be set afterwards.
         let io = ctx.io.submit(ctx.fabric, now, io);
         self.jobs[job as usize].io = Some(io);
@@ -649,6 +649,22 @@ impl SpaceClient {
             self.write_log(ctx, now, job);
         } else {
             self.settling.push_back(job);
+            self.give_way(ctx, now, job);
+        }
+    }
+
+    /// Gives back the command slot of a job that waits for an older barrier whose command is still on the host or in
+    /// its queue. That barrier might otherwise find all slots taken by commands that wait for it.
+    fn give_way(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        let j = &self.jobs[job as usize];
+        let (Some(io), false) = (j.io, j.log.is_empty()) else { return };
+        let is_outside = |other: &SpaceJob| {
+            let is_older_barrier = other.id.0 < j.id.0 && self.barriers.contains(&other.id.0);
+            is_older_barrier && other.io.is_none_or(|io| !ctx.io.is_fetched(io))
+        };
+        if self.jobs.iter().any(|(_, other)| is_outside(other)) {
+            self.jobs[job as usize].gave_way = true;
+            ctx.io.give_way(ctx.fabric, now, io);
         }
     }
 
@@ -656,6 +672,9 @@ impl SpaceClient {
         let j = &mut self.jobs[job as usize];
         assert_eq!(j.phase, JobPhase::Settling, "the log is written once");
         j.phase = JobPhase::Logging;
+        if std::mem::take(&mut j.gave_way) {
+            ctx.io.take_slot_again();
+        }
         let log = std::mem::take(&mut j.log);
         j.log_left = log.iter().map(|s| s.pages).sum();
         if j.log_left == 0 {

@@ -83,7 +83,7 @@ impl SpaceClient {
         let direction = if op == OpKind::Program { IoDirection::Write } else { IoDirection::Read };
         for extent in extents {
             let requester = Requester::SpaceClient(SpaceRequester::Extent { parent: part, extent });
-            ctx.io.submit(ctx.fabric, now, Io { requester, direction, queue, submitted: now, parts_left: 1 });
+            ctx.io.submit(ctx.fabric, now, Io::new(requester, direction, queue, 1));
         }
         any
     }

@@ -119,7 +119,7 @@ fn device(chance: &mut fastrand::Rng) -> Description {
         ("controller.t_assemble", of(&["0 ns", "10 us"], chance)),
         ("controller.t_command", of(&["0 ns", "1 us"], chance)),
         ("controller.t_complete", of(&["0 ns", "500 ns"], chance)),
-        ("controller.command_slots", of(&["256", "4096"], chance)),
+        ("controller.command_slots", of(&["1", "2", "256", "4096"], chance)),
         ("controller.coordinates_size", of(&["0 B", "256 B"], chance)),
         ("host.composes", of(&["block", "command"], chance)),
         ("host.t_interrupt", of(&["none", "2 us"], chance)),
@@ -213,6 +213,31 @@ fn flushes_end_in_order() {
         let late = Ps::from_us(60);
         assert!(flushes.windows(2).all(|two| two[1] + late >= two[0]), "seed {seed}: {flushes:?}");
     }
+}
+
+/// The device's only slot is given to the younger of two flushes, whose log waits for the older one's: it lets that in.
+#[test]
+fn a_flush_that_waits_for_an_older_one_holds_no_slot() {
+    let d = describe::preset_with("tiny", &[("controller.command_slots", "1")]).unwrap();
+    let layout = StoreLayout::new(d.geometry).unwrap();
+    let mut machine = Machine::new(&d, 1, None);
+    machine.add([PlatformPart::Spaces(layout)]).unwrap();
+    let mut segments = Segments::new(layout, d.geometry.blocks);
+    let read = FlashTrace {
+        ops: vec![segments.op(OpKind::Read, OpCause::Host, (0, 0), 1, 4_096)],
+        blocks: vec![BlockOps { ops_end: 1, runs: 1, bytes: 4_096 }],
+        ..FlashTrace::default()
+    };
+    let mut flush =
+        || FlashTrace { ops: vec![segments.program(OpCause::Map, 1)], barriers: 1, ..FlashTrace::default() };
+    // The read holds the slot while both flushes arrive; then the queue behind its own is served.
+    machine.submit_job(Ps::ZERO, SpaceJobKind::Read, 0, read);
+    let older = machine.submit_job(Ps::ZERO, SpaceJobKind::Other, 0, flush());
+    let younger = machine.submit_job(Ps::ZERO, SpaceJobKind::Other, 1, flush());
+    let done: Vec<SpaceJobDone> = std::iter::from_fn(|| machine.next_job()).collect();
+    let end = |id| done.iter().find(|one| one.id == id).unwrap().done;
+    assert!(done.len() == 3 && end(older) < end(younger), "{done:?}");
+    machine.settle();
 }
 
 /// A write whose extents lie in the write cache is over long before a slow translator has looked up their pages.

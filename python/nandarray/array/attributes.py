@@ -12,13 +12,13 @@ A change costs as much as all attributes together: thousands are set by one ``up
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from nandarray.array.attribute_types import TYPES, check_types
+from nandarray.array.attribute_types import check_types, merged
 from nandarray.errors import InvalidError, NotFoundError
 
 __all__ = ["DIMENSIONS", "Attributes", "to_json"]
@@ -60,8 +60,8 @@ class Attributes(MutableMapping[str, Any]):
             values = self._read()
             if name not in values:
                 raise NotFoundError(f"no attribute named {name!r}")
+            values = merged(values, {name: None})  # without the type
             del values[name]
-            _forget_types(values, {name})
             self._save(to_json(values))
 
     def __iter__(self) -> Iterator[str]:
@@ -85,14 +85,7 @@ class Attributes(MutableMapping[str, Any]):
         """
         given: dict[str, Any] = dict(*others, **names)
         with self._lock:
-            values = self._read()
-            kinds = given.pop(TYPES, None)
-            _forget_types(values, given)
-            values.update(given)
-            if kinds is not None:
-                check_types({**given, TYPES: kinds})
-                values[TYPES] = {**values.get(TYPES, {}), **kinds}
-            self._save(to_json(values))
+            self._save(to_json(merged(self._read(), given)))
 
     def clear(self) -> None:
         """Remove every attribute by one command."""
@@ -105,15 +98,6 @@ class Attributes(MutableMapping[str, Any]):
     def _read(self) -> dict[str, Any]:
         values: dict[str, Any] = json.loads(self._load())
         return values
-
-
-def _forget_types(values: dict[str, Any], names: Collection[str]) -> None:
-    """Drop the types of attributes that are removed or set anew."""
-    kinds = values.get(TYPES)
-    if isinstance(kinds, dict):
-        left = {name: kind for name, kind in kinds.items() if name not in names}
-        del values[TYPES]
-        values.update({TYPES: left} if left else {})
 
 
 def to_json(values: Mapping[str, Any]) -> str:

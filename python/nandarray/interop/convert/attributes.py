@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.array.attribute_types import ENUM, TYPES, typed
+from nandarray.array.attribute_types import ENUM, TYPES, check_types, typed
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 
@@ -112,9 +112,12 @@ def _restore(plain: dict[str, Any], types: dict[str, str], given: Any) -> None:
 
 
 def types_of(attrs: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the remembered types of attributes, by name."""
-    kinds = attrs.get(TYPES)
-    return kinds if isinstance(kinds, Mapping) else {}
+    """Return the remembered types of attributes, by name; none where an older version let them be what they cannot."""
+    try:
+        check_types(attrs)
+    except InvalidError:
+        return {}
+    return dict(attrs.get(TYPES, {}))
 
 
 def decode(attrs: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[str, Any]:

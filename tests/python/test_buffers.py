@@ -211,10 +211,12 @@ def test_masked_elements_are_refused(store: nandarray.Store, a: nandarray.Array)
 @pytest.mark.parametrize(
     ("value", "dtype", "holds"),
     [
-        (300, "i1", "-128 to 127"), (np.int64(300), "i1", "-128 to 127"), (1.5, "i4", ""), (np.float64("nan"), "i2", ""),
+        (300, "i1", "-128 to 127"), (np.int64(300), "i1", "-128 to 127"), (1.5, "i4", ""),
+        (np.float64("nan"), "i2", ""),
         (-1, "u2", "0 to 65535"), (np.uint64(2**64 - 1), "i8", ""), (1e300, "f4", "3.40282e"), (1 + 2j, "f4", ""),
         (np.complex64(1j), "f4", ""), (2, "?", "0 and 1"), ("abc", "U2", "at most 2 characters"), (b"abc", "S2", ""),
-        ("a\0", "U3", ""), (np.datetime64("2000-01-01T00:01"), "M8[D]", ""), (np.array((1, 300), "i4,i4")[()], "i4,i1", "f1"),
+        ("a\0", "U3", ""), (np.datetime64("2000-01-01T00:01"), "M8[D]", ""),
+        (np.array((1, 300), "i4,i4")[()], "i4,i1", "f1"),
     ],
 )  # fmt: skip
 def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(
@@ -231,7 +233,8 @@ def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
-        (0.1, "f4"), (np.inf, "f2"), (np.int64(-128), "i1"), (3.0, "u1"), ("7", "i2"), (True, "?"), ("ab", "U2"), (b"a", "S2"),
+        (0.1, "f4"), (np.inf, "f2"), (np.int64(-128), "i1"), (3.0, "u1"), ("7", "i2"), (True, "?"), ("ab", "U2"),
+        (b"a", "S2"),
         ("2000-01-01", "M8[D]"), (np.datetime64("NaT"), "M8[s]"), (-1, "m8[s]"), (1j, "c8"), ((1, 2), "i4,i1"),
     ],
 )  # fmt: skip

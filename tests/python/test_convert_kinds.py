@@ -22,7 +22,7 @@ import zarr
 import nandarray
 from nandarray.interop.convert.attributes import decode
 
-#: What becomes of a kind: it comes back as it was, it is refused by its name, or a warning has its name.
+#: Verdicts: a kind comes back as it was, it is refused by its name, or a warning has its name.
 EQUAL, REFUSED, TOLD = "equal", "refused", "told"
 
 LOW = h5py.h5t
@@ -30,6 +30,9 @@ DAYS = np.array(["2001-01-01", "NaT"], "M8[s]")
 RECORDS = np.array(
     [(1, (2.5, [1, 2, 3])), (3, (4.5, [4, 5, 6]))], [("a", ">i2"), ("b", [("c", "<f8"), ("d", "u1", 3)])]
 )
+NUMBERS = ("i1", ">i2", "i8", "u1", ">u2", "u8", "<f2", "f4", ">f8", "?", "c8", "c16")
+NETCDF_NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+ZARR_NUMBERS = ("bool", "i1", "u8", "f2", "f4", "f8", "c8", "c16")
 COLOURS = {"RED": 0, "GREEN": 1}
 
 
@@ -98,9 +101,9 @@ def _within(file: Any, name: str) -> None:
     file[f"{name}/deep/up"] = file[name]
 
 
-#: Objects of HDF5: name, what makes one, what becomes of it; of a pair of names the second is what is told of.
+#: Objects of HDF5: name, what makes one, and the verdict.
 HDF5_OBJECTS: list[tuple[str, Callable[[Any, str], Any], str]] = [
-    *((f"number_{code}", _data(np.arange(6).astype(code).reshape(2, 3)), EQUAL) for code in ("i1", ">i2", "u8", "<f2", ">f8", "?", "c8")),
+    *((f"number_{code}", _data(np.arange(6).astype(code).reshape(2, 3)), EQUAL) for code in NUMBERS),
     ("long_double", _data(np.arange(2, dtype=np.longdouble)), REFUSED),
     ("bit_field", _low(LOW.STD_B16LE), EQUAL),
     ("narrow_integer", _data(np.arange(4, dtype="i2"), scaleoffset=0, chunks=(4,)), EQUAL),
@@ -157,7 +160,7 @@ def _attr(value: Any, dtype: Any = None) -> Callable[[Any, str], Any]:
 
 #: Attributes of HDF5.
 HDF5_ATTRS: list[tuple[str, Callable[[Any, str], Any], str]] = [
-    *((f"number_{code}", _attr(np.array(3, code)[()]), EQUAL) for code in ("i1", ">u2", "i8", "u8", "<f2", "f4", "f8", "?", "c16")),
+    *((f"number_{code}", _attr(np.array(3, code)[()]), EQUAL) for code in NUMBERS),
     ("long_double", _attr(np.longdouble(1)), TOLD),
     ("numbers", _attr(np.arange(6, dtype="i2").reshape(2, 3)), EQUAL),
     ("one_number", _attr(np.array([5], "u1")), EQUAL),
@@ -280,7 +283,8 @@ STORE_ATTRS: dict[str, Any] = {
     "nothing": None, "mapping": {"a": 1, "float": {"float": "nan"}}, "list_empty": [], "list_mixed": [1, "a", None],
     "list_one": [5], "lists": [[1, 2], [3, 4]], "list_nested": [[1], [2, 3]], "truth": True, "truths": [True, False],
     "nan": float("nan"), "infinite": [float("inf"), 1.0], "nan_within": {"x": [float("nan"), {"float": "nan"}]},
-    "large": 2**70, "larges": [2**70, 1], "unsigned": 2**64 - 1, "text_nul": "a\0b", "text_empty": "", "surrogate": "\ud800",
+    "large": 2**70, "larges": [2**70, 1], "unsigned": 2**64 - 1, "text_nul": "a\0b", "text_empty": "",
+    "surrogate": "\ud800",
     "numbers_many": list(range(20_000)), "missing_value": float("nan"), "_FillValue": 7.5,
 }  # fmt: skip
 
@@ -310,7 +314,8 @@ def test_every_value_of_an_attribute_comes_back(tmp_path: Path, store: nandarray
 
 
 @pytest.mark.parametrize(
-    ("ending", "key", "value"), [("nc", "_FillValue", 300), ("nc", "NAME", "x"), ("h5", "a\0", 1), ("nc", "_FillValue", "x")]
+    ("ending", "key", "value"),
+    [("nc", "_FillValue", 300), ("nc", "NAME", "x"), ("h5", "a\0", 1), ("nc", "_FillValue", "x")],
 )  # fmt: skip
 def test_an_attribute_that_a_format_cannot_hold_is_named(
     tmp_path: Path, store: nandarray.Store, ending: str, key: str, value: Any
@@ -323,7 +328,7 @@ def test_an_attribute_that_a_format_cannot_hold_is_named(
 
 #: Variables of NetCDF-4: name, type, values, what becomes of it.
 NETCDF_VARIABLES: list[tuple[str, Any, Any, str]] = [
-    *((f"number_{code}", code, np.arange(3).astype(code), EQUAL) for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")),
+    *((code, code, np.arange(3).astype(code), EQUAL) for code in NETCDF_NUMBERS),
     ("letters", "S1", np.array([b"a", b"b", b""]), EQUAL),
     ("text", str, np.array(["a", "", "é"], object), EQUAL),
     ("enumeration", "enum", np.array([0, 1, 1], "i1"), EQUAL),
@@ -373,7 +378,7 @@ def test_every_kind_of_netcdf(tmp_path: Path, store: nandarray.Store) -> None:
 
 #: Arrays of Zarr: name, dtype, options, format, what becomes of it.
 ZARR_ARRAYS: list[tuple[str, Any, dict[str, Any], int, str]] = [
-    *((f"number_{code[-2:]}_{form}", code, {}, form, EQUAL) for form in (2, 3) for code in ("bool", "i1", "u8", "f2", "f4", "f8", "c8", "c16")),
+    *((f"{code}_{form}", code, {}, form, EQUAL) for form in (2, 3) for code in ZARR_NUMBERS),
     ("big_endian", ">i4", {}, 2, EQUAL),
     ("dates_2", "M8[s]", {}, 2, EQUAL),
     ("bytes_2", "S3", {}, 2, EQUAL),
@@ -388,6 +393,12 @@ ZARR_ARRAYS: list[tuple[str, Any, dict[str, Any], int, str]] = [
     ("shards", "i4", {"chunks": (1,), "shards": (3,)}, 3, EQUAL),
     ("sparse", "f4", {"fill_value": np.nan}, 3, EQUAL),
 ]  # fmt: skip
+
+
+def zarr_values(dtype: Any, element: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    if dtype is str:
+        return np.array(["a", "", "é"], object)
+    return np.zeros(3, element) if element.kind in "VM" else np.arange(3).astype(element)
 
 
 @pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")

@@ -467,3 +467,10 @@ def test_a_fill_value_out_of_range_is_refused(store: nandarray.Store, encoding: 
     with pytest.raises(nandarray.InvalidError, match=says):
         nandarray.from_xarray(data, store, encoding={"t": encoding})
     assert names(store) == []
+
+
+def test_types_of_a_groups_attributes_are_merged(store: nandarray.Store) -> None:
+    nandarray.from_xarray(xr.Dataset(attrs={"a": np.float32(1), "b": np.int16(2)}), store)
+    nandarray.from_xarray(xr.Dataset(attrs={"b": "text", "c": np.int8(3)}), store, mode="a")
+    found = read(store).attrs
+    assert [type(found[name]) for name in "abc"] == [np.float32, str, np.int8]

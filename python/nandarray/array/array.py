@@ -171,6 +171,7 @@ class Array(Grid, Compute):
         out : buffer, optional
             Where to read into: a NumPy array with any strides, a torch tensor in host memory, a ``bytearray``, or
             anything else with the buffer protocol, DLPack or ``__array_interface__``, of the right shape and dtype.
+            Its elements share no memory.
 
         Returns
         -------

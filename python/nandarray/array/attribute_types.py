@@ -17,7 +17,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["ENUM", "TYPES", "check_types", "typed"]
+__all__ = ["ENUM", "TYPES", "check_types", "merged", "typed"]
 
 #: The attribute that holds the types of other attributes.
 TYPES = "_ATTRIBUTE_TYPES"
@@ -25,7 +25,7 @@ TYPES = "_ATTRIBUTE_TYPES"
 ENUM = "enum"
 _BYTES = "bytes:"
 _DIMENSIONS_MOST = 64
-#: An attribute's most bytes: a width of text may be told that nothing needs.
+#: An attribute's most bytes: a type may say a width of text that nothing needs.
 _BYTES_MOST = 64 << 20
 
 
@@ -55,6 +55,18 @@ def typed(value: Any, kind: str) -> Any:
     if array.ndim != int(ndim or 0):
         raise ValueError(f"a value of {array.ndim} dimensions is not of type {kind!r}")
     return array if ndim else array[()]
+
+
+def merged(before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with others set in them; a value that is set has a type of its own, or that of JSON."""
+    kinds = before.get(TYPES)
+    kept = {name: kind for name, kind in kinds.items() if name not in given} if isinstance(kinds, Mapping) else {}
+    if TYPES in given:
+        check_types(given)
+        kept |= given[TYPES]
+    found = {**before, **given}
+    found.pop(TYPES, None)
+    return {**found, TYPES: kept} if kept else found
 
 
 def check_types(values: Mapping[str, Any]) -> None:

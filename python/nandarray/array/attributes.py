@@ -12,13 +12,13 @@ A change costs as much as all attributes together: thousands are set by one ``up
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from nandarray.array.attribute_types import TYPES, check_types
+from nandarray.array.attribute_types import check_types, merged
 from nandarray.errors import InvalidError, NotFoundError
 
 __all__ = ["DIMENSIONS", "Attributes", "to_json"]
@@ -61,8 +61,8 @@ class Attributes(MutableMapping[str, Any]):
         with self._lock:
             values = self._read()
             _check_known(name, values)
+            values = merged(values, {name: None})  # without the type
             del values[name]
-            _forget_types(values, {name})
             self._save(to_json(values))
 
     def __iter__(self) -> Iterator[str]:
@@ -89,14 +89,7 @@ class Attributes(MutableMapping[str, Any]):
         except (TypeError, ValueError) as error:
             raise InvalidError(f"attributes are updated by a mapping, or by pairs: {error}") from error
         with self._lock:
-            values = self._read()
-            kinds = given.pop(TYPES, None)
-            _forget_types(values, given)
-            values.update(given)
-            if kinds is not None:
-                check_types({**given, TYPES: kinds})
-                values[TYPES] = {**values.get(TYPES, {}), **kinds}
-            self._save(to_json(values))
+            self._save(to_json(merged(self._read(), given)))
 
     def popitem(self) -> tuple[str, Any]:
         """Remove an attribute and give it.
@@ -126,15 +119,6 @@ class Attributes(MutableMapping[str, Any]):
     def _read(self) -> dict[str, Any]:
         values: dict[str, Any] = json.loads(self._load())
         return values
-
-
-def _forget_types(values: dict[str, Any], names: Collection[str]) -> None:
-    """Drop the types of attributes that are removed or set anew."""
-    kinds = values.get(TYPES)
-    if isinstance(kinds, dict):
-        left = {name: kind for name, kind in kinds.items() if name not in names}
-        del values[TYPES]
-        values.update({TYPES: left} if left else {})
 
 
 def _check_known(name: object, values: Mapping[str, Any]) -> None:

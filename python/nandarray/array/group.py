@@ -263,7 +263,7 @@ class Group:
             32 bytes; the same key is needed to open the array.
         fill_value : scalar
             What elements read as that were never written. The integer 0 stands for zero bytes under every dtype: an
-            empty string, 1970, False.
+            empty string, 1970, False. A value that the dtype does not hold is refused.
         attrs : mapping, optional
             First attributes.
         **unknown

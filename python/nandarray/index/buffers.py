@@ -39,8 +39,8 @@ def as_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
     """See the caller's buffer as an array to read into, which must have this shape and dtype.
 
     The buffer is a NumPy array with any strides, or anything with the buffer protocol, ``__array_interface__`` or
-    ``__dlpack__`` whose memory the processor can write. A flat buffer of plain bytes fits any dtype. Elements that share
-    memory are refused.
+    ``__dlpack__`` whose memory the processor can write. A flat buffer of plain bytes fits any dtype. Elements that
+    share memory are refused.
     """
     array = out if isinstance(out, np.ndarray) else _wrap(out, dtype, shape)
     if array.dtype != dtype:
@@ -56,7 +56,7 @@ def as_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
 def refuse_shared(shape: Sequence[int], strides: Sequence[int], item_bytes: int) -> None:
     """Refuse memory in which elements share bytes, by an InvalidError. Strides are in bytes.
 
-    Those of apart elements nest: along each dimension, a step is at least as long as all that lies within it.
+    Strides of apart elements nest: along each dimension, a step is at least as long as all that lies within it.
     """
     if 0 in shape:
         return

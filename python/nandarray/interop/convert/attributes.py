@@ -5,9 +5,9 @@ float32 data, one in float64 to float64 data), so the types that JSON cannot tel
 :data:`TYPES`. :func:`decode` puts them back; a reader that knows nothing of this sees plain numbers and strings.
 
 The other way, a format has no type for some values: HDF5 and NetCDF none for a mapping, None or an empty list, Zarr's
-JSON none for NaN. They are written as JSON text, or with :func:`strict` numbers, and :data:`TYPES` in that file says so,
-with types of its own: ``"json"`` is JSON text, ``"json:<f2"`` JSON text of a value of that type, ``"strict"`` and
-``"strict:<f4"`` are JSON values with such numbers. :func:`encode` understands them.
+JSON none for NaN. They are written as JSON text, or with :func:`strict` numbers, and :data:`TYPES` in that file says
+so, with types of its own: ``"json"`` is JSON text, ``"json:<f2"`` JSON text of a value of that type, ``"strict"``
+and ``"strict:<f4"`` are JSON values with such numbers. :func:`encode` understands them.
 
 It does not keep what has no value outside its file: object references, ragged and empty HDF5 attributes. Those raise
 ``TypeError``; the caller decides whether to leave them out.
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.array.attribute_types import ENUM, TYPES, typed
+from nandarray.array.attribute_types import ENUM, TYPES, check_types, typed
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 
@@ -112,9 +112,12 @@ def _restore(plain: dict[str, Any], types: dict[str, str], given: Any) -> None:
 
 
 def types_of(attrs: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the remembered types of attributes, by name."""
-    kinds = attrs.get(TYPES)
-    return kinds if isinstance(kinds, Mapping) else {}
+    """Return the remembered types of attributes, by name; none where an older version let them be what they cannot."""
+    try:
+        check_types(attrs)
+    except InvalidError:
+        return {}
+    return dict(attrs.get(TYPES, {}))
 
 
 def decode(attrs: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[str, Any]:

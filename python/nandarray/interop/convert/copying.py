@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import to_json
 from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
 from nandarray.array.listing import groups_below, open_array
@@ -63,7 +64,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
 BUDGET = 256 << 20
 #: The compression of an import that keeps the source's.
 SOURCE = "source"
-#: What of a source a warning lists, before it counts the rest.
+#: Names that a warning lists, before it counts the rest.
 _LISTED = 100
 _active: set[str] = set()
 _active_lock = threading.Lock()
@@ -282,7 +283,7 @@ class _Import:
                 raise ExistsError(f"{name!r} is an array in {self._store.path!r}, so it cannot be a group")
             group = Group(self._store, name)
             marker = group._prefix + MARKER
-            text = to_json({**group.attrs, **values})
+            text = to_json(merged(group.attrs, values))
             if marker in self._store._engine:
                 if values:
                     attrs.append((marker, text))
@@ -328,7 +329,9 @@ def _import_plan(member: Member, block: tuple[int, ...], budget: int) -> Iterato
 
 def _refuse(source: Source, unsupported: str) -> None:
     if source.refused and unsupported == "raise":
-        raise InvalidError("; ".join(why for _, why in source.refused) + " (unsupported='skip' leaves these out)")
+        raise InvalidError(
+            "; ".join(why for _, why in source.refused) + " (unsupported='skip', --skip-unsupported, leaves these out)"
+        )
     for _, why in source.refused:
         warnings.warn(f"left out: {why}", UserWarning, stacklevel=3)
     for what, found in (

@@ -1,4 +1,4 @@
-"""The contents of an HDF5 file as members of a source: groups, arrays, their attributes, and what a store keeps of them.
+"""The contents of an HDF5 file as members of a source: groups, arrays, their attributes, and what is not kept of them.
 
 The file is walked along its links. An array that several links lead to is stored once for each, and a link to a group
 that it lies in is left out: the notes of the source say so. So do they for what has no like in a store: the name of a
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ _INTERNAL = {
     "REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict",
     "_NCProperties",
 }  # fmt: skip
-#: Attributes that are book-keeping of a dimension scale, and anybody's elsewhere.
+#: Attributes that are book-keeping of a dimension scale, and a user's own elsewhere.
 _OF_SCALES = {"CLASS", "NAME"}
 _NOT_A_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 #: Groups that lead to one another could be walked in more ways than there are atoms.

@@ -1,8 +1,8 @@
-"""What a source of an import holds: :class:`Source`, with a :class:`Member` for every array, and how text gets a width.
+"""The contents of a source: :class:`Source`, with a :class:`Member` for every array, and text that gets a width.
 
-What a source cannot give is said in one of three places, each by its name: ``refused`` are arrays that cannot be
-stored, ``skipped_attrs`` attributes that cannot, and ``notes`` say what of the file a store does not keep. There is no
-fourth: what is in none of them comes back from the store as it was.
+A store keeps all of a source, but for three lists, which have names: ``refused`` are arrays that cannot be stored,
+``skipped_attrs`` attributes that cannot, and ``notes`` are sentences about the rest. There is no fourth list: an object
+that is in none of them comes back from the store as it was.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Attributes of an export in the types of its format: HDF5 and NetCDF have types, Zarr has strict JSON.
 
-A value for which the format has a type is written in it, so that other readers see a number, a list or a text. What it
-has no type for (a mapping, None, an empty list, an integer of 70 bits, text with NUL) is JSON text, and the attribute
+A value for which the format has a type is written in it, so that other readers see a number, a list or a text. Another
+value (a mapping, None, an empty list, an integer of 70 bits, text with NUL) is JSON text, and the attribute
 :data:`~nandarray.array.attribute_types.TYPES` of the file says so; an import gives it back as what it was. An attribute
 that cannot be written at all is an :class:`~nandarray.errors.InvalidError` with its name and its array's.
 """
@@ -137,7 +137,7 @@ def _is_text(value: Any) -> bool:
 
 
 def json_only(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as strict JSON, which has no NaN; :data:`TYPES` says which are written as :func:`strict` does."""
+    """Return attributes as JSON without NaN; :data:`TYPES` has those that are written as :func:`strict` does."""
     found: dict[str, Any] = {}
     kinds = dict(types_of(attrs))
     for key, value in attrs.items():

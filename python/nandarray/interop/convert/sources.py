@@ -19,7 +19,7 @@ import ast
 import gzip
 import io
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import prod

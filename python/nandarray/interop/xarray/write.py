@@ -26,6 +26,7 @@ from xarray import Dataset, DataTree, Variable
 from nandarray import dtypes
 from nandarray._nandarray import Transaction
 from nandarray.array.array import Array
+from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import DIMENSIONS, to_json
 from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
@@ -338,7 +339,7 @@ def _group_attrs(
         if marker in store._engine and marker not in gone:
             before = dict(_at(store, group).attrs)
             coordinates = [*str(before.get("coordinates", "")).split(), *str(values.get("coordinates", "")).split()]
-            both = {**before, **values}
+            both = merged(before, values)
             if coordinates:
                 both["coordinates"] = " ".join(dict.fromkeys(coordinates))
             if both != before:

@@ -446,14 +446,14 @@ fn regions_of_impossible_sizes_are_refused() {
     let name = dir.path().join("region").display().to_string();
     let fine = options(true).geometry;
     for (geometry, text) in [
-        (RegionGeometry { queues: 0, ..fine }, "0 queue pairs"),
-        (RegionGeometry { queues: 4097, ..fine }, "4097 queue pairs"),
-        (RegionGeometry { depth: 1, ..fine }, "a depth of 1"),
-        (RegionGeometry { depth: 6, ..fine }, "a depth of 6"),
-        (RegionGeometry { depth: 65536, ..fine }, "a depth of 65536"),
-        (RegionGeometry { data_bytes: 0, ..fine }, "0 bytes"),
-        (RegionGeometry { data_bytes: 4095, ..fine }, "4095 bytes"),
-        (RegionGeometry { data_bytes: u64::MAX - 4095, ..fine }, "bytes of data"),
+        (RegionGeometry { queues: 0, ..fine }, "from 1 to 4096, not 0"),
+        (RegionGeometry { queues: 4097, ..fine }, "from 1 to 4096, not 4097"),
+        (RegionGeometry { depth: 1, ..fine }, "from 2 to 32768, not 1"),
+        (RegionGeometry { depth: 6, ..fine }, "from 2 to 32768, not 6"),
+        (RegionGeometry { depth: 65536, ..fine }, "from 2 to 32768, not 65536"),
+        (RegionGeometry { data_bytes: 0, ..fine }, "whole pages of 4096 bytes, not 0"),
+        (RegionGeometry { data_bytes: 4095, ..fine }, "whole pages of 4096 bytes, not 4095"),
+        (RegionGeometry { data_bytes: u64::MAX - 4095, ..fine }, "not 18446744073709547520"),
         (RegionGeometry { threads: 0, ..fine }, "0 threads"),
         (RegionGeometry { threads: 4, ..fine }, "4 threads for 3"),
     ] {

@@ -193,7 +193,7 @@ fn settings_out_of_range_are_refused() {
     let scale = open(MSR, TraceSettings { time_scale: 0.0, ..TraceSettings::default() }).unwrap_err().to_string();
     assert!(scale.contains("a time scale must be above 0 and at most 1,000,000, not 0"), "{scale}");
     let depth = open(MSR, TraceSettings { depth: Some(0), ..TraceSettings::default() }).unwrap_err().to_string();
-    assert!(depth.contains("a queue depth of 0"), "{depth}");
+    assert!(depth.contains("a queue depth must be from 1 to 65,536, not 0"), "{depth}");
     let none = Trace::open(Path::new("/nowhere/at/all"), TraceSettings::default(), GIB).unwrap_err().to_string();
     assert!(none.contains("reading the trace failed"), "{none}");
 }

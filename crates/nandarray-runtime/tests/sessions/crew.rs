@@ -273,8 +273,8 @@ fn submissions_that_do_not_fit_are_refused_by_the_name_of_their_section() {
     };
     // At its submission, or when its sections are read or written; a request of any numbers ends with an error.
     let changes: [(&str, &dyn Fn(&mut KernelRequest)); 10] = [
-        ("1 sections and 1 scalars; it has 2 and 1", &|r| drop(r.sections.pop())),
-        ("2 sections and 2 scalars", &|r| r.scalars.push(1)),
+        ("there must be 2 sections and 1 scalars, not 1 and 1", &|r| drop(r.sections.pop())),
+        ("not 2 and 2", &|r| r.scalars.push(1)),
         ("section x has another number of elements", &|r| source(r, &|from| from.count[0] = 11)),
         ("section x has another number of elements", &|r| source(r, &|from| from.count = vec![1 << 33, 1 << 33])),
         ("an input of 0 dimensions", &|r| {

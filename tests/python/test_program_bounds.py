@@ -40,7 +40,8 @@ def test_a_table_ends_where_numpys_does(store: Any, form: str, trusted: bool) ->
     options = {"form": form, "trusted": trusted}
     for found in (lambda place: table[place], lambda place: looked_up(place)):
         np.testing.assert_array_equal(store["inside"].map_blocks(found, **options), TABLE[[0, 9, -10, -1]])
-        with pytest.raises(ProgramFailedError, match="IndexError: index is out of bounds"):
+        says = r"IndexError: index 10 is out of bounds for size 10 \(test_program_bounds\.py:\d+\)"
+        with pytest.raises(ProgramFailedError, match=says):
             store["places"].map_blocks(found, **options)
 
 

@@ -169,9 +169,13 @@ def _note(builder: Any, checked: Mapping[str, Any]) -> None:
     if not {"ind", "dimlen"} <= set(checked):
         return
     noted = _noted(builder.module)
-    for place, value in enumerate((checked["ind"], checked["dimlen"])):
-        wide = value if value.type == _I64 else builder.sext(value, _I64)
-        builder.store(wide, builder.gep(noted, [ir.Constant(_I64, 0), ir.Constant(_I64, place)]))
+    index, size = (
+        value if value.type == _I64 else builder.sext(value, _I64) for value in (checked["ind"], checked["dimlen"])
+    )
+    # A negative index had the size added before it was checked.
+    given = builder.select(builder.icmp_signed("<", index, _I64(0)), builder.sub(index, size), index)
+    for place, value in enumerate((given, size)):
+        builder.store(value, builder.gep(noted, [ir.Constant(_I64, 0), ir.Constant(_I64, place)]))
 
 
 def _noted(module: Any) -> Any:

@@ -267,8 +267,8 @@ fn file_key(file: &File, meta: &std::fs::Metadata) -> [u8; 16] {
     let system = unsafe {
         let (mut kind, mut about): (libc::statfs, libc::statvfs) = (std::mem::zeroed(), std::mem::zeroed());
         let kind_known = libc::fstatfs(file.as_raw_fd(), &raw mut kind) == 0;
-        let keeps = kind_known && SNAPSHOTS.contains(&(kind.f_type as i64));
-        if keeps && libc::fstatvfs(file.as_raw_fd(), &raw mut about) == 0 { about.f_fsid as u64 } else { 0 }
+        let keeps = kind_known && SNAPSHOTS.contains(&kind.f_type);
+        if keeps && libc::fstatvfs(file.as_raw_fd(), &raw mut about) == 0 { about.f_fsid } else { 0 }
     };
     let mut key = [0; 16];
     key[..8].copy_from_slice(&(meta.ino() ^ system.rotate_left(32)).to_le_bytes());

@@ -166,7 +166,8 @@ PARSED = [
     (b'{"outputs": [{}, {"dtype": "O"}]}', "output 1: elements of dtype object have no fixed size"),
     (
         b'{"abi": 1, "kind": "block", "inputs": [{"dtype": "f4", "record_bytes": 6}]}',
-        "a record of 6 bytes does not hold whole elements of 4"),
+        "a record of 6 bytes does not hold whole elements of 4",
+    ),
 ]
 
 

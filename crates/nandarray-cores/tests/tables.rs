@@ -355,13 +355,16 @@ fn metadata_are_read_as_they_were_written() {
     }
 }
 
-/// The metadata with all defaults filled in, and with the dtypes, mean the same again.
+/// The metadata with all defaults filled in, and with the dtypes and the defaults of scalars, mean the same again.
 fn check_filled(read: &Metadata, text: &Value) {
     let mut filled: Value = serde_json::from_str(&read.filled()).unwrap();
     filled["abi"] = json!(1);
     for ports in ["inputs", "outputs", "scalars"] {
         for (port, original) in filled[ports].as_array_mut().unwrap().iter_mut().zip(text[ports].as_array().unwrap()) {
             port["dtype"] = original["dtype"].clone();
+            if let Some(default) = original.get("default") {
+                port["default"] = default.clone();
+            }
         }
     }
     assert_eq!(&Metadata::parse(filled.to_string().as_bytes()).unwrap(), read, "{filled}");

@@ -184,6 +184,15 @@ def test_a_bare_metal_test_gives_its_exit_status_and_signature() -> None:
     assert "instruction limit reached, at pc 0x8000" in said
 
 
+def test_a_bare_metal_test_passes_without_what_reads_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_elf: bytes, _address: int) -> None:
+        raise ImportError("this needs pyelftools")
+
+    monkeypatch.setattr("nandarray.programs.elf.lines_of", none)
+    code, out, _ = run("run", "--bare", BARE / "traps-64.elf")
+    assert (code, "passed" in out) == (0, True)
+
+
 def test_a_bare_metal_test_that_cannot_be_run_is_refused() -> None:
     Path("no.elf").write_bytes(b"\x7fELF" + bytes(100))
     for words, says in [

@@ -419,10 +419,13 @@ def run_bare(
 
 
 def _line(elf: bytes, pc: int) -> str:
-    """Return the line of the source, if the file has notes of lines; a bare-metal test need not be a program."""
+    """Return the line of the source, if the file has notes of lines and what reads them is installed."""
     from nandarray.programs.elf import lines_of
 
-    found = lines_of(elf, pc)
+    try:
+        found = lines_of(elf, pc)  # a bare-metal test need not be a program
+    except ImportError:
+        return ""
     return "" if found is None else f" ({found[0]}:{found[1]})"
 
 

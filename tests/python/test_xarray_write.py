@@ -437,11 +437,8 @@ def test_an_error_of_xarray_names_the_variable(
 
 
 def test_what_is_no_dataset_is_refused_and_what_is_not_decoded_is_named(store: nandarray.Store) -> None:
-    for what, said in (
-        ("x", "not a str"),
-        (None, "not a NoneType"),
-        (xr.Dataset({5: ("x", [1])}), "5 cannot be the name"),
-    ):
+    numbered = xr.Dataset({5: ("x", [1])})
+    for what, said in (("x", "not a str"), (None, "not a NoneType"), (numbered, "5 cannot be the name")):
         with pytest.raises(InvalidError, match=said):
             from_xarray(what, store)  # type: ignore[arg-type]
     store.create("g/good", 3, attrs={"_ARRAY_DIMENSIONS": ["x"]})

@@ -150,7 +150,7 @@ class Field(_Lazy, Compute):
             fetch(array._commands(), selection, elements)
             try:
                 elements[self._name] = values
-            except (TypeError, ValueError, OverflowError) as error:
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 raise InvalidError(f"cannot store {type(values).__name__} in field {self._name!r}: {error}") from error
             put(array._commands(), selection, elements)
 

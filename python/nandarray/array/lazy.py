@@ -149,7 +149,8 @@ class Field(_Lazy, Compute):
             elements = buffers.empty(selection.shape, array.dtype)
             fetch(array._commands(), selection, elements)
             try:
-                elements[self._name] = values
+                plain = isinstance(self._name, str) and self._dtype.base.names is None
+                elements[self._name] = buffers.as_source(values, self._dtype.base) if plain else values
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 raise InvalidError(f"cannot store {type(values).__name__} in field {self._name!r}: {error}") from error
             put(array._commands(), selection, elements)

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 
 import pytest
 from called_apart import SUBJECTS
+
+import nandarray.interop
 
 SCRIPT = Path(__file__).with_name("called_apart.py")
 
@@ -55,6 +59,24 @@ def own(method: str, error: dict[str, Any]) -> bool:
     if method in PYTHONS and {"TypeError", "ValueError"} & set(kinds):
         return True
     return "NandarrayError" in kinds or (error["bound"] and "TypeError" in kinds)
+
+
+#: Standard modules whose classes stand in for no library's.
+PLAIN = {"abc", "builtins", "collections", "dataclasses", "enum", "nandarray", "typing"}
+
+
+def test_every_class_that_stands_in_for_another_librarys_is_a_subject(tmp_path: Path) -> None:
+    for library in set(FOREIGN.values()):
+        pytest.importorskip(library)
+    # Arrow's C++ alone calls `_NoFiles`, through a TableDataset.
+    known = {"_NoFiles", *(type(SUBJECTS[subject](tmp_path)).__name__ for subject in FOREIGN)}
+    missing = []
+    for module in pkgutil.walk_packages(nandarray.interop.__path__, "nandarray.interop."):
+        for name, one in vars(importlib.import_module(module.name)).items():
+            if isinstance(one, type) and one.__module__ == module.name and name not in known:
+                foreign = [base for base in one.__mro__ if base.__module__.partition(".")[0] not in PLAIN]
+                missing += [f"{module.name}.{name}, a {base.__module__}.{base.__name__}" for base in foreign[:1]]
+    assert not missing, "called_apart.py has no subject for " + ", ".join(missing)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

@@ -320,7 +320,7 @@ def test_other_processes_compute_and_this_one_writes(store: nandarray.Store) -> 
     cut = da.arange(60, chunks=7).reshape(6, 10).rechunk((4, 3))
     target = store.create("a", (6, 10), "i8", building_block=(3, 4))
     with dask.config.set(scheduler="processes", num_workers=2):
-        with pytest.raises(TypeError, match="one process writes a store"):
+        with pytest.raises(InvalidError, match="from_dask computes there and writes here"):
             da.store(cut, target, lock=False)
         from_xarray(xr.Dataset({"x": (("u", "v"), cut)}), store, building_block=(3, 4))
     np.testing.assert_array_equal(store["x"][...], np.arange(60).reshape(6, 10))
@@ -474,3 +474,33 @@ def test_types_of_a_groups_attributes_are_merged(store: nandarray.Store) -> None
     nandarray.from_xarray(xr.Dataset(attrs={"b": "text", "c": np.int8(3)}), store, mode="a")
     found = read(store).attrs
     assert [type(found[name]) for name in "abc"] == [np.float32, str, np.int8]
+
+
+FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"attrs": {"a": object()}}, {}, "attribute 'a' of variable 'v' cannot be stored"),
+    ({}, {"dtype": "zz"}, "variable 'v' of group '/' cannot be encoded by xarray: data type 'zz'"),
+    ({}, {"scale_factor": "x", "dtype": "i2"}, "variable 'v' of group '/' cannot be encoded.*convert string"),
+    ({"attrs": {"_FillValue": 3}}, {"_FillValue": 5}, "variable 'v' of group '/' cannot be encoded.*'_FillValue'"),
+]
+
+
+@pytest.mark.parametrize(("given", "encoding", "said"), FAULTS, ids=[said for *_, said in FAULTS])
+def test_an_error_of_xarray_names_the_variable(
+    given: dict[str, Any], encoding: dict[str, Any], said: str, store: nandarray.Store
+) -> None:
+    dataset = xr.Dataset({"good": ("x", np.arange(3.0)), "v": ("x", np.arange(3.0), given.get("attrs", {}))})
+    with pytest.raises(InvalidError, match=said):
+        from_xarray(dataset, store, encoding={"v": encoding})
+    assert list(store) == []
+
+
+def test_what_is_no_dataset_is_refused_and_what_is_not_decoded_is_named(store: nandarray.Store) -> None:
+    numbered = xr.Dataset({5: ("x", [1])})
+    for what, said in (("x", "not a str"), (None, "not a NoneType"), (numbered, "5 cannot be the name")):
+        with pytest.raises(InvalidError, match=said):
+            from_xarray(what, store)  # type: ignore[arg-type]
+    store.create("g/good", 3, attrs={"_ARRAY_DIMENSIONS": ["x"]})
+    store.create("g/time", 3, "i8", attrs={"units": "days since foo", "_ARRAY_DIMENSIONS": ["time"]})
+    with pytest.raises(InvalidError, match=r"variable 'time' of .*, group 'g' cannot be decoded by xarray: .*foo"):
+        xr.open_dataset(store, engine=ENGINE, group="g")
+    assert list(xr.open_dataset(store, engine=ENGINE, group="g", decode_times=False)) == ["good"]

@@ -150,8 +150,9 @@ class Field(_Lazy, Compute):
             fetch(array._commands(), selection, elements)
             buffers.refuse_mask(values)
             try:
-                elements[self._name] = values
-            except (TypeError, ValueError, OverflowError) as error:
+                plain = isinstance(self._name, str) and self._dtype.base.names is None
+                elements[self._name] = buffers.as_source(values, self._dtype.base) if plain else values
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 raise InvalidError(f"cannot store {type(values).__name__} in field {self._name!r}: {error}") from error
             put(array._commands(), selection, elements)
 

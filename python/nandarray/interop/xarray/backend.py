@@ -39,6 +39,7 @@ from nandarray.errors import InvalidError, NotFoundError
 from nandarray.index.shapes import aligned_chunks
 from nandarray.interop.convert.attributes import decode, dimension_names
 from nandarray.interop.dask import CHUNK_BYTES
+from nandarray.interop.xarray import naming
 
 if TYPE_CHECKING:
     from xarray import DataArray
@@ -125,6 +126,10 @@ class _GroupStore(AbstractDataStore):
     def get_child_store(self, group: str) -> _GroupStore:
         return _GroupStore(self._manager, f"{self._group}/{group}", self._key)
 
+    @property
+    def path(self) -> str:
+        return str(self._manager.acquire().path)
+
     def get_variables(self) -> dict[str, Variable]:
         store = self._manager.acquire()
         prefix = f"{self._group}/" if self._group else ""
@@ -209,16 +214,17 @@ class NandarrayBackendEntrypoint(BackendEntrypoint):
     ) -> Dataset:
         """Open one group of a store as a lazy Dataset."""
         group_store = _GroupStore(_manager_of(filename_or_obj), group or "", encryption_key)
-        return StoreBackendEntrypoint().open_dataset(
-            group_store,
-            mask_and_scale=mask_and_scale,
-            decode_times=decode_times,
-            concat_characters=concat_characters,
-            decode_coords=decode_coords,
-            drop_variables=drop_variables,
-            use_cftime=use_cftime,
-            decode_timedelta=decode_timedelta,
-        )
+        options = {
+            "mask_and_scale": mask_and_scale,
+            "decode_times": decode_times,
+            "concat_characters": concat_characters,
+            "use_cftime": use_cftime,
+            "decode_timedelta": decode_timedelta,
+        }
+        with naming.decoding(group_store.get_variables, f"{group_store.path}, group {group or '/'!r}", options):
+            return StoreBackendEntrypoint().open_dataset(
+                group_store, decode_coords=decode_coords, drop_variables=drop_variables, **options
+            )
 
     def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any

@@ -21,8 +21,9 @@ from nandarray.array.group import MARKER, UNFINISHED
 from nandarray.array.listing import open_array
 from nandarray.errors import ExistsError, InvalidError
 from nandarray.index.shapes import Box, boxes
-from nandarray.interop.convert.attributes import dimension_names, encode
+from nandarray.interop.convert.attributes import dimension_names
 from nandarray.interop.convert.slabs import slab_shape
+from nandarray.interop.xarray import naming
 from nandarray.interop.xarray.backend import _GroupStore, _OpenStore
 from nandarray.interop.xarray.encoding import check_values, encode_as_stored, fixed_size, split
 
@@ -168,7 +169,7 @@ def _plan_dataset(plan: Plan, dataset: Dataset, store: Store, group: str, how: H
     attrs = _plan_new(plan, dataset, prefix, fresh, encoding=encoding, common=common)
     _check_sizes(dataset, sizes, there, how.append_dim)
     if how.mode != "r+":
-        plan.attrs.append((group, encode(attrs)))
+        plan.attrs.append((group, naming.attributes(f"group {group or '/'!r}", attrs)))
 
 
 def _check_append(dataset: Dataset, sizes: dict[str, dict[str, int]], there: list[str], dim: str) -> None:
@@ -345,10 +346,11 @@ def _plan_new(
             )
         options[name] = {**common, **own}
         dataset[name].encoding = {**dataset[name].encoding, **coding}
-    variables, attrs = conventions.encode_dataset_coordinates(dataset)
-    coded, attrs = conventions.cf_encoder(
-        {name: check_values(variables[name], str(name)) for name in variables if name in options}, attrs
-    )
+    with naming.encoding(dataset.variables, f"group {prefix.strip('/') or '/'!r}"):
+        variables, attrs = conventions.encode_dataset_coordinates(dataset)
+        coded, attrs = conventions.cf_encoder(
+            {name: check_values(variables[name], str(name)) for name in variables if name in options}, attrs
+        )
     for name, variable in coded.items():
         plan.new.append(New(prefix + str(name), fixed_size(variable, prefix + str(name)), options[str(name)]))
     return dict(attrs)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from xarray import Dataset, DataTree, Variable
+from xarray import DataArray, Dataset, DataTree, Variable
 
 from nandarray import dtypes
 from nandarray._nandarray import Transaction
@@ -35,16 +35,14 @@ from nandarray.array.opening import open as open_store
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
 from nandarray.index import buffers
 from nandarray.index.shapes import Box, boxes, check_shape
-from nandarray.interop.convert.attributes import encode
 from nandarray.interop.convert.copying import _active, _active_lock, _delete, _sweep
 from nandarray.interop.convert.slabs import pump, slab_shape
 from nandarray.interop.dask import store_all
+from nandarray.interop.xarray import naming
 from nandarray.interop.xarray.backend import _at
 from nandarray.interop.xarray.plan import SLAB_BYTES, How, New, Plan, There
 
 if TYPE_CHECKING:
-    from xarray import DataArray
-
     from nandarray.array.store import Store
 
 __all__ = ["from_xarray"]
@@ -116,13 +114,16 @@ def from_xarray(
             parts = [(f"{top}{node.path}".strip("/"), node.to_dataset(inherit=False)) for node in dataset.subtree]
         elif isinstance(dataset, Dataset):
             parts = [(top, dataset)]
+        elif not isinstance(dataset, DataArray):
+            what = type(dataset).__name__
+            raise InvalidError(f"from_xarray takes a Dataset, a DataArray or a DataTree of xarray, not a {what}")
         else:
             parts = [(top, dataset.to_dataset(name=dataset.name or "data"))]
         for where, part in parts:
             target._join_new(where)
             for name in part.variables:
                 full = f"{where}/{name}" if where else str(name)
-                if target._join_new(full) != full:
+                if not isinstance(name, str) or target._join_new(full) != full:
                     raise InvalidError(f"{name!r} cannot be the name of a variable")
         _write(parts, target, top, how)
 
@@ -223,7 +224,7 @@ def _write_new(new: list[New], store: Store, temporary: str) -> dict[str, str]:
         block = options.get("building_block")
         if block is not None and np.size(block) != one.variable.ndim:
             del options["building_block"]  # meant for the arrays of the dataset that have as many dimensions
-        attrs = encode({**one.variable.attrs, DIMENSIONS: list(one.variable.dims)})
+        attrs = naming.attributes(f"variable {one.name!r}", {**one.variable.attrs, DIMENSIONS: list(one.variable.dims)})
         array = _create(store, hidden[one.name], one.variable, attrs, options)
         if one.variable.chunks is not None:
             lazy.append((one.variable.data, array, (0,) * array.ndim))

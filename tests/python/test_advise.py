@@ -151,7 +151,7 @@ def test_ones_own_programs_and_data(store: nandarray.Store) -> None:
         nandarray.advise(made, store["x"], scalars={"by": 1}, to_store="z")
     with pytest.raises(InvalidError, match="direction says where all outputs go"):
         nandarray.advise(made, store["x"], scalars={"by": 1}, to_store=True, direction="read")
-    with pytest.raises(InvalidError, match="direction is 'up'"):
+    with pytest.raises(InvalidError, match="direction must be read or write, not 'up'"):
         nandarray.advise("sum", direction="up")
     with pytest.raises(InvalidError, match="the sample is empty"):
         nandarray.advise("sum", np.zeros(0))

@@ -94,7 +94,7 @@ def test_shares_that_are_no_probabilities_name_the_operand() -> None:
         carry_in(8, [True] * 8, [True] * 8)
     with pytest.raises(InvalidError, match="elements of 3 bytes, vectors of 3 and 2"):
         add(b"abc", b"ab", [1, 2])
-    with pytest.raises(InvalidError, match="an element of 0 bytes"):
+    with pytest.raises(InvalidError, match="an element must have from 1 to 8 bytes, not 0"):
         byte_ids([1, 0])
 
 

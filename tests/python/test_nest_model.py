@@ -282,7 +282,7 @@ def test_what_is_outside_of_the_language_is_refused_with_its_line(body: str, say
 
 WHOLE = [
     ("def wrong(x, y: Write['f8', 'n']):\n    y[0] = 1.0", "parameter x has no annotation of a section or a number"),
-    ("def wrong(x: Read['f2', 'n'], y: Write['f8', 'n']):\n    y[0] = 1.0", "x has dtype f2; there is f4, f8, i4"),
+    ("def wrong(x: Read['f2', 'n'], y: Write['f8', 'n']):\n    y[0] = 1.0", "x must be of dtype f4, f8, i4"),
     ("def wrong(x: Read['f8', 'n'], y: Write['f8', 'n']):\n    'text'", "a kernel has one statement at least"),
     ("def wrong(int: Read['f8', 'n'], y: Write['f8', 'n']):\n    y[0] = 1.0", "int is a word of C"),
     ("def wrong(x: Read['f8', 'for'], y: Write['f8', 'n']):\n    y[0] = 1.0", "for is a word of C"),

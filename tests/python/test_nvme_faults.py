@@ -244,7 +244,7 @@ def test_bytes_of_a_programs_input_are_counted_as_bytes(drive: RemoteStore) -> N
         with pytest.raises(InvalidError, match="contiguous"):
             program.execute(wrong)
     for room in (0, -4, 1 << 32):
-        with pytest.raises(InvalidError, match="room is .* bytes for each output"):
+        with pytest.raises(InvalidError, match="room must be from 1 to .* bytes for each output"):
             program.execute(values, room=room)
     program.unload()
 
@@ -348,7 +348,7 @@ def test_memory_is_checked_before_a_command_leaves(drive: RemoteStore) -> None:
         (SpaceInformation(view), wide[:, 0], "data must be contiguous, not with strides (2,)"),
         (SpaceInformation(view), "text", "data is no contiguous memory"),
         (Read(1, 0), 5, "data is no contiguous memory"),
-        (Write(1, 0), wide[::2], "it has to be contiguous"),
+        (Write(1, 0), wide[::2], "data must be contiguous, not with strides"),
         (OpenSpace("grid"), b"more", "OpenSpace brings its own data"),
         (CreateSpace("new", (2,), 4), bytearray(4), "CreateSpace brings its own data"),
         (NdRead(view, (0,) * 4, (1,) * 4), bytearray(8), "boxes of more than three dimensions go through RemoteArray"),

@@ -135,10 +135,13 @@ TABLES = [
     (b"[" * 100_000, "the kernel's description table is no JSON"),
     (b"\xff", "the kernel's description table is no JSON"),
     (b"[]", "the table must be an object"),
-    (b'{"kind": "block"}', "the kind is 'block'; that of a kernel is 'kernel'"),
+    (b'{"kind": "block"}', "the kind must be 'kernel', not 'block'"),
     (b'{"kind": "kernel", "inputs": null}', "inputs must be a list"),
     (b'{"kind": "kernel", "inputs": [{"name": "x", "shape": ["n"]}]}', "section x has no dtype"),
-    (b'{"kind": "kernel", "inputs": [{"name": "x", "dtype": "f4", "shape": []}]}', "section x: shape is []"),
+    (
+        b'{"kind": "kernel", "inputs": [{"name": "x", "dtype": "f4", "shape": []}]}',
+        "section x: shape must be a list of names and numbers, not []",
+    ),
     (b'{"kind": "kernel", "microblocks": []}', "a kernel has one microblock at least"),
     (b'{"kind": "kernel", "microblocks": [{"first": 1}]}', "a microblock: 'first' is not known"),
     (b'{"kind": "kernel", "more": 1}', "the table: 'more' is not known"),
@@ -293,7 +296,7 @@ def test_numbers_are_matched_with_ports_by_name() -> None:
     assert ports.scalar_bits({"b": 0.5}, metadata) == [2**64 - 2, 0x3F000000]
     assert ports.scalar_bits({"b": 0, "a": 7}, metadata) == [7, 0]
     for given_, says in [({}, "scalar b is missing, and has no default"), ({"c": 1, "b": 1}, "no scalar 'c'; it has a"),
-                         ({"b": "x"}, "scalar b is 'x'")]:  # fmt: skip
+                         ({"b": "x"}, "scalar b must be one number, not 'x'")]:  # fmt: skip
         with pytest.raises(InvalidError) as caught:
             ports.scalar_bits(given_, metadata)
         assert says in str(caught.value)

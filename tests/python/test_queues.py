@@ -168,9 +168,9 @@ def test_a_server_names_what_it_does_not_serve(tmp_path: Path) -> None:
     [
         ({"queues": -3}, "queue pairs must be from 1 to 4096, not -3"),
         ({"depth": 3}, "a depth must be a power of two from 2 to 32768, not 3"),
-        ({"data_bytes": 100 << 40}, "whole pages of 4096, 1 TiB at most"),
+        ({"data_bytes": 100 << 40}, "whole pages of 4096 bytes, 1 TiB at most, not 1"),
         ({"threads": 99999999}, "threads for 16 queue pairs must be from 1 to 16, not 99999999"),
-        ({"threads": -1}, "-1 threads"),
+        ({"threads": -1}, "from 1 to 16, not -1"),
     ],
 )
 def test_sizes_of_a_server_have_ranges(tmp_path: Path, options: dict[str, int], message: str) -> None:

@@ -405,14 +405,14 @@ def test_a_store_is_a_mapping_until_it_is_closed(monkeypatch: pytest.MonkeyPatch
 LIMITS = [
     ({"name": ""}, "a server in shared memory needs a name"),
     ({"queues": 0}, "queue pairs must be from 1 to 4096, not 0"),
-    ({"queues": 4097}, "4097 queue pairs"),
+    ({"queues": 4097}, "from 1 to 4096, not 4097"),
     ({"depth": 1}, "a depth must be a power of two from 2 to 32768, not 1"),
-    ({"depth": 48}, "a depth of 48"),
-    ({"depth": 65536}, "a depth of 65536"),
-    ({"data_bytes": 0}, "0 bytes of data a queue pair"),
+    ({"depth": 48}, "from 2 to 32768, not 48"),
+    ({"depth": 65536}, "from 2 to 32768, not 65536"),
+    ({"data_bytes": 0}, "whole pages of 4096 bytes, 1 TiB at most, not 0"),
     ({"data_bytes": 4095}, "whole pages of 4096 bytes, 1 TiB at most, not 4095"),
-    ({"data_bytes": 1 << 41}, "2199023255552 bytes of data"),
-    ({"threads": 0}, "0 threads for 16 queue pairs"),
+    ({"data_bytes": 1 << 41}, "1 TiB at most, not 2199023255552"),
+    ({"threads": 0}, "from 1 to 16, not 0"),
     ({"threads": 3, "queues": 2}, "threads for 2 queue pairs must be from 1 to 2, not 3"),
 ]
 

@@ -366,7 +366,7 @@ def test_encoding_is_obeyed_or_refused(store: nandarray.Store) -> None:
         np.testing.assert_array_equal(array[...], dataset["a"])
     refused: list[tuple[dict[str, Any], str]] = [
         ({"chunk": (2, 4)}, "encoding of 'a' has 'chunk'; what is obeyed is dtype, _FillValue"),
-        ({"chunks": (2,)}, "blocks of shape \\(2,\\); it has 2 dimensions"),
+        ({"chunks": (2,)}, "blocks of 2 dimensions, not of shape \\(2,\\)"),
         ({"chunks": (2, 4), "building_block": (2, 2)}, "different blocks"),
         ({"zlib": True, "compression": "lz4"}, "different compression"),
         ({"complevel": 4}, "nothing that compresses"),

@@ -65,9 +65,12 @@ fn what_makes_no_sense_is_refused() {
         ),
         (
             with(x, r#", "scratchpad_bytes": 18446744073709551615, "state_bytes": 1"#),
-            "scratchpad_bytes must be a number of bytes, not 1844",
+            "scratchpad_bytes must be a number of bytes, at most 268435456, not 1844",
         ),
-        (with(x, r#", "state_bytes": 18446744073709551615"#), "state_bytes must be a number of bytes, not 1844"),
+        (
+            with(x, r#", "state_bytes": 18446744073709551615"#),
+            "state_bytes must be a number of bytes, at most 268435456, not 1844",
+        ),
         (with(r#"{"dtype": "u1", "whole": true}"#, ""), "input 0: whole must be false"),
         (with(r#"{"dtype": "u2", "records": "lines"}"#, ""), "records without a common size"),
         (with(r#"{"dtype": "u1", "record_bytes": 0}"#, ""), "say record_bytes"),

@@ -297,7 +297,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
         raise ProgramError(f"the kernel's description table is no JSON: {error}") from None
     _known(table, _KEYS, "the table")
     if table.get("kind") != "kernel":
-        raise ProgramError(f"the kind is {table.get('kind')!r}; that of a kernel is 'kernel'")
+        raise ProgramError(f"the kind must be 'kernel', not {table.get('kind')!r}")
     for key in ("inputs", "outputs", "scalars"):
         if not isinstance(table.setdefault(key, []), list):
             raise ProgramError(f"{key} must be a list, not {table[key]!r}")

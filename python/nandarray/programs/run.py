@@ -483,7 +483,9 @@ def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedE
 def _again(text: str, error: ProgramFailedError) -> ProgramFailedError:
     made = ProgramFailedError(text)
     made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller
-    made.noted = error.noted
+    if error.noted is not None:  # a list of two, from the native command
+        first, second = error.noted
+        made.noted = (first, second)
     return made
 
 

@@ -84,9 +84,9 @@ def test_operators_are_those_of_numpy(store: Any, seed: int) -> None:
     outs = {"whole": "int64", "natural": "uint64", "real": "float64"}
     outputs = ", ".join(f'{name}: nandarray.Out["{dtype}[{COUNT}]"]' for name, dtype in outs.items())
     at_j = ", ".join(f"{name}[j]" for name in (*DTYPES, *outs))
-    text = f"def f({inputs}{outputs}):\n    for j in range(len(b)):\n        p({at_j})\n    return len(b), len(b), len(b)\n"
+    rows = f"    for j in range(len(b)):\n        p({at_j})\n    return len(b), len(b), len(b)\n"
     made = nandarray.program(
-        function(text, p=numba.njit(each)),
+        function(f"def f({inputs}{outputs}):\n{rows}", p=numba.njit(each)),
         trusted=True,
         bound={name: {"per_record": 8 * COUNT} for name in outs},
     )

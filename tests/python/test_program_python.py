@@ -345,7 +345,7 @@ def test_what_cannot_be_typed_names_the_users_line() -> None:
         """,
         "f",
     )
-    assert str(error).startswith("mine.py:5: f does not compile: Unknown attribute 'nothing' of type float64")
+    assert str(error).startswith("mine.py:5: f does not compile: Unknown attribute 'nothing' of type float32")
     assert "return y.nothing + 1" in str(error)
     assert (error.diagnostics[0]["line"], error.diagnostics[0]["severity"]) == (5, "error")
     assert "Unknown attribute" in error.output
@@ -534,13 +534,14 @@ def test_the_host_still_compiles_for_itself() -> None:
     st.lists(st.sampled_from(["x + k", "x * k", "x - 1", "x // 3", "x ^ 5", "max(x, k)", "x << 2", "-x"]), min_size=1),
     st.sampled_from(["int8", "int16", "int32", "int64", "uint8", "uint32"]),
 )
-def test_integer_arithmetic_is_that_of_numba_on_the_host(lines: list[str], dtype: str) -> None:
+def test_integer_arithmetic_is_that_of_numpy(lines: list[str], dtype: str) -> None:
     text = "def f(x, k):\n" + "".join(f"    x = {line}\n" for line in lines[:5]) + "    return x\n"
     names: dict[str, Any] = {}
+    numpys: dict[str, Any] = {"max": np.maximum}
     exec(text, names)
+    exec(text, numpys)
     made = nandarray.program(inputs=dtype, scalars={"k": "int32"}, output="int64")(names["f"])
     info = np.iinfo(dtype)
     x = np.array([info.min, info.max, 0, 1, 7, 100], dtype)
-    host = numba.njit(names["f"], error_model="numpy")
     (y,) = program_qemu.run(made, x, scalars=[-11])
-    np.testing.assert_array_equal(y, np.array([host(v, np.int32(-11)) for v in x]).astype("i8"))
+    np.testing.assert_array_equal(y, numpys["f"](x, np.int32(-11)).astype("i8"))

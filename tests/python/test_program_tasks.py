@@ -71,7 +71,7 @@ def test_functions_over_blocks_and_streams_see_the_array(store: Any, form: str) 
     np.testing.assert_array_equal(store["x"].offload(edges, step=5, form=form), wanted)
     np.testing.assert_array_equal(store["x"].filter(edges, step=5, form=form), wanted)
     np.testing.assert_array_equal(store["y"].offload(running, form=form), np.arange(1.0, 300_001))
-    # Who names a task's size asks for tasks, each of which is seen alone.
+    # A task's size asks for tasks, each of which is seen alone.
     run = nandarray.offload(running, [store["y"]], form=form, task_bytes=800_000, threads=2)
     assert run.account.tasks == 3
     np.testing.assert_array_equal(run.result, np.tile(np.arange(1.0, 100_001), 3))

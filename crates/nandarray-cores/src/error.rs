@@ -82,7 +82,7 @@ pub enum RunError {
         entry: &'static str,
         /// The return value.
         code: i64,
-        /// What the program noted beside it in its argument block; zeros if nothing.
+        /// Numbers that the program noted beside it in its argument block; zeros if it noted none.
         noted: [i64; 2],
     },
     /// A call executed more instructions than its limit.
@@ -189,7 +189,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Returns what the program noted beside the error that it returned; `None` for other failures.
+    /// Returns the numbers that the program noted beside the error that it returned; `None` for other failures.
     pub fn noted(&self) -> Option<[i64; 2]> {
         if let Self::Status { noted, .. } = self { Some(*noted) } else { None }
     }

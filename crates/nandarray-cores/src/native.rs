@@ -63,7 +63,7 @@ impl Native {
 pub(crate) struct Given {
     /// The function's return value.
     pub(crate) code: i64,
-    /// What the function noted beside its return value, if that is an error.
+    /// Numbers that the function noted beside its return value, if that is an error.
     pub(crate) noted: [i64; 2],
     /// Number of bytes that the function wrote to each output.
     pub(crate) used: Vec<u64>,

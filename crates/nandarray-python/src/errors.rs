@@ -43,7 +43,7 @@ pub(crate) fn run_to_py(py: Python<'_>, error: &runtime::Error) -> PyErr {
             made.setattr("pc", failed.error.pc())?;
             made.setattr("caller", failed.error.caller())?;
             made.setattr("task", failed.error.task())?;
-            made.setattr("noted", failed.error.noted().map(<(i64, i64)>::from))?;
+            made.setattr("noted", failed.error.noted())?;
         }
         Ok(PyErr::from_value(made))
     });

@@ -340,8 +340,8 @@ fn fits_one(metadata: &Metadata, supplies: &[Supply], records: Option<u64>) -> R
     let most = metadata.most_bytes();
     let refused = |what: &str, bytes: u64| {
         Err(RunError::Inputs(format!(
-            "{what} has {bytes} bytes; {} takes its inputs whole, in one task of {most} bytes at most. task_bytes= cuts \
-             them into tasks: it is then called for each, and sees no other",
+            "{what} has {bytes} bytes; {} takes its inputs whole, in one task of {most} bytes at most. task_bytes= \
+             cuts them into tasks: it is then called for each, and sees no other",
             metadata.name
         )))
     };

@@ -100,8 +100,8 @@ pub struct StageRequest<'a> {
     pub scalars: &'a [u64],
     /// Destination of each output, including the outputs of `nd_end`; `None` if only other stages read the output.
     pub outputs: &'a [Option<Output<'a>>],
-    /// Target size of a task, in bytes of the first input; a task is whole records, at least one. For a caller who gives
-    /// none it is [`nandarray_cores::Metadata::task_bytes`]; [`nandarray_cores::ALL_BYTES`] is one task of all inputs.
+    /// Target size of a task, in bytes of the first input; a task is whole records, at least one. If a caller gives
+    /// none, it is [`nandarray_cores::Metadata::task_bytes`]; [`nandarray_cores::ALL_BYTES`] is one task of all inputs.
     pub task_bytes: u64,
     /// Limit of the instructions of one call; `None` is no limit.
     pub instructions: Option<u64>,

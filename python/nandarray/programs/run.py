@@ -35,7 +35,7 @@ HOLD_BYTES = 1 << 30
 #: Of a run on a modelled device, as its report says it.
 ONE_A_CYCLE = "On the modelled device's cores an instruction takes one cycle of the described clock."
 _POLL_S = 0.05
-#: What a check of an index says; the program notes which index, and the size.
+#: The words of a failed check of an index; the program notes the index and the size.
 _OUT_OF_BOUNDS = "index is out of bounds"
 _STATUS = re.compile(r"returned (-\d+)$")
 _Array = np.ndarray[Any, Any]
@@ -487,7 +487,9 @@ def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedE
 def _again(text: str, error: ProgramFailedError) -> ProgramFailedError:
     made = ProgramFailedError(text)
     made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller
-    made.noted = error.noted
+    if error.noted is not None:  # a list of two, from the native command
+        first, second = error.noted
+        made.noted = (first, second)
     return made
 
 

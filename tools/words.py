@@ -1,7 +1,8 @@
 """Check the words of the source: beginnings of sentences, words without a meaning in the field, long lines, type names.
 
 It reads comments of Rust, Python and C, docstrings, paragraphs of Markdown, and texts of messages, which say a norm by
-"must be" and not as if it were so ("seconds is -1; it is more than 0"); `docs/internals/glossary.md` says why. The rules are lists in this file. Nothing is rewritten.
+"must be" and not as if it were so ("seconds is -1; it is more than 0"); `docs/internals/glossary.md` says why. The
+rules are lists in this file. Nothing is rewritten.
 
     python tools/words.py                    # everything that the tests hold
     python tools/words.py crates/nandarray   # one folder

@@ -296,7 +296,7 @@ def test_numbers_are_matched_with_ports_by_name() -> None:
     assert ports.scalar_bits({"b": 0.5}, metadata) == [2**64 - 2, 0x3F000000]
     assert ports.scalar_bits({"b": 0, "a": 7}, metadata) == [7, 0]
     for given_, says in [({}, "scalar b is missing, and has no default"), ({"c": 1, "b": 1}, "no scalar 'c'; it has a"),
-                         ({"b": "x"}, "scalar b must be one number, not 'x'")]:  # fmt: skip
+                         ({"b": "x"}, "scalar b must be one real number, not 'x'")]:  # fmt: skip
         with pytest.raises(InvalidError) as caught:
             ports.scalar_bits(given_, metadata)
         assert says in str(caught.value)

@@ -49,6 +49,9 @@ NORM = re.compile(
     r"; (?:(?:it|they|both|all|each|these)(?: \w+)? (?:is|are|has to|have to|goes?)|they have|it has \d"
     r"|(?:there )?(?:is|are) from|there (?:is|are) \d)\b"
 )
+#: A fragment in place of what a parameter or result is: the house form is a noun phrase ("Seed of the generator").
+FRAGMENT = re.compile(r"(?:Of|Which|How|Told|What|Where|From|With|When|Given)\b")
+_ENTRY = re.compile(r"^( *)[\w*]+(?:, [\w*]+)*(?: : .+)?\n\1    (\S.*)$", re.MULTILINE)
 #: Texts of messages are looked for here; notes of experiments are sentences about what was found.
 MESSAGES = re.compile(r"(?:python/nandarray/(?!lab/experiments/)|crates/[\w-]+/src/)(?!.*tests?(?:/|\.rs))")
 _RUST_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"((?:[^"\\]|\\.)*)"|'(?:[^'\\]|\\.)'""", re.DOTALL)
@@ -166,6 +169,14 @@ def norms(path: Path, text: str) -> Iterator[tuple[int, str]]:
             yield number, message
 
 
+def fragments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the texts of parameters and results, in numpydoc's sections of a docstring, that are fragments."""
+    if "----\n" in text:
+        for entry in _ENTRY.finditer(text):
+            if FRAGMENT.match(entry[2]):
+                yield text[: entry.start(2)].count("\n"), entry[2]
+
+
 def sentences(text: str) -> Iterator[tuple[int, str]]:
     """Yield sentences with the line of the text that they begin in, code blocks left out."""
     text = re.sub(r"```.*?```", lambda m: "\n" * m.group(0).count("\n"), text, flags=re.DOTALL)
@@ -202,6 +213,9 @@ def check(path: Path) -> Iterator[str]:
     if MESSAGES.match(str(name)):
         for number, message in norms(path, text):
             yield f"{name}:{number}: a norm as a fact, say 'must be': {message[:70]}"
+        if path.suffix == ".py":
+            for offset, said in fragments(block):
+                yield f"{name}:{first + offset}: a fragment, say what it is by a noun: {said[:70]}"
     if path.suffix != ".md":
         for number, line in enumerate(text.splitlines(), 1):
             if len(line) > WIDTH and "http" not in line:

@@ -51,7 +51,7 @@ class Description:
     Raises
     ------
     DescriptionError
-        With all that is wrong, if it is wrong.
+        If anything is wrong; its text lists everything that is.
 
     Examples
     --------
@@ -212,7 +212,7 @@ class Description:
         Returns
         -------
         dict
-            What :program:`nandarray device show --json` prints.
+            The keys and values that :program:`nandarray device show --json` prints.
         """
         return json.loads(json.dumps(self._data))  # type: ignore[no-any-return]
 
@@ -358,7 +358,7 @@ def load(device: str | Path | Description) -> Description:
     Parameters
     ----------
     device : str, path or Description
-        What names an existing file or ends in ``.toml`` is a file, any other text the name of a preset.
+        Name of an existing file, text that ends in ``.toml``, or else the name of a preset.
 
     Returns
     -------
@@ -414,7 +414,7 @@ def import_mqsim(path: str | Path, name: str | None = None) -> Imported:
     path : str or path
         An ``ssdconfig.xml``.
     name : str, optional
-        What the device will be called; the file's name if left out.
+        Name of the device; the file's name if left out.
 
     Returns
     -------

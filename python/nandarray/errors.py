@@ -300,7 +300,7 @@ class ProgramFailedError(NandarrayError, RuntimeError):
     task : int or None
         The task in which it failed.
     stage : int or None
-        Of several programs the number of the one that failed, in the order in which they were run.
+        Number of the program that failed among several, in the order in which they were run.
     pc : int or None
         The program counter, where it is known.
     caller : int or None

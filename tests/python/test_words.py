@@ -47,3 +47,21 @@ mod tests { const SAYS: &str = "x is 1; it is 2"; }
 """
     found = list(words.norms(Path("a.rs"), rust))
     assert found == [(3, "{threads} threads; there are 1 to {most}"), (6, "elements of 0 bytes; they have 1 to 8")]
+
+
+def test_the_text_of_a_parameter_is_a_noun_phrase() -> None:
+    text = """Draw.
+
+    Parameters
+    ----------
+    seed : int
+        Of all chance.
+    size, depth : int
+        Number of requests, and how many are in flight.
+
+    Returns
+    -------
+    dict
+        What was drawn.
+    """
+    assert list(words.fragments(text)) == [(5, "Of all chance."), (12, "What was drawn.")]

@@ -167,9 +167,9 @@ class Array(Grid, Compute):
         Parameters
         ----------
         selection : index expression
-            As between brackets; ``numpy.s_[1:3, ::2]`` makes one. Everything by default.
+            Index as between brackets; ``numpy.s_[1:3, ::2]`` makes one. Everything by default.
         out : buffer, optional
-            Where to read into: a NumPy array with any strides, a torch tensor in host memory, a ``bytearray``, or
+            Destination: a NumPy array with any strides, a torch tensor in host memory, a ``bytearray``, or
             anything else with the buffer protocol, DLPack or ``__array_interface__``, of the right shape and dtype.
             Its elements share no memory.
 
@@ -207,14 +207,14 @@ class Array(Grid, Compute):
         Parameters
         ----------
         indices : array_like of integers
-            Of NumPy, torch, CuPy or DLPack, of any shape.
+            Row numbers in an array of NumPy, torch, CuPy or DLPack, of any shape.
         out : array, optional
             Memory for the result; on an accelerator it is filled on the current stream.
 
         Returns
         -------
         array
-            Of shape ``indices.shape + a.shape[1:]``, of the kind of the indices and on their device.
+            The rows, of shape ``indices.shape + a.shape[1:]``, of the kind of the indices and on their device.
 
         Raises
         ------
@@ -369,7 +369,7 @@ class Array(Grid, Compute):
         Parameters
         ----------
         dtype : dtype_like
-            What indexing the result gives.
+            Dtype of what indexing the result gives.
 
         Returns
         -------

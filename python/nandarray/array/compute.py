@@ -48,15 +48,15 @@ class Compute(Operand):
         Parameters
         ----------
         program : Program
-            What to run; this is its first input.
+            The program; this array is its first input.
         *others : Array, View, nandarray.Box or array_like
             Its other inputs.
         key : index expression, optional
             Part of this: integers and forward slices.
         out : Array, View, nandarray.Box or mapping, optional
-            Where outputs go instead of into memory.
+            Destination of the outputs instead of memory.
         form : {"interpreted", "translated", "native"}, optional
-            How it is executed: :func:`nandarray.offload` says more.
+            Form in which it is executed: :func:`nandarray.offload` says more.
         threads : int, optional
             Cores; all of the machine if left out.
         task_bytes : int, optional
@@ -163,9 +163,9 @@ class Compute(Operand):
         key : index expression, optional
             Part of this: integers and forward slices.
         out : Array, View, nandarray.Box or str, optional
-            Where the result goes instead of into memory; text makes a new array of this name, stored as this one is.
+            Destination of the result instead of memory; text makes a new array of this name, stored as this one is.
         dtype : dtype_like, optional
-            Of the result; what the function returns, if left out; of a function of boxes, the first input's.
+            Dtype of the result; what the function returns, if left out; of a function of boxes, the first input's.
         **scalars
             Numbers that the function takes by name; and ``form``, ``threads``, ``task_bytes``, ``instructions``,
             ``seconds``, ``progress`` as for :meth:`offload`, ``trusted`` and ``boundscheck`` as for
@@ -228,7 +228,7 @@ class Compute(Operand):
         key : index expression, optional
             Part of this: integers and forward slices.
         out : Array, View or nandarray.Box, optional
-            Where the elements go instead of into memory.
+            Destination of the elements instead of memory.
         **scalars
             As for :meth:`map_blocks`.
 
@@ -277,12 +277,12 @@ class Compute(Operand):
         key : index expression, optional
             Part of this: integers and forward slices.
         initial : number, optional
-            What to begin with; without it an empty box has no least element, and nothing to call a function with.
+            First value of the fold; without it an empty box has no least element, and nothing to call a function with.
         dtype : dtype_like, optional
-            Of what a function folds into; if left out 64 bits for integers and truth values, as NumPy's sums have, else
-            the array's. Of a class, of its result.
+            Dtype that a function folds into; if left out 64 bits for integers and truth values, as NumPy's sums have,
+            else the array's. Of a class, of its result.
         state : dtype_like, optional
-            Of a class: what is kept.
+            Dtype of the state that a class keeps.
         **scalars
             As for :meth:`map_blocks`.
 

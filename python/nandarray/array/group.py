@@ -121,14 +121,14 @@ class Group:
         name : str
             The name, relative to this group.
         default : object
-            What to give if there is no such name.
+            Value to return if there is no such name.
         encryption_key : bytes, optional
             The key of an encrypted array.
 
         Returns
         -------
         Array, Group or object
-            What has this name.
+            The array or group of this name, or the default.
         """
         return self._find(name, encryption_key) if name in self else default
 
@@ -262,7 +262,7 @@ class Group:
         encryption_key : bytes, optional
             32 bytes; the same key is needed to open the array.
         fill_value : scalar
-            What elements read as that were never written. The integer 0 stands for zero bytes under every dtype: an
+            Value of elements that were never written. The integer 0 stands for zero bytes under every dtype: an
             empty string, 1970, False. A value that the dtype does not hold is refused.
         attrs : mapping, optional
             First attributes.

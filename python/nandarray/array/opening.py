@@ -69,8 +69,8 @@ def open(
         A described device (:func:`nandarray.devices`, or a TOML file): every command is also timed and priced on it;
         see :attr:`Store.clock` and :meth:`Store.report`. Geometry, capacity and threads are the device's then.
     bytes_in : {"file", "memory", "nowhere"}, optional
-        Where a modelled device keeps its bytes: in the file (if a path is given), in memory (else; zeroes take none),
-        or nowhere: then reads give zeroes, and only the times are real.
+        Place where a modelled device keeps its bytes: in the file (if a path is given), in memory (else; zeroes take
+        none), or nowhere: then reads give zeroes, and only the times are real.
     trace : path_like, optional
         A file for a timeline of a modelled device (``.pftrace``), which Perfetto opens; complete when the store is
         closed.
@@ -81,14 +81,14 @@ def open(
     geometry : mapping, optional
         Parts of the geometry to set: ``page_bytes``, ``channels``, ``banks``, ``pages_per_block``.
     placement : str, optional
-        Where pages go: ``"nds"`` (the four rules of the NDS paper) or ``"log"``.
+        Placement of pages: ``"nds"`` (the four rules of the NDS paper) or ``"log"``.
     gc_policy : str, optional
-        Which block to reclaim: ``"greedy"``, ``"cost-benefit"``, ``"d-choices"``, ``"round-robin"`` or
-        ``"windowed-greedy"``.
+        Policy that chooses the block to reclaim: ``"greedy"``, ``"cost-benefit"``, ``"d-choices"``, ``"round-robin"``
+        or ``"windowed-greedy"``.
     verify : {"once", "always", "never"}
-        When to verify a page's checksum: at its first read (the default), at every read, or not at all.
+        Times at which a page's checksum is verified: at its first read (the default), at every read, or not at all.
     io : {"map", "read"}
-        How to read the file.
+        Way of reading the file: by memory mapping, or by system calls.
     threads : int, optional
         Threads for one command, at most 1024; one for each core by default.
     write_buffer : int, optional
@@ -99,7 +99,7 @@ def open(
         Open a damaged store as far as it can be read, to repair it: records of a damaged journal are passed over, and
         what pages tell of them is applied.
     overwrite : bool
-        With mode ``"w"``: replace the file even if it is not a store.
+        Permission to replace a file that is not a store, with mode ``"w"``.
 
     Returns
     -------

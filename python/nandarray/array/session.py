@@ -355,8 +355,8 @@ class Session:
         kernel : Kernel
             The kernel.
         inputs : mapping
-            For each section that it reads an array, a view or a box of the store, or something in memory, which is
-            copied. A section that it updates, if its new value is not to replace it.
+            Inputs by section: for each section that it reads an array, a view or a box of the store, or something in
+            memory, which is copied. A section that it updates, if its new value is not to replace it.
         outputs : mapping
             Arrays of the store that its outputs go into. An updated section begins as this array. Outputs that are not
             named are returned.
@@ -375,7 +375,7 @@ class Session:
         after : iterable of Job or str
             Jobs, or names of kernels, that are done before it begins.
         form : {"translated", "interpreted", "native"}, optional
-            How it is executed; None is the fastest in which it may be.
+            Form in which it is executed; None is the fastest in which it may be.
         instructions : int, optional
             The most instructions of a screen. A native form's are not counted.
 

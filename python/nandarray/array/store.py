@@ -204,8 +204,9 @@ class Store(Group):
         repair : bool
             Repair what the records allow.
         accept_older : bool
-            With ``repair``: where the newest content of an access unit is damaged and no copy of it is left, take the
-            newest intact content before it, and say so in ``repaired``. Otherwise reading it stays an error.
+            Permission for ``repair`` to take older content: where the newest content of an access unit is damaged and
+            no copy of it is left, take the newest intact content before it, and say so in ``repaired``. Otherwise
+            reading it stays an error.
 
         Returns
         -------
@@ -227,7 +228,7 @@ class Store(Group):
         Returns
         -------
         dict
-            What was won.
+            Bytes that the file gave back, as ``bytes_freed``.
         """
         return self._engine.compact()
 

@@ -103,12 +103,12 @@ class View(Grid, Compute):
         Parameters
         ----------
         coordinate : sequence of int
-            Which sub-block, counted in sub-blocks: its first element is ``coordinate * sub_shape``.
+            Position of the sub-block, counted in sub-blocks: its first element is ``coordinate * sub_shape``.
         sub_shape : sequence of int
             The shape of the sub-blocks that the view is partitioned into. The last one along each axis is smaller
             where the division leaves a rest.
         out : buffer, optional
-            Where to read into: a NumPy array with any strides, a torch tensor in host memory, a ``bytearray``, or
+            Destination: a NumPy array with any strides, a torch tensor in host memory, a ``bytearray``, or
             anything else with the buffer protocol, DLPack or ``__array_interface__``, of the right shape and dtype.
 
         Returns
@@ -147,7 +147,7 @@ class View(Grid, Compute):
         Parameters
         ----------
         coordinate : sequence of int
-            Which sub-block, counted in sub-blocks.
+            Position of the sub-block, counted in sub-blocks.
         data : array_like
             The new elements.
         sub_shape : sequence of int, optional

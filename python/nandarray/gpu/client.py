@@ -81,14 +81,14 @@ class SharedArray(Uncompared):
         Parameters
         ----------
         indices : array_like of integers
-            Of NumPy, torch, CuPy or DLPack, of any shape.
+            Row numbers in an array of NumPy, torch, CuPy or DLPack, of any shape.
         out : array, optional
             Memory for the result, of NumPy, torch or CuPy.
 
         Returns
         -------
         array
-            Of shape ``indices.shape + shape[1:]``, of the kind of the indices.
+            The rows, of shape ``indices.shape + shape[1:]``, of the kind of the indices.
 
         Raises
         ------

@@ -46,9 +46,9 @@ def check_number(what: str, value: Any, *, most: int = 2**64 - 1) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise InvalidError(f"{what} is an integer, not {value!r}") from None
+        raise InvalidError(f"{what} must be an integer, not {value!r}") from None
     if not 0 <= number <= most:
-        raise InvalidError(f"{what} is {number}; it is from 0 to {most}")
+        raise InvalidError(f"{what} must be from 0 to {most}, not {number}")
     return number
 
 

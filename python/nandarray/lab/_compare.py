@@ -97,7 +97,7 @@ class Comparison:
         Parameters
         ----------
         name : str
-            Of a table that both have.
+            Name of a table that both have.
         on : sequence of str, optional
             Columns that tell the rows apart; found if left out.
 

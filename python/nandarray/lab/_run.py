@@ -198,21 +198,21 @@ def run(
     profile : {"full", "small"}
         The paper's sizes, or sizes for tests.
     seed : int
-        Of all chance.
+        Seed of every random generator of the run.
     parameters : mapping, optional
         Values to use instead of the profile's.
     runs : path, optional
         Folder for the run's folder; ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
     executor : concurrent.futures.Executor, optional
-        Where the experiment's cases run; processes of this machine if left out.
+        Executor of the experiment's cases; processes of this machine if left out.
     jobs : int, optional
-        How many processes; one in the small profile, else as many as there are cores.
+        Number of processes; one in the small profile, else as many as there are cores.
     trace : bool
         Ask for a timeline, too. Experiments that model no single device write none.
     reuse : bool
         Take the run that is there, if there is one.
     progress : callable, optional
-        Told what is being done, how many steps are done, and of how many.
+        Function of a step's text, the number of steps done and the number of all steps.
 
     Returns
     -------

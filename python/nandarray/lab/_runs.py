@@ -131,7 +131,7 @@ class Folder:
         Parameters
         ----------
         name : str
-            Which.
+            Name of the table.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class Run(Folder):
         Parameters
         ----------
         name : str
-            Of the table.
+            Name of the table.
         index : sequence of str
             Columns that become dimensions; together they tell the rows apart.
 
@@ -311,7 +311,7 @@ def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
     Returns
     -------
     list of Run
-        By experiment, then by name. Other folders, unfinished runs, and those that cannot be read
+        The runs, ordered by experiment, then by name. Other folders, unfinished runs, and those that cannot be read
         (:func:`nandarray.lab.damaged` names them) are left out.
     """
     return Run.all_in(folder)[0]

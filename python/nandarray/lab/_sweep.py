@@ -105,17 +105,17 @@ def sweep(
     runs : path, optional
         Folder for the sweep's folder; ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
     executor : concurrent.futures.Executor, optional
-        Where points are measured, such as ``distributed.Client.get_executor()``; processes of this machine if left out.
-        Files that the sweep names have to be there, too: a trace, an experiment's module.
+        Executor that measures points, such as ``distributed.Client.get_executor()``; processes of this machine if left
+        out. Files that the sweep names have to be there, too: a trace, an experiment's module.
     jobs : int, optional
-        How many processes, and how many batches are on their way; as many as there are cores if left out. 1 measures in
+        Number of processes and of batches under way; the number of cores if left out. 1 measures in
         this process.
     resume : bool
         Go on with what a killed sweep left.
     reuse : bool
         Take the sweep that is there, if there is one.
     progress : callable, optional
-        Told what is being done, how many points are done, and of how many.
+        Function of a step's text, the number of points done and the number of all points.
 
     Returns
     -------

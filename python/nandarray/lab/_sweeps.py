@@ -157,8 +157,8 @@ def sweeps(folder: str | os.PathLike[str] | None = None) -> list[Sweep]:
     Returns
     -------
     list of Sweep
-        By name. Other folders, unfinished sweeps, and those that cannot be read (:func:`nandarray.lab.damaged` names
-        them) are left out.
+        The sweeps, ordered by name. Other folders, unfinished sweeps, and those that cannot be read
+        (:func:`nandarray.lab.damaged` names them) are left out.
     """
     return Sweep.all_in(folder)[0]
 

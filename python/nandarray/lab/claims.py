@@ -56,7 +56,7 @@ class Claim:
     where : str
         Section or figure.
     what : str
-        What was measured, with its unit.
+        Quantity that was measured, with its unit.
     kind : {"ratio", "abs", "shape"}
         A number without unit, a figure of the authors' hardware, or an ordering or trend.
     value : float, optional

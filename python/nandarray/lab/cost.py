@@ -50,7 +50,7 @@ def cost(description: Description, weights: Mapping[str, float] | None = None) -
     Returns
     -------
     float
-        In billions of bytes of one-bit cells.
+        Cost in billions of bytes of one-bit cells.
 
     Examples
     --------

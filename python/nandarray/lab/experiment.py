@@ -53,7 +53,7 @@ class Parameter:
         Parameters
         ----------
         profile : {"full", "small", "deep"}
-            Which.
+            Profile whose value is returned.
 
         Returns
         -------
@@ -71,13 +71,13 @@ class PaperPoint:
     Parameters
     ----------
     series : str
-        Which series of the figure it belongs to.
+        Series of the figure that it belongs to.
     x, y : float or str
-        Where it is; ``y`` may be a bound (``bound``).
+        Its coordinates; ``y`` may be a bound (``bound``).
     where : str
         Section or figure.
     bound : {"", "at most", "at least", "about"}
-        What the text says of it.
+        Kind of bound that the text states.
     """
 
     series: str
@@ -96,9 +96,9 @@ class Figure:
     id : str
         Within the experiment, such as ``"fig9a"``.
     title : str
-        What it shows.
+        Title of the figure.
     kind : {"line", "bar", "scatter", "heatmap", "timeline"}
-        How.
+        Kind of chart.
     table : str
         Name of the result's table.
     x, y : str
@@ -106,18 +106,18 @@ class Figure:
     series : str, optional
         Column that tells the series apart.
     value : str, optional
-        Of a heat map: the column that is the colour. Of a timeline: the column with the ends of bars, which begin at
+        Column that is the colour of a heat map; of a timeline, the column with the ends of bars, which begin at
         ``x``.
     x_label, y_label : str
-        With units.
+        Labels of the axes, with units.
     x_log, y_log : bool
         Logarithmic axes.
     stacked : bool
         Whether bars of one place stand on one another: parts of a sum, which the paper's points state.
     points : sequence of PaperPoint
-        What the paper states.
+        Points that the paper states.
     caption : str
-        What to see in it.
+        Text below the figure.
     """
 
     id: str
@@ -154,7 +154,7 @@ class Answer:
     input : bool
         Whether a parameter of the model was taken from this figure (then it is printed and not judged).
     note : str
-        What to know of it: why it does not fit, what was assumed.
+        Remark: the reason of a misfit, an assumption.
     """
 
     claim: str
@@ -174,15 +174,15 @@ class Result:
     tables : mapping
         Tidy tables by name: sequences of rows with the same columns. Units stand at the end of names.
     answers : sequence of Answer
-        To claims.
+        Answers to claims.
     figures : sequence of Figure
-        What to draw.
+        Figures to draw.
     reports : mapping
         Reports of modelled devices (``Report.data``) by a label: utilisation, energy and latency come from them.
     assumptions : sequence of str
-        What had to be assumed, a sentence each, with its source.
+        Assumptions, a sentence each, with their sources.
     misfits : sequence of str
-        What does not come out as in the paper, and why.
+        Results that differ from the paper's, with the reasons.
     """
 
     tables: Mapping[str, Sequence[Row]]
@@ -202,15 +202,15 @@ class Context:
     parameters : mapping
         Every parameter, resolved.
     seed : int
-        Of all chance.
+        Seed of every random generator of the run.
     profile : {"full", "small"}
-        Which sizes.
+        Profile that chooses the sizes.
     jobs : int
         Processes that it may use (``map``).
     progress : callable
-        Told what is being done, how many steps are done, and of how many.
+        Function of a step's text, the number of steps done and the number of all steps.
     executor : concurrent.futures.Executor, optional
-        Where ``map`` runs; in this process if left out.
+        Executor of ``map``; in this process if left out.
     timeline : path, optional
         The file for a timeline, if one is wanted; an experiment without one writes none.
     """
@@ -233,11 +233,11 @@ class Context:
         Parameters
         ----------
         function : callable
-            Of a module (it is pickled by name).
+            Function of a module (it is pickled by name).
         cases : sequence of tuple
             Arguments of each call.
         what : str
-            For the progress.
+            Text that the progress shows.
 
         Returns
         -------
@@ -269,15 +269,15 @@ class Experiment:
     title : str
         A phrase.
     question : str
-        What it asks, in one sentence.
+        Question of the experiment, in one sentence.
     claims : sequence of str
         Ids of the claims that it answers.
     parameters : mapping
-        What may be set.
+        Parameters that may be set, by name.
     devices : sequence of str
         Presets that it uses without a parameter that names them; those that parameters name need no mention.
     expected : mapping
-        For a claim id, the range (low, high) of measured / paper that counts as within; if left out, the rules of
+        Range (low, high) by claim id, of the ratio of measured / paper that counts as within; if left out, the rules of
         :mod:`nandarray.lab.claims`.
     run : callable
         Takes a Context, returns a Result. The same context gives the same result.

@@ -33,7 +33,7 @@ class Block:
     screens : int
         The most screens; 1 is serial.
     cycles : float
-        Of all of it on one core.
+        Cycles of the whole block on one core.
     bytes_in : int
         Bytes from flash.
     bytes_dram : int
@@ -67,7 +67,7 @@ class Phantom:
     arrives_ns : int
         The time at which it is submitted.
     deadline : int or None
-        For schedulers that have use for it.
+        Deadline, for schedulers that use one.
     work : int
         The same: its expected work.
     """
@@ -93,7 +93,7 @@ def run(kernels: Sequence[Phantom], scheduler: str, platform: Mapping[str, Any] 
     Parameters
     ----------
     kernels : sequence of Phantom
-        In the order of submission.
+        Kernels in the order of submission.
     scheduler : str
         A scheduler's name, or ``"simd"``: the conventional host, one kernel at a time on all workers.
     platform : mapping, optional

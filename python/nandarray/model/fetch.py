@@ -32,7 +32,7 @@ class Accesses:
     bytes : numpy.ndarray
         [fetches] uint32: size of each.
     counts : mapping
-        Of the recorded kernel: phases, elements, touches, atomics, reads, writes, checksum.
+        Counts of the recorded kernel: phases, elements, touches, atomics, reads, writes, checksum.
     """
 
     rows: np.ndarray[Any, np.dtype[np.uint32]]
@@ -55,7 +55,7 @@ def fetches(
     accesses : Accesses
         The recording.
     seed : int
-        Of the devices' chance.
+        Seed of the devices' random generators.
 
     Returns
     -------

@@ -70,7 +70,7 @@ class Synthetic:
     streams : int
         Sequential walks, and whom random requests are dealt to. A stream uses one queue pair.
     seed : int
-        Of all chance in the workload.
+        Seed of the workload's random generator.
 
     Examples
     --------
@@ -160,7 +160,7 @@ class Trace:
     path : str or path
         An fio iolog (version 2 or 3), blkparse text, or CSV as of the MSR Cambridge traces.
     format : {"fio", "blktrace", "msr"}, optional
-        Told by the first line if left out.
+        Format of the trace; recognised by its first line if left out.
     time_scale : float
         Arrivals times this: 0.5 is twice as fast as recorded.
     depth : int, optional
@@ -168,7 +168,8 @@ class Trace:
     requests : int, optional
         Most requests to replay.
     issued : bool
-        Of a blktrace: requests as the driver got them (D), merged, instead of as they were submitted (Q).
+        Choice of a blktrace's requests: those as the driver got them (D), merged, instead of as they were submitted
+        (Q).
     """
 
     path: str | os.PathLike[str]
@@ -211,7 +212,7 @@ class Boxes:
     itemsize : int
         Bytes of an element.
     boxes : sequence of sequence of slice
-        Which: a slice with start and stop for each dimension.
+        Boxes to read or write: a slice with start and stop for each dimension.
     write : bool
         Whether they are written instead of read.
     depth : int
@@ -396,7 +397,7 @@ def replay(
         overwrites leave it, or filled and then overwritten at random by a multiple of its capacity. Takes no modelled
         time; "steady" takes little wall-clock time, too.
     seed : int
-        Of all chance in the device. The same seed, description and workload give the same report.
+        Seed of the device's random generators. The same seed, description and workload give the same report.
     timeline : str or path, optional
         Write what was busy when to this file, which https://ui.perfetto.dev opens.
     timeline_spans : int

@@ -131,7 +131,7 @@ class Completion:
         Returns
         -------
         Completion
-            What it says.
+            The completion that the entry encodes.
         """
         return cls.of_status(*_nandarray.nvme_completion(entry))
 
@@ -149,7 +149,7 @@ class Completion:
         Returns
         -------
         Completion
-            What they say.
+            The completion of this status.
         """
         return cls(bits & 0x7FF, bool(bits >> 14), dw0, dw1)
 

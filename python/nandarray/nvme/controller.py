@@ -79,7 +79,7 @@ class Controller:
         Returns
         -------
         Completion
-            How it ended.
+            Completion of the command.
 
         Raises
         ------
@@ -115,14 +115,14 @@ class Controller:
         lba_bytes : int
             Bytes of a logical block: a power of two from 512 to 65536.
         compression : str, optional
-            As for arrays.
+            Compression, as for arrays.
         encryption_key : bytes, optional
             32 bytes.
 
         Returns
         -------
         Completion
-            How it ended.
+            Completion of the command.
         """
         nsid, lba_bytes = _dword("nsid", nsid), check_number("lba_bytes", lba_bytes)
         bits = self._native.create_namespace(
@@ -141,7 +141,7 @@ class Controller:
         Returns
         -------
         Completion
-            How it ended.
+            Completion of the command.
         """
         return Completion.of_status(self._native.delete_namespace(_dword("nsid", nsid)))
 
@@ -158,7 +158,7 @@ class Controller:
         Returns
         -------
         tuple of Completion and bytes
-            How it ended, and 4096 bytes.
+            Completion of the command, and 4096 bytes.
         """
         bits, data = self._native.identify(check_number("cns", cns, most=255), _dword("nsid", nsid))
         return Completion.of_status(bits), data

@@ -131,7 +131,7 @@ class RemoteStore:
     native : NvmeHost or KernelDrive
         The connection.
     url : str
-        Where it goes.
+        Address of the drive.
     """
 
     def __init__(self, native: _nandarray.NvmeHost | KernelDrive, url: str) -> None:
@@ -160,7 +160,7 @@ class RemoteStore:
         Returns
         -------
         tuple of Completion and bytes
-            How it ended, and the controller's data.
+            Completion of the command, and the controller's data.
         """
         if not isinstance(entry, bytes) or not isinstance(data, bytes | None):
             raise InvalidError(f"entry and data are bytes, not {type(entry).__name__} and {type(data).__name__}")
@@ -198,7 +198,7 @@ class RemoteStore:
         Returns
         -------
         Completion
-            How it ended.
+            Completion of the command.
         """
         entry, payload, page = _nandarray.nvme_encode(command)
         if page is not None:
@@ -398,7 +398,7 @@ class RemoteArray(Uncompared):
     dsid : int
         Its dynamic space identifier.
     told : dict
-        What space information gave.
+        Properties of the space, from Space Information.
     """
 
     def __init__(self, store: RemoteStore, dsid: int, told: dict[str, Any]) -> None:

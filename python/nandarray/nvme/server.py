@@ -148,9 +148,9 @@ def serve(
     kill_safe : bool
         A completed write survives the end of this process. Without, a flush of the host does that.
     pace : bool
-        Of a store on a described device: completions leave when their modelled time has passed on the wall clock.
-        Completed writes are those of the described drive, which holds them in its memory until a flush (``kill_safe``
-        is without effect).
+        Pacing of a store on a described device: completions leave when their modelled time has passed on the wall
+        clock. Completed writes are those of the described drive, which holds them in its memory until a flush
+        (``kill_safe`` is without effect).
     nd : bool
         Whether there are N-D commands, by which hosts reach arrays. Without these and without ``programs`` the drive
         has block namespaces alone.

@@ -139,7 +139,7 @@ class Kernel:
         Returns
         -------
         list of tuple of int
-            In the order of :attr:`sections`.
+            Shapes in the order of :attr:`sections`.
 
         Raises
         ------
@@ -228,7 +228,7 @@ def kernel(function: Callable[..., Any] | None = None, *, trusted: bool = True, 
     Returns
     -------
     Kernel
-        With the table that follows from its loops and subscripts.
+        The kernel, with the table that follows from its loops and subscripts.
 
     Raises
     ------

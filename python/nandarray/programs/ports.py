@@ -44,7 +44,7 @@ class Box:
     Parameters
     ----------
     array : Array, View or Field
-        Which array.
+        Array of the box.
     key : index expression
         Integers and forward slices: ``np.s_[10:20, ::2]``.
     """

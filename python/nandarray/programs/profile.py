@@ -30,11 +30,11 @@ class Instruction:
     address : int
         Its address.
     text : str
-        As the disassembler writes it.
+        Text of the disassembler.
     kind : str
         Its class: integer, multiply, bits, load, store, atomic, branch, jump, float, stream or system.
     times : int
-        How often it was executed.
+        Number of executions.
     """
 
     address: int
@@ -83,11 +83,11 @@ class Profile:
     Attributes
     ----------
     instructions : tuple of Instruction
-        By address; only those that were executed.
+        Instructions by address; only those that were executed.
     blocks : tuple of BlockCount
-        By instructions executed in them, most first.
+        Blocks by instructions executed in them, most first.
     offloaded : Offloaded
-        What the program gave, and the account.
+        Result of the program, and the account.
     """
 
     program: Program = field(repr=False)
@@ -156,7 +156,7 @@ def profile(
     Parameters
     ----------
     program : Program
-        What to run; it is interpreted.
+        The program; it is interpreted.
     inputs : sequence
         As for :func:`nandarray.offload`.
     scalars : mapping, optional

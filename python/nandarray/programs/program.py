@@ -144,7 +144,7 @@ class Program:
         Returns
         -------
         Program
-            From the cache, if this was compiled before and no file it includes has changed.
+            The program; from the cache, if this was compiled before and no file it includes has changed.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Program:
         Returns
         -------
         Program
-            From the cache, if a function that does the same was compiled before.
+            The program; from the cache, if a function that does the same was compiled before.
 
         Raises
         ------
@@ -236,7 +236,7 @@ class Program:
         Returns
         -------
         Program
-            With ``source`` None.
+            The program, with ``source`` None.
 
         Raises
         ------
@@ -260,7 +260,7 @@ class Program:
         Returns
         -------
         Step
-            To be run by :meth:`Step.run` or :func:`nandarray.offload`.
+            A step for :meth:`Step.run` or :func:`nandarray.offload`.
 
         Raises
         ------
@@ -450,7 +450,7 @@ class Program:
         Returns
         -------
         Location
-            As far as it is known.
+            The location, as far as it is known.
         """
         return self._image.locate(address)
 
@@ -460,7 +460,7 @@ class Program:
         Parameters
         ----------
         path : path
-            Where; a file there is replaced.
+            Path of the file; a file there is replaced.
         """
         write_whole(Path(path).absolute(), self._elf)
 

@@ -53,13 +53,13 @@ class StepAccount:
     tasks : int
         Pieces that its inputs were cut into.
     bytes_in : int
-        Of its inputs, wherever they came from.
+        Bytes of its inputs, from every source.
     bytes_out : int
-        Of its outputs, wherever they went to.
+        Bytes of its outputs, to every destination.
     instructions : int
         Executed by the cores; 0 in native form, where they are not counted.
     form : {"interpreted", "translated", "native"}
-        How the program was executed.
+        Form in which the program was executed.
     """
 
     name: str
@@ -79,13 +79,13 @@ class Traffic:
     from_store : int
         Fetched from arrays of the store.
     from_host : int
-        Given in memory.
+        Bytes given in memory.
     between : int
-        From programs to programs.
+        Bytes from programs to programs.
     to_store : int
         Written to arrays of the store.
     to_host : int
-        Given back.
+        Bytes given back.
     """
 
     from_store: int
@@ -106,19 +106,19 @@ class Account:
     bytes_in : int
         Read from the store, or given; not what programs gave each other.
     bytes_out : int
-        Given back, or written.
+        Bytes given back or written.
     instructions : int
         Executed by the cores; 0 in native form, where they are not counted.
     seconds : float
-        Of this machine.
+        Wall time on this machine.
     form : {"interpreted", "translated", "native", "mixed"}
-        How the program was executed; of several their form, or ``"mixed"``.
+        Form in which the program was executed; of several their form, or ``"mixed"``.
     steps : tuple of StepAccount
         The same of each program, those first that gave inputs to others.
     traffic : Traffic
         The bytes by where they came from and went to.
     notes : tuple of str
-        What a modelled device does not tell of the run; none under the wall clock.
+        Limits of a modelled device's account of the run; none under the wall clock.
     """
 
     tasks: int
@@ -142,7 +142,7 @@ class Offloaded:
         NumPy arrays by the names of outputs; for an output that went into an array of the store, how many elements
         were written.
     account : Account
-        What it took.
+        Traffic, time and instructions of the run.
     """
 
     outputs: dict[str, Any]
@@ -200,21 +200,21 @@ def offload(
     Parameters
     ----------
     program : Program, Step, output of a step, or mapping of these by name
-        What to run. A :class:`Step` brings its inputs along, and the steps that it needs.
+        The program or programs. A :class:`Step` brings its inputs along, and the steps that it needs.
     inputs : sequence, optional
-        For each input of a :class:`Program` an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
+        Inputs of a :class:`Program`, for each an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
         something in memory (``numpy.asarray``). One input or target at least is of a store. Elements come in C order.
         Contiguous memory is borrowed, not copied: leave it as it is until the run has ended. If another thread writes
         to it meanwhile, the values that programs see, and so results, are unspecified.
     scalars : mapping, optional
         Numbers by name; those left out have the program's defaults.
     out : Array, View, Box or mapping of them by output, optional
-        Where outputs go instead of into memory. All of them are written when the run has come to its end, as one
+        Destination of the outputs instead of memory. All of them are written when the run has come to its end, as one
         command; until then, and if it fails, the arrays are as they were.
     form : {"interpreted", "translated", "native"}, optional
-        How programs are executed: instruction by instruction; translated to this machine's instructions as they run; or
-        as a part of this process, for which they have to be :attr:`~Program.trusted`. If left out, native for each that
-        is, translated for each that is not. All give the same.
+        Form in which programs are executed: instruction by instruction; translated to this machine's instructions as
+        they run; or as a part of this process, for which they have to be :attr:`~Program.trusted`. If left out, native
+        for each that is, translated for each that is not. All give the same.
     threads : int, optional
         Cores; all of the machine if left out.
     task_bytes : int, optional

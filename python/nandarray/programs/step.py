@@ -31,9 +31,9 @@ class Step:
     Parameters
     ----------
     program : Program
-        What is run.
+        The program.
     inputs : sequence
-        For each of its inputs an :class:`~nandarray.Array`, a :class:`~nandarray.View`, a :class:`~nandarray.Box`,
+        Inputs, for each an :class:`~nandarray.Array`, a :class:`~nandarray.View`, a :class:`~nandarray.Box`,
         another step or an output of one, or something in memory, which is read when the step is run.
     scalars : mapping
         Numbers by name.
@@ -82,7 +82,7 @@ class Step:
         Parameters
         ----------
         form : str, optional
-            How the program is executed: see :func:`nandarray.offload`.
+            Form in which the program is executed: see :func:`nandarray.offload`.
         task_bytes : int, optional
             Bytes of the first input that a task should have: see :func:`nandarray.offload`.
         instructions : int, optional

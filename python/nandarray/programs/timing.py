@@ -277,11 +277,11 @@ class Timed:
     parts : dict of (float, float)
         Area in square millimetres and energy in joules of each part.
     functions, lines : tuple of Place
-        By cycles, most first.
+        Functions and lines by cycles, most first.
     calls : tuple of Call
-        In the order of time; beyond 4096 the last one is all that follow.
+        Calls in the order of time; beyond 4096 the last one is all that follow.
     program : Program
-        As it was run: compiled for the core.
+        The program as it was run: compiled for the core.
     offloaded : Offloaded
         The program's outputs, and the account of the run on this machine.
     """

@@ -100,7 +100,7 @@ def import_(
     store : Store or path_like
         A store open for writing, or a path (opened with mode "a").
     name : str, optional
-        What the array is called, or the group that many arrays go into. Left out: the file's name for a single array,
+        Name of the array, or of the group that many arrays go into. Left out: the file's name for a single array,
         the root for many.
     format : str, optional
         One of "npy", "npz", "zarr", "hdf5", "netcdf", "raw"; told by the source's name if left out.
@@ -114,9 +114,9 @@ def import_(
     encryption_key : bytes, optional
         As for ``store.create``.
     shape : sequence of int, optional
-        Of raw binary; one dimension to the end of the file if left out.
+        Shape of raw binary; one dimension to the end of the file if left out.
     dtype : dtype_like, optional
-        Of raw binary.
+        Dtype of raw binary.
     offset : int
         Bytes before raw binary begins.
     order : {"C", "F"}
@@ -200,7 +200,7 @@ def export(
     overwrite : bool
         Replace the destination if it exists.
     encryption_key : bytes, optional
-        For encrypted arrays of a group.
+        Key of a group's encrypted arrays.
     budget : int
         Bytes of memory to use, about.
     progress : callable, optional

@@ -105,7 +105,7 @@ class Table:
         kind : {"block", "stream"}
             The program's form.
         listing : bool
-            Of a stream program: never ask for the stream's end, as the ASSASIN dissertation's Listing 7.1.
+            Form of a stream program that never asks for the stream's end, as the ASSASIN dissertation's Listing 7.1.
         target : str
             The processor.
 
@@ -136,7 +136,7 @@ class Table:
         columns, where
             As for :meth:`scan`.
         **options
-            Of :func:`nandarray.offload`.
+            Options of :func:`nandarray.offload`.
 
         Returns
         -------
@@ -173,7 +173,7 @@ class Table:
         batch_bytes : int
             Text of one batch, about.
         **options
-            Of :func:`nandarray.offload`.
+            Options of :func:`nandarray.offload`.
 
         Returns
         -------
@@ -351,13 +351,13 @@ def create(
     Parameters
     ----------
     store : Store or Group
-        Where.
+        Store or group that gets the table.
     name : str
-        Of the array.
+        Name of the array.
     source : path or bytes
         The text: lines that end with a line feed, the last one, too, or with both ends of Windows; no quotes, no head.
     schema : mapping
-        For each field of a line its name and its type: ``"int32"``, ``"int64"``, ``"date"``, ``"decimal(P,S)"``,
+        Name and type of each field of a line: ``"int32"``, ``"int64"``, ``"date"``, ``"decimal(P,S)"``,
         ``"text(N)"``. Fields behind the last one are passed over.
     delimiter : str
         The character between fields.
@@ -409,9 +409,9 @@ def open_table(store: Group, name: str) -> Table:
     Parameters
     ----------
     store : Store or Group
-        Where it is.
+        Store or group that has the table.
     name : str
-        Of the array.
+        Name of the array.
 
     Returns
     -------

@@ -73,7 +73,7 @@ def from_xarray(
     Parameters
     ----------
     dataset : xarray.Dataset, xarray.DataArray or xarray.DataTree
-        What to write. A DataArray is written as a Dataset of one variable.
+        The dataset to write. A DataArray is written as a Dataset of one variable.
     store : Store or path_like
         A store open for writing, or a path, which is created unless the mode is "r+".
     group : str, optional
@@ -88,7 +88,7 @@ def from_xarray(
         The dimension along which the variables that have it are appended to those in the store. Variables of the store
         that have it, too, must be among them.
     region : mapping or "auto", optional
-        Where along some dimensions to write, as slices, or "auto": where the store has the labels of the dataset.
+        Slices to write along some dimensions, or "auto": where the store has the labels of the dataset.
         Coordinates that index a dimension are compared with the store and not written.
     encoding : mapping, optional
         Per new variable, xarray's encoding (``dtype``, ``scale_factor``, ``units``, ...) and ``store.create`` options

@@ -39,7 +39,7 @@ def write(
     runs : sequence of run or path
         Finished runs, or their folders, in the order in which the page shows them.
     path : str or path
-        Where to; a file that is there is replaced.
+        Path of the page; a file that is there is replaced.
     sweeps : sequence of sweep or path
         Shown as tables and Pareto plots.
     compare : Comparison or (run or path, run or path), optional

@@ -63,11 +63,11 @@ class Fetch:
     Parameters
     ----------
     coordinate : tuple of int
-        Which sub-block, counted in sub-blocks.
+        Position of the sub-block, counted in sub-blocks.
     sub_shape : tuple of int
         The shape of the sub-blocks that the view is partitioned into.
     operand : int
-        Which input: GEMM and Hotspot have two of the same shape, the others only 0.
+        Number of the input: GEMM and Hotspot have two of the same shape, the others only 0.
     """
 
     coordinate: tuple[int, ...]
@@ -97,7 +97,7 @@ class Cost:
     device_bytes : float
         Bytes that cross the GPU's memory bus.
     precision : {"fp16_tensor", "fp32", "fp64", "int32"}
-        Which peak counts.
+        Precision whose peak rate counts.
     host_to_device_bytes : float
         Bytes copied to the GPU before.
     device_to_host_bytes : float
@@ -128,26 +128,26 @@ class Workload(ABC):
     Parameters
     ----------
     shape : sequence of int, optional
-        Of the data; the paper's by default.
+        Shape of the data; the paper's by default.
     kernel_shape : sequence of int, optional
-        Of the sub-blocks; by default the paper's, scaled with the data along each dimension.
+        Shape of the sub-blocks; by default the paper's, scaled with the data along each dimension.
     seed : int
-        Of the data and of the small inputs that stay in memory (the vector of TTV, the queries of KNN, ...).
+        Seed of the data and of the small inputs that stay in memory (the vector of TTV, the queries of KNN, ...).
 
     Attributes
     ----------
     name, category : str
-        As in Table 1.
+        Name and category, as in Table 1.
     table_1 : str
         The sub-dimension that Table 1 gives for the kernel, as written there.
     access : str
-        How we read that as an access, one phrase.
+        Our reading of that as an access, in one phrase.
     passes : int
         Passes over the data at the paper's size.
     passes_because : str
         Why.
     assumptions : tuple of str
-        What the paper leaves open, and what is taken here.
+        Points that the paper leaves open, and the choices made here.
     operands : int
         Arrays of the data's shape that it reads.
     square : bool
@@ -155,7 +155,7 @@ class Workload(ABC):
     spans : tuple of int
         Dimensions that a sub-block spans whole, since the kernel needs that.
     rtol : float
-        How far a floating-point result may be from the reference, relative to the largest of its array.
+        Largest error of a floating-point result against the reference, relative to the largest element of its array.
     """
 
     name: ClassVar[str]
@@ -218,9 +218,9 @@ class Workload(ABC):
         Parameters
         ----------
         shape : sequence of int
-            Of the data.
+            Shape of the data.
         kernel_shape : sequence of int, optional
-            Of the sub-blocks; by default as many of them as in the paper.
+            Shape of the sub-blocks; by default as many of them as in the paper.
 
         Returns
         -------
@@ -251,12 +251,12 @@ class Workload(ABC):
         Parameters
         ----------
         fetch : Fetch
-            Of this workload.
+            A fetch of this workload.
 
         Returns
         -------
         int
-            How many are read.
+            Number of bytes that are read.
         """
         return self.elements(fetch) * np.dtype(self.dataset.dtype).itemsize
 
@@ -267,7 +267,7 @@ class Workload(ABC):
         Parameters
         ----------
         fetch : Fetch
-            Of this workload.
+            A fetch of this workload.
 
         Returns
         -------
@@ -321,12 +321,12 @@ class Workload(ABC):
         Parameters
         ----------
         operand : int
-            Which.
+            Number of the input.
 
         Returns
         -------
         numpy.ndarray
-            Of the data's shape and type. Uniform between 0 and 1 unless the workload needs something else.
+            Elements of the data's shape and type. Uniform between 0 and 1 unless the workload needs something else.
         """
         return self.random(operand).random(self.shape, self.dataset.dtype)  # type: ignore[call-overload,no-any-return]
 

@@ -26,21 +26,21 @@ class Gpu:
     Parameters
     ----------
     name : str
-        What it is.
+        Name of the GPU.
     tflops : mapping
         Peak rate for each precision, in 10^12 operations a second; a fused multiply-add is two.
     memory_GBps : float
         Peak bandwidth of its memory, in 10^9 bytes a second.
     pcie_GBps : float
-        What a large copy from page-locked host memory reaches, each way.
+        Rate of a large copy from page-locked host memory, each way.
     memory_bytes : int
         Size of its memory.
     launch_us : float
-        From the host's call to the kernel's start.
+        Time from the host's call to the kernel's start.
     efficiency : float
         Part of the peak rates that kernels reach.
     sources : mapping
-        Where each figure is from.
+        Source of each figure.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Gpu:
         Parameters
         ----------
         cost : Cost
-            What it does.
+            Work of the kernel.
 
         Returns
         -------
@@ -75,7 +75,7 @@ class Gpu:
         Parameters
         ----------
         cost : Cost
-            What it moves.
+            Bytes that the kernel moves.
 
         Returns
         -------

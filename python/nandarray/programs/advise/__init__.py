@@ -70,7 +70,7 @@ class Advice:
     name : str
         The program.
     bytes_in, bytes_out : int
-        Of the sample; what is written to the store beside the outputs is in the latter.
+        Bytes that the sample reads and writes; what is written to the store beside the outputs is in the latter.
     flows : Flows
         The same by where they come from and go to: the store or the host.
     ratio : float
@@ -87,28 +87,28 @@ class Advice:
         Easily: 1.5 times as fast, or Clang makes a vector loop of every loop that it looks at. Moderately: 1.1 times,
         or it makes one of some, and the program is not slower by it. Hardly: neither.
     gain : float or None
-        How many times faster with this machine's vector instructions; None where that was not timed.
+        Speedup by this machine's vector instructions; None where that was not timed.
     loops : vector.Loops or None
-        What Clang says.
+        Clang's remarks on the loops.
     instructions_per_byte : float
         RISC-V instructions for a byte that comes in.
     host_bytes_per_s : float or None
-        What one thread of this machine takes in, natively.
+        Input rate of one thread of this machine, natively.
     link_saved : float
         Share of the link's bytes that the device saves by computing; below 0 there are more.
     seconds_host, seconds_device, seconds_vector : float
-        For the sample on the device, by its narrowest part: the host computes (and keeps up); the device's cores do;
-        they do, and have vector units that give them the same gain.
+        Times of the sample on the device, by its narrowest part: the host computes (and keeps up); the device's cores
+        do; they do, and have vector units that give them the same gain.
     bound : str
-        What is narrowest when the device computes: ``"flash"``, ``"cores"`` or ``"link"``.
+        Narrowest part when the device computes: ``"flash"``, ``"cores"`` or ``"link"``.
     candidate : bool
         The dissertation's rule: it saves traffic, and is not hard to vectorise.
     verdict : {"offload", "offload for traffic", "needs faster cores", "keep on the host"}
-        In a word.
+        The verdict in a word.
     why : str
-        In a sentence.
+        Reason of the verdict, in a sentence.
     assumed : str
-        Of the sample.
+        Assumptions about the sample.
     simulated : simulate.Simulated or None
         The sample's run on the modelled device, beside the formula's ``seconds_device``; None where it was not asked
         for.
@@ -186,7 +186,8 @@ def advise(
     to_store : bool or iterable of str
         Outputs that go to arrays of the store instead of the host: all, or these. Nothing of yours is written.
     direction : {"read", "write"}, optional
-        In the place of what is measured: all inputs lie in the store and outputs go to the host, or the other way.
+        Direction that replaces the measured one: all inputs lie in the store and outputs go to the host, or the other
+        way.
     device : str or Description
         Whose bandwidths count; its description has cores for programs (``compute.cores``).
     core_hz : float, optional

@@ -32,7 +32,7 @@ class Simulated:
     Attributes
     ----------
     seconds : float
-        From the host's command to its answer.
+        Time from the host's command to its answer.
     bound : str
         The busiest part: ``"flash"`` (its channels), ``"cores"``, ``"link"`` or ``"dram"``.
     busy : dict of str to float

@@ -98,11 +98,11 @@ def sample(name: str, size: int, seed: int = 0, *, square: bool = False) -> Samp
     Parameters
     ----------
     name : str
-        Of a kernel.
+        Name of a kernel.
     size : int
         As for :func:`extents`.
     seed : int
-        Of all chance.
+        Seed of the random generator.
     square : bool
         Whether all sides are the size.
 

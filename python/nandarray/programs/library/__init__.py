@@ -37,7 +37,7 @@ def names() -> list[str]:
     Returns
     -------
     list of str
-        In the order of the documentation.
+        Names in the order of the documentation.
     """
     return list(PROGRAMS)
 
@@ -76,7 +76,7 @@ def get(name: str, *, dtype: Any = None, kind: str = "block", target: str = "rv6
     name : str
         One of :func:`names`.
     dtype : dtype, optional
-        Of the elements; the program's default if left out.
+        Dtype of the elements; the program's default if left out.
     kind : {"block", "stream"}
         The form: whole blocks in memory, or elements by stream instructions.
     target : str
@@ -115,7 +115,7 @@ def twin(name: str, *, dtype: Any = None, **parameters: Any) -> Callable[..., tu
     name : str
         One of :func:`names`.
     dtype : dtype, optional
-        Of the elements, as for :func:`get`.
+        Dtype of the elements, as for :func:`get`.
     **parameters
         As for :func:`get`.
 

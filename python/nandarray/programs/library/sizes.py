@@ -80,7 +80,7 @@ def row_dtype(fields: Sequence[str]) -> np.dtype[Any]:
     Parameters
     ----------
     fields : sequence of str
-        What the fields of a line are: ``"int"``, ``"decimal2"``, ``"date"``, ``"float"``, ``"bytes16"``, ``"skip"``.
+        Kinds of a line's fields: ``"int"``, ``"decimal2"``, ``"date"``, ``"float"``, ``"bytes16"``, ``"skip"``.
 
     Returns
     -------

@@ -146,9 +146,9 @@ def wal_record(number: int, page: int, offset: int, data: bytes) -> bytes:
     number : int
         Its sequence number, larger than the last one's; from 1.
     page, offset : int
-        Where data go: offset counts from the page's beginning, and is 8 at least.
+        Page number and offset of the data: the offset counts from the page's beginning, and is 8 at least.
     data : bytes
-        What is written there.
+        Bytes that are written there.
 
     Returns
     -------

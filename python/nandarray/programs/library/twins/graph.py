@@ -64,7 +64,7 @@ def pagerank_ranks(rows: Array, vertices: int, *, damping: float = 0.85) -> Arra
     rows : numpy.ndarray
         All tasks' rows, in order.
     vertices : int
-        How many there are.
+        Number of vertices.
     damping : float
         The part of a rank that edges carry on.
 

@@ -170,7 +170,8 @@ pub enum RunError {
     /// The memory of a core could not be laid out.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A stage has to wait for a reader of its output, which in turn needs more input before it can go on.
+    /// A stage has to wait for a reader of its output, which in turn needs more input before it can go on. The limit
+    /// protects memory: with several workers a run that needs nearly as much may pass or fail, and `queued` differs.
     #[error("{queued} bytes are queued between programs, and output {output} has to wait longer; at most {most}")]
     QueueLimit {
         /// Name of the output.

@@ -373,7 +373,13 @@ def _power(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return context.compile_internal(builder, power, sig, args)
 
 
+def _wrapping(name: str) -> Callable[..., Any]:
+    """Compute without the promise of no overflow that Numba makes: integers wrap around in their own width."""
+    return lambda _context, builder, _sig, args: getattr(builder, name)(*args)
+
+
 _INTEGERS: dict[str, Callable[..., Any]] = {
+    **{name: _wrapping(name) for name in ("add", "sub", "mul")},
     "floordiv": _part(0), "mod": _part(1), "divmod": _divmod, "pow": _power, "lshift": _shifted("lshift"),
     "rshift": _shifted("rshift"),
 }  # fmt: skip

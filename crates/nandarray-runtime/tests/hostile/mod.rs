@@ -41,8 +41,8 @@ pub fn metadata(data: &[u8]) {
     let Ok(found) = Metadata::parse(data) else { return };
     assert!((1..=8).contains(&found.inputs.len()) && found.outputs.len() <= 8 && found.scalars.len() <= 16);
     assert!(!found.inputs[0].whole);
-    assert!(found.inputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
-    assert!(found.outputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
+    assert!(found.inputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.element.bytes() > 0));
+    assert!(found.outputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.element.bytes() > 0));
     // The scratchpad has room for two copies of the state.
     assert!(
         found.scratchpad() <= 256 << 20 && found.state_bytes.checked_mul(2).is_some_and(|b| b <= found.scratchpad())

@@ -46,7 +46,7 @@ fn bytes_of_a_record_follow_from_the_names_of_numbers() {
     assert_eq!((rows.inputs[0].element.bytes(), rows.inputs[0].record_bytes), (10, 20));
     for dtype in ["\"float8x\"", "\"int0\"", "\"int7\"", "\"x\"", "[[\"a\", \"O\"]]", "\"S0\"", "\"\""] {
         let refused = with(&format!(r#"{{"dtype": {dtype}, "record_bytes": 12}}"#), "").unwrap_err();
-        assert!(refused.contains("it must be the name of a type"), "{dtype}: {refused}");
+        assert!(refused.contains("dtype must be the name of a type"), "{dtype}: {refused}");
     }
 }
 

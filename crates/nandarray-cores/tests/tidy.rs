@@ -10,6 +10,7 @@ const LAYERS: tidy::Layers = &[
     &["abi"],
     &["error"],
     &["json"],
+    &["element"],
     &["metadata"],
     &["program"],
     &["native"],

@@ -199,7 +199,7 @@ fn a_file_is_a_store_like_any_other() {
         ("ftl.gc_urgent_blocks", "1"),
     ]);
     let wrong = store::open(&Backing::File(path), Mode::Append, &Options::default(), &other, None).unwrap_err();
-    assert!(wrong.to_string().contains("was made with"), "{wrong}");
+    assert!(wrong.to_string().contains("must be made for its device"), "{wrong}");
 }
 
 #[test]

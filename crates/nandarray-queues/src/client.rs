@@ -23,27 +23,11 @@ use crate::layout::{
 use crate::region::{PairRings, QueueRegion, region_path};
 use crate::wait::{Wait, WaitEnd};
 
+mod info;
 #[cfg(test)]
 mod tests;
 
-/// An array that a server offers, as its region describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceInfo {
-    /// Namespace identifier of the array.
-    pub nsid: u32,
-    /// Name of the array.
-    pub name: String,
-    /// Element type, as the store names it.
-    pub dtype: String,
-    /// Shape of the array, in elements.
-    pub shape: Vec<u64>,
-    /// Size of an element, in bytes.
-    pub item_bytes: u32,
-    /// Size of all elements, in bytes.
-    pub bytes: u64,
-    /// Whether clients may write to the array.
-    pub writable: bool,
-}
+pub use info::NamespaceInfo;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientTransfer {

@@ -48,7 +48,8 @@ pub use progress::{Account, Progress};
 pub use request::{Executed, ExecutedStage, Execution, Input, Output, OutputValue, StageRequest};
 pub use scheduler::Next;
 pub use session::board::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
-pub use session::crew::{Collected, SavedRows, Session, SessionJob, SessionOptions, UnendedKernel, WORKERS_MAX};
+pub use session::crew::{Session, SessionOptions, UnendedKernel, WORKERS_MAX};
+pub use session::job::{Collected, SavedRows, SessionJob};
 pub use session::kernels::{
     KernelForm, KernelRequest, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
 };

@@ -19,6 +19,7 @@ const LAYERS: tidy::Layers = &[
     &["pipeline"],
     &["programs", "tiles"],
     &["request"],
+    &["typed"],
     &["inputs", "outputs"],
     &["execute"],
     &["schedule"],

@@ -88,7 +88,7 @@ class Ranges:
     def _from(self, e: ast.expr) -> set[_Bound]:
         """Return bounds that an integer is at least, each of them."""
         least = self.least(e) if not isinstance(e, ast.BinOp) or not isinstance(e.op, ast.Sub) else None
-        found = set[_Bound]() if least is None else {(None, least)}
+        found: set[_Bound] = set() if least is None else {(None, least)}
         match e:
             case ast.Name(id=name) if name in self._extents:
                 found.add((name, 0))

@@ -227,7 +227,7 @@ fn inputs_of_one_program_are_cut_at_the_same_records_or_refused_by_name() {
         assert_eq!(left, 0);
     }
     // No task of an input is larger than a window, whatever its target and the unit of its reads.
-    for (target, grain) in [(u64::MAX, 0), (u64::MAX, 8), (1, u64::MAX), (abi::WINDOW_BYTES + 1, 4096)] {
+    for (target, grain) in [(u64::MAX - 1, 0), (u64::MAX - 1, 8), (1, u64::MAX), (abi::WINDOW_BYTES + 1, 4096)] {
         let cutter = TaskCutter::new(&metadata, grain, target);
         let need = (0..2).map(|input| cutter.need(&metadata, input)).max().unwrap();
         assert!((8..=abi::WINDOW_BYTES).contains(&need), "{target} bytes, units of {grain}: {need}");

@@ -69,7 +69,7 @@ fn requests<'a>(f: SpaceId, t: SpaceId, odd: SpaceId) -> Vec<(&'static str, Requ
         ("tiles of [2] elements, the first of [3]", reads(tiled(&[3], &[2]))),
         ("input x of 79 bytes is not whole elements of 8", reads(Input::Bytes(&[0; 79]))),
         ("there is no output 0 of a stage 0 before stage 0", reads(Input::Output { stage: 0, output: 0 })),
-        ("2 scalars for a program that takes 3", Request { scalars: vec![0; 2], ..reads(right()) }),
+        ("scalar hangs is missing", Request { scalars: vec![0; 2], ..reads(right()) }),
         ("2 inputs for a program that takes 1", Request { inputs: vec![right(), right()], ..reads(right()) }),
         ("1 outputs for a program that takes 2", Request { outputs: vec![None], scalars, ..reads(right()) }),
         ("an output of 2 dimensions to an array of shape (3000,)", one(to(t, &[0, 0], &[2, 5], None))),

@@ -270,28 +270,13 @@ fn shapes_names_and_numbers_that_no_array_has_are_refused() {
     let good = NewSpace { name: "new", shape: &[4, 4], block: None, item_bytes: 2, ..VAST };
     let long = "n".repeat(4097);
     let many = [1; 33];
+    let named = |name| NewSpace { name, ..good.clone() };
     let rows: [(NewSpace<'_>, &str, String); 14] = [
-        (
-            NewSpace { name: "", ..good.clone() },
-            "invalid",
-            "a name has 1 to 4096 bytes and no NUL; this one has 0 bytes".into(),
-        ),
-        (
-            NewSpace { name: &long, ..good.clone() },
-            "invalid",
-            "a name has 1 to 4096 bytes and no NUL; this one has 4097 bytes".into(),
-        ),
-        (
-            NewSpace { name: "a\0b", ..good.clone() },
-            "invalid",
-            "a name has 1 to 4096 bytes and no NUL; this one has 3 bytes".into(),
-        ),
-        (
-            NewSpace { name: "a//b", ..good.clone() },
-            "invalid",
-            "name \"a//b\" has an empty part between slashes".into(),
-        ),
-        (NewSpace { name: "plain", ..good.clone() }, "exists", "an array named \"plain\" exists already".into()),
+        (named(""), "invalid", "a name must have 1 to 4096 bytes; this one has 0".into()),
+        (named(&long), "invalid", "a name must have 1 to 4096 bytes; this one has 4097".into()),
+        (named("a\0b"), "invalid", "\"a\\0b\" is not a name: the character U+0000 cannot be in one".into()),
+        (named("a//b"), "invalid", "\"a//b\" is not a name: it has an empty part between slashes".into()),
+        (named("plain"), "exists", "an array named \"plain\" exists already".into()),
         (
             NewSpace { item_bytes: 0, ..good.clone() },
             "invalid",
@@ -407,13 +392,9 @@ fn a_batch_is_refused_as_a_whole_by_its_first_wrong_change() {
         (
             vec![attrs("plain", "{\"lost\":1}"), rename("plain", "a/")],
             "invalid",
-            "name \"a/\" has an empty part between slashes",
+            "\"a/\" is not a name: it has an empty part between slashes",
         ),
-        (
-            vec![delete("coded"), rename("plain", "")],
-            "invalid",
-            "a name has 1 to 4096 bytes and no NUL; this one has 0 bytes",
-        ),
+        (vec![delete("coded"), rename("plain", "")], "invalid", "a name must have 1 to 4096 bytes; this one has 0"),
     ];
     for (changes, kind, text) in &rows {
         assert_refused(device.execute(command::Batch { changes }), kind, text, changes);

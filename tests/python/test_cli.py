@@ -513,6 +513,12 @@ def test_what_a_terminal_would_obey_in_names_is_escaped() -> None:
     assert call("ls", "d.nand").splitlines() == ["e\\x1b]0;x\\x07\\r\\x9b31m\\u202e\\x7f", "n\\nok"]
 
 
+def test_the_command_line_needs_no_library_that_is_no_dependency() -> None:
+    # Versions of typer before its own copy of click depend on click; others do not.
+    code = "import sys; sys.modules['click'] = None\ntry: import typer\nexcept ImportError: sys.exit()\n"
+    subprocess.run([sys.executable, "-c", code + "import nandarray.cli"], check=True, timeout=60)
+
+
 def test_commands_print_by_the_function_that_escapes() -> None:
     folder = Path(common.__file__).parent
     printing = [

@@ -61,7 +61,7 @@ def test_growth_divides_instructions_by_all_of_them() -> None:
     assert one.load_store(16) == 100 * 8 / 32
     assert one.bytes_per_ki(16) == 1000 * counting.input_bytes("gemm", 16) / 32
     for sizes in ([16, 32], [16, 32, 40], [32, 16, 48], [16, 16, 32], []):
-        with pytest.raises(InvalidError, match="they are three at least, ascending multiples of 16"):
+        with pytest.raises(InvalidError, match="must be three at least, ascending multiples of 16"):
             growth("gemm", sizes)
 
 

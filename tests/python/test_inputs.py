@@ -73,7 +73,7 @@ def test_a_path_that_no_file_can_have_and_a_text_that_is_none(tmp_path: Path) ->
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfab")
     assert read_text(tmp_path / "a", "a word") == "ab"
     (tmp_path / "a").write_bytes(b"ab\xff")
-    with pytest.raises(nandarray.InvalidError, match="no text in UTF-8 at byte 2; it must be a word"):
+    with pytest.raises(nandarray.InvalidError, match="must be a word, in UTF-8; byte 2 is not"):
         read_text(tmp_path / "a", "a word")
 
 

@@ -24,7 +24,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import click
 import numpy as np
 import typer
 import typer.core
@@ -79,6 +78,8 @@ _WIDE = 160
 #: An option as Python has it, with or without a value; and one that a message has twice then.
 _KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z_]+)=(True\b|False\b|'[^']*'|\d+\b)?")
 _TWICE = re.compile(r"(--[\w-]+), \1(?![\w-])")
+#: The class of errors of a wrong command line: click's, or that of typer's own copy of click.
+_UsageError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
@@ -90,11 +91,11 @@ class OneLineErrors(typer.core.TyperGroup):
         try:
             with interrupts.AsException():
                 return super().invoke(ctx)
-        except click.UsageError as error:
-            error.message = plain(error.message)  # type: ignore[misc]  # read when it is printed
+        except _UsageError as error:
+            error.message = plain(error.message)  # read when it is printed
             raise
         except KeyboardInterrupt:
-            print(interrupts.LINE, end="", file=sys.stderr)
+            say(interrupts.LINE, end="", file=sys.stderr)
             raise typer.Exit(interrupts.EXIT_CODE) from None
         except (NandarrayError, OSError, ImportError, MemoryError, OverflowError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:

@@ -215,7 +215,7 @@ mod tests {
         assert!(refused(settings(&[1024, 1024], &[0, 0], &[1, 1])).contains("8388608 B"));
         assert!(refused(settings(&[16, 16], &[8, 8], &[8, 9])).contains("[16, 16]"));
         assert!(refused(Boxes { depth: 0, ..settings(&[16], &[0], &[1]) }).contains("not 0"));
-        assert!(refused(Boxes { request_bytes_max: 100, ..settings(&[16], &[0], &[1]) }).contains("at most 100 B"));
+        assert!(refused(Boxes { request_bytes_max: 100, ..settings(&[16], &[0], &[1]) }).contains("above 0, not 100"));
     }
 
     proptest! {

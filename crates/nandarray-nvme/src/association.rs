@@ -414,7 +414,7 @@ impl Association {
                 self.subsystem.health.page()
             }
             LogPage::Firmware => logs::firmware(),
-            LogPage::Changed => self.changed_log(retain),
+            LogPage::Changed => return self.give_changed(retain, payload, offset),
             LogPage::Effects if !self.subsystem.has(csi) => return Err(Status::INVALID_LOG_PAGE),
             LogPage::Effects => {
                 logs::effects(csi, self.subsystem.read_only(), self.subsystem.has(CommandSet::PROGRAMS))
@@ -455,9 +455,9 @@ impl Association {
         Err(Status::INVALID_FIELD)
     }
 
-    /// Returns log page 04h, the changed namespaces. Unless `retain` is set, this clears the list, and the host gets an
-    /// event for the next change.
-    fn changed_log(&self, retain: bool) -> Vec<u8> {
+    /// Gives log page 04h, the changed namespaces. Unless `retain` is set, this clears the list, and the host gets an
+    /// event for the next change; a refused command leaves the list as it is.
+    fn give_changed(&self, retain: bool, payload: &mut Payload<'_>, offset: u64) -> Result<(), Status> {
         let mut state = self.state.lock();
         let mut page = vec![0u8; 4096];
         for (to, nsid) in page.chunks_exact_mut(4).zip(&state.changed) {
@@ -467,7 +467,8 @@ impl Association {
             state.changed.clear();
             state.noticed = false;
         }
-        page
+        payload.give(&page, offset)?;
+        Ok(())
     }
 
     /// Returns log page 70h: a header of 1024 bytes, and an entry for the subsystem if the host may connect to it.

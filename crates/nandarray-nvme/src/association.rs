@@ -271,7 +271,7 @@ impl Association {
     /// Returns the entry of the error log for a command that failed.
     fn failure(&self, qid: u16, entry: &SubmissionEntry, status: Status) -> FailedCommand {
         let nsid = entry.nsid.get();
-        let command = (qid > 0).then(|| IoCommand::of(subsystem::command_set(nsid), entry.opcode)).flatten();
+        let command = if qid > 0 { self.io_command(entry) } else { None };
         let has_blocks = command.is_some_and(IoCommand::names_blocks);
         let location = logs::parameter(qid, command, status);
         let about_blocks = status == Status::LBA_OUT_OF_RANGE || status.sct() == 2;
@@ -297,6 +297,9 @@ impl Association {
         }
         if self.state.lock().csts & READY == 0 {
             return Err(Status::SEQUENCE_ERROR);
+        }
+        if command.effect() == CommandEffect::Store && self.subsystem.read_only() {
+            return Err(Status::WRITE_PROTECTED);
         }
         let word = entry.cdw(10);
         let programs = &self.subsystem.programs;
@@ -414,10 +417,11 @@ impl Association {
                 self.subsystem.health.page()
             }
             LogPage::Firmware => logs::firmware(),
-            LogPage::Changed => self.changed_log(retain),
+            LogPage::Changed => return self.give_changed(retain, payload, offset),
             LogPage::Effects if !self.subsystem.has(csi) => return Err(Status::INVALID_LOG_PAGE),
             LogPage::Effects => {
-                logs::effects(csi, self.subsystem.read_only(), self.subsystem.has(CommandSet::PROGRAMS))
+                let [programs, nd] = [CommandSet::PROGRAMS, CommandSet::ND].map(|csi| self.subsystem.has(csi));
+                logs::effects(csi, self.subsystem.read_only(), programs, nd)
             }
             LogPage::Features => features::effects(),
             LogPage::Discovery => self.discovery_log(),
@@ -455,19 +459,20 @@ impl Association {
         Err(Status::INVALID_FIELD)
     }
 
-    /// Returns log page 04h, the changed namespaces. Unless `retain` is set, this clears the list, and the host gets an
-    /// event for the next change.
-    fn changed_log(&self, retain: bool) -> Vec<u8> {
+    /// Gives log page 04h, the changed namespaces. Unless `retain` is set, this clears the list, and the host gets an
+    /// event for the next change; a refused command leaves the list as it is.
+    fn give_changed(&self, retain: bool, payload: &mut Payload<'_>, offset: u64) -> Result<(), Status> {
         let mut state = self.state.lock();
         let mut page = vec![0u8; 4096];
         for (to, nsid) in page.chunks_exact_mut(4).zip(&state.changed) {
             to.copy_from_slice(&nsid.to_le_bytes());
         }
+        payload.give(&page, offset)?;
         if !retain {
             state.changed.clear();
             state.noticed = false;
         }
-        page
+        Ok(())
     }
 
     /// Returns log page 70h: a header of 1024 bytes, and an entry for the subsystem if the host may connect to it.
@@ -505,6 +510,11 @@ impl Association {
         self.ended(qid, entry, done)
     }
 
+    /// Returns the command that an entry of an I/O queue means; `None` if the subsystem has no such command.
+    fn io_command(&self, entry: &SubmissionEntry) -> Option<IoCommand> {
+        IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode, self.subsystem.has(CommandSet::ND))
+    }
+
     fn io_now(&self, entry: &SubmissionEntry, payload: Payload<'_>) -> Result<(u32, u32), Status> {
         if !self.is_ready() {
             // Without DNR: a host whose association has ended sends the command again once it is back.
@@ -524,7 +534,7 @@ impl Association {
             // Blocks of a namespace beyond those that identify lists; a flush may name all.
             return Err(Status::INVALID_NAMESPACE);
         }
-        let command = IoCommand::of(csi, entry.opcode).ok_or(Status::INVALID_OPCODE)?;
+        let command = self.io_command(entry).ok_or(Status::INVALID_OPCODE)?;
         if command.effect_of(entry) == CommandEffect::Store && self.subsystem.read_only() {
             return Err(Status::WRITE_PROTECTED);
         }
@@ -569,8 +579,7 @@ impl Association {
     /// Returns whether a completed command may have changed the store, so that [`Subsystem::settle`] has to be called
     /// before its completion is sent.
     pub fn has_written(&self, entry: &SubmissionEntry) -> bool {
-        let command = IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode);
-        match command.map(|command| command.effect_of(entry)) {
+        match self.io_command(entry).map(|command| command.effect_of(entry)) {
             None | Some(CommandEffect::Nothing | CommandEffect::Subsystem) => false,
             Some(CommandEffect::Store | CommandEffect::StoreByAction | CommandEffect::Outputs) => true,
         }

@@ -49,9 +49,10 @@ pub(crate) enum IoCommand {
 }
 
 impl IoCommand {
-    /// Returns the command that an opcode means in a command set; `None` if it means none.
-    pub(crate) fn of(csi: u8, opcode: u8) -> Option<Self> {
-        match csi {
+    /// Returns the command that an opcode means in a command set; `None` if it means none. `nd` is whether there are
+    /// N-D commands, which have opcodes in two command sets.
+    pub(crate) fn of(csi: u8, opcode: u8, nd: bool) -> Option<Self> {
+        let found = match csi {
             CommandSet::NVM => Self::of_blocks(opcode).or_else(|| Self::of_views(opcode)),
             CommandSet::MEMORY => Self::of_memory(opcode),
             CommandSet::PROGRAMS => (opcode == ProgramOpcode::EXECUTE).then_some(Self::ExecuteProgram),
@@ -62,7 +63,8 @@ impl IoCommand {
                 opcode => Self::of_views(opcode | NdOpcode::VENDOR),
             },
             _ => None,
-        }
+        };
+        found.filter(|command| nd || !command.is_nd())
     }
 
     fn of_blocks(opcode: u8) -> Option<Self> {
@@ -98,6 +100,17 @@ impl IoCommand {
             SlmOpcode::WRITE => Self::MemoryWrite,
             _ => return None,
         })
+    }
+
+    /// Whether the command is one of the N-D commands, which a subsystem may leave out.
+    fn is_nd(self) -> bool {
+        match self {
+            Self::NdWrite | Self::NdRead | Self::OpenSpace | Self::SpaceInformation | Self::CloseSpace => true,
+            Self::DeleteSpace | Self::StoreBox | Self::DeleteBox => true,
+            Self::Flush | Self::Write | Self::Read | Self::Compare | Self::WriteZeroes => false,
+            Self::DatasetManagement | Self::Copy | Self::ExecuteProgram => false,
+            Self::MemoryCopy | Self::MemoryRead | Self::MemoryFill | Self::MemoryWrite => false,
+        }
     }
 
     /// Returns what the command may change, whatever its fields.
@@ -160,7 +173,16 @@ impl AdminCommand {
             AdminOpcode::MEMORY_RANGE_SET => Self::MemoryRangeSet,
             _ => return None,
         };
-        (programs || found.effect() != CommandEffect::Subsystem).then_some(found)
+        (programs || !found.is_of_programs()).then_some(found)
+    }
+
+    /// Whether the command is one of the commands of programs, which a subsystem may leave out.
+    fn is_of_programs(self) -> bool {
+        match self {
+            Self::LoadProgram | Self::ActivateProgram | Self::MemoryRangeSet => true,
+            Self::GetLogPage | Self::Identify | Self::Abort | Self::SetFeatures => false,
+            Self::GetFeatures | Self::AsyncEvent | Self::KeepAlive => false,
+        }
     }
 
     /// Returns what the command may change.

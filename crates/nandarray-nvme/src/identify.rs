@@ -12,6 +12,9 @@ use crate::wire::{
 
 const _: () = assert!(ADMIN_IN_CAPSULE_BYTES == 8192, "fixed by the specification, not told in identify");
 
+/// Bytes of the controller's data that say that the N-D commands are there.
+const ND_CAPABILITIES: std::ops::Range<usize> = 3072..3104;
+
 type IdentifyPage = [u8; IDENTIFY_BYTES];
 
 fn put(page: &mut IdentifyPage, at: usize, bytes: &[u8]) {
@@ -106,6 +109,9 @@ impl Association {
         put(&mut page, 528, &AWUPF_Z.to_le_bytes());
         put(&mut page, 536, &0x0010_0001u32.to_le_bytes());
         page[768..1024].fill(0);
+        if discovery || !self.subsystem().has(CommandSet::ND) {
+            page[ND_CAPABILITIES].fill(0);
+        }
         let nqn = if discovery { DISCOVERY_NQN } else { self.subsystem().nqn() };
         put(&mut page, 768, nqn.as_bytes());
         put(&mut page, 1792, &((64 + IN_CAPSULE_BYTES as u32) / 16).to_le_bytes());

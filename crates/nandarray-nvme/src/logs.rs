@@ -186,26 +186,36 @@ pub(crate) fn supported(has: impl Fn(LogPage) -> bool) -> Vec<u8> {
 }
 
 /// Returns log page 05h (effects of commands) of a command set, 4096 bytes. `programs` is whether there are admin
-/// commands of programs.
-pub(crate) fn effects(csi: u8, read_only: bool, programs: bool) -> Vec<u8> {
+/// commands of programs, `nd` whether there are N-D commands.
+pub(crate) fn effects(csi: u8, read_only: bool, programs: bool, nd: bool) -> Vec<u8> {
     let mut page = vec![0u8; 4096];
     let mut put = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_le_bytes());
     for opcode in 0..=u8::MAX {
-        if AdminCommand::of(opcode, programs).is_some() {
-            put(4 * usize::from(opcode), SUPPORTED);
+        if let Some(command) = AdminCommand::of(opcode, programs) {
+            let bits = match command.effect() {
+                // Programs and range sets are no content of a namespace.
+                CommandEffect::Subsystem => SUPPORTED,
+                effect => effect_bits(effect, read_only),
+            };
+            put(4 * usize::from(opcode), bits);
         }
-        let Some(command) = IoCommand::of(csi, opcode) else { continue };
-        let effects = match command.effect() {
-            CommandEffect::Nothing => SUPPORTED,
-            CommandEffect::Store if read_only => 0,
-            // Spaces that are there can be opened in any case.
-            CommandEffect::StoreByAction if read_only => SUPPORTED,
-            CommandEffect::Store | CommandEffect::StoreByAction => SUPPORTED | CHANGES,
-            CommandEffect::Subsystem | CommandEffect::Outputs => SUPPORTED | CHANGES,
-        };
-        put(1024 + 4 * usize::from(opcode), effects);
+        if let Some(command) = IoCommand::of(csi, opcode, nd) {
+            put(1024 + 4 * usize::from(opcode), effect_bits(command.effect(), read_only));
+        }
     }
     page
+}
+
+/// Returns the bits of the log of command effects for a command that may change this.
+fn effect_bits(effect: CommandEffect, read_only: bool) -> u32 {
+    match effect {
+        CommandEffect::Nothing => SUPPORTED,
+        CommandEffect::Store if read_only => 0,
+        // Spaces that are there can be opened in any case.
+        CommandEffect::StoreByAction if read_only => SUPPORTED,
+        CommandEffect::Store | CommandEffect::StoreByAction => SUPPORTED | CHANGES,
+        CommandEffect::Subsystem | CommandEffect::Outputs => SUPPORTED | CHANGES,
+    }
 }
 
 /// Returns log page 03h (firmware), in which slot 1 is active.

@@ -21,7 +21,9 @@ use crate::boxes::StoredBoxes;
 use crate::payload::Payload;
 use crate::slm::LocalMemory;
 use crate::subsystem::{NSID_MEMORY, NSID_ND};
-use crate::wire::{LOAD_PROGRAM_UNLOADS, MemoryRange, RANGE_SET_ACTION, RANGE_SET_CREATES, RANGE_SET_DELETES};
+use crate::wire::{
+    LOAD_PROGRAM_UNLOADS, LOAD_TAG, MemoryRange, RANGE_SET_ACTION, RANGE_SET_CREATES, RANGE_SET_DELETES,
+};
 
 /// Number of program slots; index 0 is reserved.
 pub(crate) const SLOTS: u16 = 64;
@@ -174,7 +176,7 @@ impl Programs {
                 let bytes = std::mem::take(bytes);
                 if let Err(error) = Program::from_elf(&bytes, None) {
                     *slot = Slot::Empty;
-                    accounts.add(0, error.to_string());
+                    accounts.add(LOAD_TAG, error.to_string());
                     return Err(Status::PROGRAM_DATA);
                 }
                 *slot = Slot::Loaded { id, bytes };

@@ -53,6 +53,8 @@ impl AdminOpcode {
 
 /// Bit of dword 10 of Load Program: the program is unloaded.
 pub const LOAD_PROGRAM_UNLOADS: u32 = 1 << 24;
+/// Tag of the account of a program's load that failed, in log page C1h; hosts give executions other tags.
+pub const LOAD_TAG: u16 = 0xffff;
 /// Bits of dword 10 of Memory Range Set Management: its action, one of the next two.
 pub const RANGE_SET_ACTION: u32 = 0xf;
 /// Action of Memory Range Set Management: a set is created.

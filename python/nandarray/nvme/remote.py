@@ -43,6 +43,8 @@ _PART = 64 << 10
 _NOT_FOUND = 0x1C0
 _PROGRAM_DATA = 0x18E
 _SLOTS = 64
+# Tags of accounts: those of executions go up to that of loads, which a host gives to none.
+_LOAD_TAG = 0xFFFF
 
 
 def is_url(path: Any) -> bool:
@@ -313,7 +315,7 @@ class RemoteStore:
             words = {10: index | _RISCV << 16, 11: len(elf), 12: program_id, 13: program_id >> 32, 14: len(part)}
             done, _ = self.call(_entry(0x85, 0, {**words, 15: offset}), part, admin=True)
             if not done.ok:
-                why = program._why() if done.status == _PROGRAM_DATA else ""
+                why = program._why(_LOAD_TAG) if done.status == _PROGRAM_DATA else ""
                 raise NandarrayError(f"the drive: {done}{why}")
         program.activate()
         return program
@@ -615,7 +617,7 @@ class RemoteProgram:
             for place in places:
                 ranges += struct.pack("<IIQ16x", _MEMORY, room, place)
             data = ranges + b"".join(struct.pack("<Q", scalar & (2**64 - 1)) for scalar in scalars)
-            tag = next(self._store._tags) % 0xFFFF + 1
+            tag = next(self._store._tags) % (_LOAD_TAG - 1) + 1
             entry = _entry(0x01, _PROGRAMS, {2: self.index, 3: len(inputs) + outputs, 4: len(data), 14: tag})
             done, _ = self._store.call(entry, data)
             if not done.ok:
@@ -636,13 +638,13 @@ class RemoteProgram:
             raise NandarrayError(f"the drive: an account without the bytes of {outputs} outputs: {told[:80]!r}")
         return list(map(int, words))
 
-    def _account(self, tag: int = 0) -> str:
-        """Return the drive's account of the execution with a tag; with 0, of the execution or load that ended last."""
+    def _account(self, tag: int) -> str:
+        """Return the drive's account of the execution with a tag, or of the load that failed last."""
         words = {10: 0xC1 | 1023 << 16, 11: tag << 16}
         page = self._store._done(_entry(0x02, 0, words), None, 4096, admin=True)[1]
         return page.rstrip(b"\0").decode(errors="replace")
 
-    def _why(self, tag: int = 0) -> str:
+    def _why(self, tag: int) -> str:
         """Return the drive's reason for a failure, to be put behind its status; nothing if it is not to be had."""
         # An admin command, which a kernel may refuse to this user.
         with contextlib.suppress(NandarrayError):

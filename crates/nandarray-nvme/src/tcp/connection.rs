@@ -278,7 +278,7 @@ impl Connection {
     }
 
     /// Whether the host may have memory for long transfers: it is connected and, if need be, authenticated. A discovery
-    /// connection to a server with secrets is anonymous and has none.
+    /// connection of an anonymous host ([`Association::is_anonymous`]) has a deadline, and has no such memory.
     fn is_trusted(&self) -> bool {
         let connected = matches!(self.state, ConnectionState::Admin(_) | ConnectionState::Io(..));
         let authentic = self.exchange.as_ref().is_none_or(ControllerExchange::is_authentic);

@@ -65,6 +65,8 @@ fn step(host: &Host, rules: &mut Reference, rng: &mut Rng, cid: u16, context: &s
         }
         6 | 7 => {
             let retain = rng.bool();
+            // A refused command clears nothing.
+            assert_eq!(host.log_part(0x04, 4100, 4, 0, false), Err(Status::INVALID_FIELD), "{context}");
             let page = host.log_part(0x04, 0, 4096, 0, retain).unwrap();
             let listed: Vec<u32> = page.chunks(4).map(|four| number(four) as u32).collect();
             let mut wanted: Vec<u32> = rules.changed.iter().copied().collect();

@@ -130,7 +130,9 @@ fn listed(host: &Host, csi: u8, admin: bool, opcode: u8) -> (bool, bool) {
 
 #[test]
 fn the_log_of_effects_lists_the_commands_that_there_are() {
-    for (programs, nd, read_only) in [(true, true, false), (true, true, true), (false, false, false)] {
+    for (programs, nd, read_only) in
+        [(true, true, false), (true, true, true), (false, false, false), (true, false, false)]
+    {
         let host = Host::with(SubsystemOptions { programs, nd, read_only, ..SubsystemOptions::default() });
         let sets = [(0, 1, true), (3, NSID_MEMORY, programs), (4, NSID_PROGRAMS, programs), (0x30, NSID_ND, nd)];
         for (csi, nsid, there) in sets {
@@ -147,9 +149,24 @@ fn the_log_of_effects_lists_the_commands_that_there_are() {
         for opcode in (0..=255).filter(|opcode| !matches!(*opcode, AdminOpcode::FABRICS | AdminOpcode::ASYNC_EVENT)) {
             let (status, _) = host.admin(&entry(opcode, 0, &[]));
             let wanted = status != Status::INVALID_OPCODE;
-            assert_eq!(listed(&host, 0, true, opcode).0, wanted, "admin opcode {opcode:#x}: {status}");
+            assert_eq!(listed(&host, 0, true, opcode), (wanted, false), "admin opcode {opcode:#x}: {status}");
         }
     }
+}
+
+#[test]
+fn a_drive_without_nd_commands_has_them_under_no_opcode() {
+    let host = Host::with(SubsystemOptions { nd: false, ..SubsystemOptions::default() });
+    for opcode in [0x81, 0x82, 0x85, 0x86, 0x88, 0x8c] {
+        for nsid in [1, 77, 5000] {
+            let command = entry(opcode, nsid, &[(10, 1)]);
+            assert_eq!(host.io(&command).0, Status::INVALID_OPCODE, "opcode {opcode:#x} of namespace {nsid}");
+            assert!(!host.association.has_written(&command), "opcode {opcode:#x} of namespace {nsid}");
+        }
+        assert_eq!(listed(&host, 0, false, opcode), (false, false), "opcode {opcode:#x}");
+    }
+    assert_eq!(host.identify(1, 0, 0).unwrap()[3072..3104], [0; 32], "the controller tells of none");
+    assert_eq!(Host::new().identify(1, 0, 0).unwrap()[3072..3080], *b"NDSPACES");
 }
 
 #[test]

@@ -365,6 +365,12 @@ fn each_execution_keeps_its_own_account() {
         assert!(found.as_ref().is_ok_and(|text| text.starts_with(wanted)), "{tag}: {found:?}");
     }
     assert_eq!(account(7), Err(Status::INVALID_FIELD), "no execution had this tag");
+    // A load that fails has a tag of its own, so that an execution which ends meanwhile does not hide its reason.
+    assert_eq!(load(&host, 2, b"no program"), Status::PROGRAM_DATA);
+    let why = account(0);
+    assert_eq!(tagged(7, 1, &fit), Status::SUCCESS);
+    assert!(account(0) != why && why.as_ref().is_ok_and(|text| text.contains("ELF")), "{why:?}");
+    assert_eq!(account(0xffff), why);
 }
 
 #[test]

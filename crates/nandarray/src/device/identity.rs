@@ -20,10 +20,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::Device;
 use crate::error::{Error, Result};
 use crate::flash::crc32c;
+use crate::ftl::room::SPARE;
 use crate::media::{Media, SECTOR_BYTES};
 
 /// Offset in the file of the record: after superblocks and marks.
 const PLACE: u64 = 16_384;
+const _: () = assert!(PLACE + SECTOR_BYTES as u64 <= SPARE.start, "the spare is zeroed on a full disk");
 const MAGIC: [u8; 8] = *b"NANDIDEN";
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -202,5 +204,17 @@ mod tests {
         let (new, _) = served(&three, Mode::ReadWrite, New).unwrap();
         assert!(new != never && new != copied);
         assert_eq!(served(&three, Mode::Read, Own).unwrap(), (new, None));
+    }
+
+    #[test]
+    fn a_full_disk_leaves_the_identity() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let (new, _) = served(&path, Mode::Append, IdentityChoice::New).unwrap();
+        let device = Device::open_file(&path, Mode::ReadWrite, &Options::default()).unwrap();
+        let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        assert!(device.ftl.release_spare(&Error::Media { op: "write", offset: 0, len: 64, source }));
+        device.close().unwrap();
+        assert_eq!(served(&path, Mode::ReadWrite, IdentityChoice::Own).unwrap(), (new, None));
     }
 }

@@ -26,9 +26,10 @@ use crate::flash::{Run, Segment, SegmentHeader, SegmentKind};
 use crate::ftl::segments::SegmentState;
 use crate::sim::count;
 
-/// Byte range of the spare: a part of the file's head, after superblocks and marks, whose disk blocks are deallocated
-/// when a record must be written to a full disk. Enough for a segment header and some records.
-const SPARE: Range<u64> = 4 * SUPERBLOCK_BYTES..12 * SUPERBLOCK_BYTES;
+/// Byte range of the spare: a part of the file's head, after superblocks, marks and the identity, whose disk blocks are
+/// deallocated when a record must be written to a full disk: it reads as zeroes, so nothing may be stored there. Enough
+/// for a segment header and some records.
+pub(crate) const SPARE: Range<u64> = 5 * SUPERBLOCK_BYTES..13 * SUPERBLOCK_BYTES;
 const _: () = assert!(SPARE.end < HEAD_BYTES);
 
 /// Whether the file system has allocated disk blocks to the spare ([`SPARE`]).

@@ -234,10 +234,11 @@ fn number(numbers: &[(&str, u64)], name: &str) -> u64 {
     numbers.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v)
 }
 
-/// Returns the identifier of a namespace, as NGUID and as UUID. It is that of one space under one number: a namespace
-/// that is made again is another one, and so is a namespace of a fixed number, which has no space, in another store.
-pub fn namespace_uuid(store: [u8; 16], nsid: u32, space: Option<u32>) -> [u8; 16] {
-    let mut uuid = store;
+/// Returns the identifier of a namespace, as NGUID and as UUID: made of the drive's identity, the namespace's number
+/// and its space, so a namespace that is deleted and made again has another one. A namespace of a fixed number has no
+/// space: it keeps its identifier for as long as the drive keeps its identity.
+pub fn namespace_uuid(drive: [u8; 16], nsid: u32, space: Option<u32>) -> [u8; 16] {
+    let mut uuid = drive;
     uuid[..4].iter_mut().zip(space.unwrap_or_default().to_be_bytes()).for_each(|(to, b)| *to ^= b);
     uuid[12..].iter_mut().zip(nsid.to_be_bytes()).for_each(|(to, b)| *to ^= b);
     // Version 8 (made by rules of its own), variant 10b.

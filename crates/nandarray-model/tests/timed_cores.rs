@@ -526,7 +526,8 @@ const COPY_STREAM: &[&str] = &["streamload.d t0, 0", "streamstore.d t0, 0", "jal
 
 /// Copies the store's array into the array `to`; returns the value of the output.
 fn copied(store: &Store, to: SpaceId) -> Result<Option<OutputValue>, Error> {
-    let metadata = r#"{"abi": 1, "name": "copy", "kind": "stream", "inputs": [{"name": "x", "dtype": "int32", "record_bytes": 8}],
+    let metadata = r#"{"abi": 1, "name": "copy", "kind": "stream",
+        "inputs": [{"name": "x", "dtype": "int32", "record_bytes": 8}],
         "outputs": [{"name": "y", "dtype": "int32", "record_bytes": 8}], "scalars": []}"#;
     let program = store.runtime.load(&common::elf(&[("nd_stream", COPY_STREAM)], Some(metadata)), None)?;
     let count = [store.elements];

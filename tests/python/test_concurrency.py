@@ -284,6 +284,35 @@ def test_a_forked_process_has_no_sessions_servers_or_futures(path: pathlib.Path)
 
 
 @forks
+def test_a_forked_process_closes_the_sessions_that_it_opens(path: pathlib.Path) -> None:
+    """A session beside a read-only store of the parent is the child's: closing it waits, and closes it."""
+    script = """
+import sys
+from nandarray.programs import kernels
+atax = kernels.get("atax")
+with nandarray.open(path, mode="w") as store:
+    store["x"] = np.ones(5, "f4")
+store = nandarray.open(path, mode="r")
+for accelerator in (False, True):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        session = store.session(accelerator=accelerator)
+        job = session.submit(atax, inputs={"A": np.ones((4, 5), "f4"), "x": store["x"]})
+        session.close()
+        if not job.done():
+            os._exit(3)
+        try:
+            session.submit(atax, inputs={"A": np.ones((4, 5), "f4"), "x": store["x"]})
+        except nandarray.InvalidError as error:
+            os._exit(0 if "the session is closed" in str(error) else 4)
+        os._exit(5)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert _printed(script, path) == "0\n0"
+
+
+@forks
 def test_a_forked_process_leaves_queues_in_shared_memory_alone(path: pathlib.Path) -> None:
     script = """
 import sys

@@ -254,8 +254,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dtype", "more", "why"),
     [
-        ("float32", "", "packed inputs are integers"),
-        ("uint32", ', "record_bytes": 8', "packed inputs are integers"),
+        ("float32", "", "a record of a packed input must be one integer"),
+        ("uint32", ', "record_bytes": 8', "a record of a packed input must be one integer"),
         ("uint32", ', "records": "lines"', "records"),
     ],
 )

@@ -42,8 +42,11 @@ const OUTPUTS_AT: usize = 600;
 const PORT_BYTES: usize = 64;
 const SCALARS_AT: usize = 1112;
 const SCREEN_AT: usize = 1240;
-/// Offset of the words that a function which returns an error notes beside it.
-pub(crate) const NOTED_AT: usize = 1256;
+/// Offset of the words that a function which returns an error notes beside it. A program notes two: of an index out of
+/// range, the index and the size. A kernel that returns [`OUTSIDE`] notes seven: the number of the section, from 1, the
+/// dimension, the index, the extent along it, the row and the innermost loop's turn (each `i64::MIN` where there is
+/// none), and the line.
+const NOTED_AT: usize = 1256;
 /// Return value of a kernel that has noted a subscript outside of its section.
 pub(crate) const OUTSIDE: i64 = i64::MIN;
 
@@ -137,9 +140,10 @@ impl Arguments {
         word(block, OUTPUTS_AT, output)
     }
 
-    /// Returns what a function that failed noted beside its status: of an index out of range, the index and the size.
-    pub(crate) fn noted(block: &[u8]) -> [i64; 2] {
-        [0, 8].map(|at| i64::from_le_bytes(block[NOTED_AT + at..][..8].try_into().expect("eight bytes")))
+    /// Returns the words that a function which failed noted beside its status: the first `N` of them.
+    pub(crate) fn noted<const N: usize>(block: &[u8]) -> [i64; N] {
+        let word = |n: usize| i64::from_le_bytes(block[NOTED_AT + 8 * n..][..8].try_into().expect("eight bytes"));
+        std::array::from_fn(word)
     }
 
     /// Returns the field `used` of an input: 0, or after a stream that ended within an element, 1 + the bytes left.

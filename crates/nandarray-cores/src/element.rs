@@ -107,6 +107,22 @@ impl ElementType {
         plain(text)
     }
 
+    /// Returns the type of an array's elements in words, from the text beside them, which is quoted if it is no type.
+    pub fn shown(text: &str) -> String {
+        Self::parse_text(text).map_or_else(|| format!("{text:?}"), |element| element.to_string())
+    }
+
+    /// Whether elements of the type `found` may stand for elements of this type: they have the same type, or no type.
+    /// `None` is a type that is not read here.
+    pub fn fits(&self, found: Option<&Self>) -> bool {
+        found.is_some_and(|found| found.is_untyped() || found == self)
+    }
+
+    /// Whether elements of the type `found` may be read as elements of this type: they fit, or are read as plain bytes.
+    pub fn takes(&self, found: Option<&Self>) -> bool {
+        self.is_bytes() || self.fits(found)
+    }
+
     fn read(written: &Value, depth: usize) -> Option<Self> {
         let made = match written {
             _ if depth > DEPTH_MAX => None,
@@ -340,6 +356,21 @@ mod tests {
             of(json!({"base": {"base": "f4", "shape": [3]}, "shape": 2})),
             of(json!({"base": "f4", "shape": [2, 3]}))
         );
+    }
+
+    #[test]
+    fn what_has_the_type_or_none_fits_and_bytes_take_all() {
+        let of = |text: &str| ElementType::parse_text(text);
+        let (double, bytes) = (of("<f8").unwrap(), of("|u1").unwrap());
+        for (found, fits) in
+            [("<f8", true), ("|V512", true), ("<f4", false), (">f8", false), ("|u1", false), ("", false)]
+        {
+            let element = of(found);
+            assert_eq!((double.fits(element.as_ref()), double.takes(element.as_ref())), (fits, fits), "{found}");
+            assert!(bytes.takes(element.as_ref()), "{found}");
+        }
+        assert!(bytes.fits(of("|V1").as_ref()) && !bytes.fits(of("<f8").as_ref()), "where bytes go");
+        assert_eq!((ElementType::shown("<f8"), ElementType::shown("O")), ("float64".to_owned(), "\"O\"".to_owned()));
     }
 
     #[test]

@@ -206,25 +206,22 @@ fn told(axis: u64, extent: u64, row: Option<i64>, turn: Option<i64>, line: u64) 
 
 /// Makes the error of a function that returned a negative number; `block` is the argument block behind the call.
 fn returned(kernel: &KernelProgram, microblock: usize, screen: u64, code: i64, block: &[u8]) -> ScreenError {
-    let word = |number: usize| {
-        let at = abi::NOTED_AT + 8 * number;
-        i64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
-    };
+    let [section, axis, index, extent, row, turn, line] = Arguments::noted(block);
     let name = kernel.table.microblocks[microblock].entry.clone();
     // The first word is 0 unless a subscript was noted: the number of its section from 1.
-    let section = usize::try_from(word(0)).ok().and_then(|n| kernel.table.sections.get(n.checked_sub(1)?));
-    let place = |number: usize| Some(word(number)).filter(|at| *at != i64::MIN);
+    let section = usize::try_from(section).ok().and_then(|n| kernel.table.sections.get(n.checked_sub(1)?));
+    let place = |at: i64| Some(at).filter(|at| *at != i64::MIN);
     match section {
         Some(section) if code == abi::OUTSIDE => ScreenError::Subscript {
             microblock: name,
             screen,
             section: section.name.clone(),
-            axis: word(1) as u64,
-            index: word(2),
-            extent: word(3) as u64,
-            row: place(4),
-            turn: place(5),
-            line: word(6) as u64,
+            axis: axis as u64,
+            index,
+            extent: extent as u64,
+            row: place(row),
+            turn: place(turn),
+            line: line as u64,
         },
         _ => ScreenError::Status { microblock: name, screen, code },
     }

@@ -228,7 +228,10 @@ impl KernelTable {
         for (number, s) in written.inputs.iter().chain(&written.outputs).enumerate() {
             if !(1..=abi::WINDOW_BYTES).contains(&s.item_bytes) {
                 let most = abi::WINDOW_BYTES;
-                return Err(wrong(format!("section {}: item_bytes is {}, from 1 to {most}", s.name, s.item_bytes)));
+                return Err(wrong(format!(
+                    "section {}: item_bytes must be from 1 to {most}, not {}",
+                    s.name, s.item_bytes
+                )));
             }
             if sections.iter().any(|earlier: &DataSection| earlier.name == s.name) {
                 return Err(wrong(format!("{:?} names two of the kernel's sections", s.name)));
@@ -236,7 +239,7 @@ impl KernelTable {
             let element = ElementType::parse(&s.dtype);
             if element.as_ref().map_or(!s.dtype.is_null(), |element| element.bytes() != s.item_bytes) {
                 let (name, dtype, bytes) = (&s.name, &s.dtype, s.item_bytes);
-                return Err(wrong(format!("section {name}: dtype is {dtype}; it must be a type of {bytes} bytes")));
+                return Err(wrong(format!("section {name}: dtype must be a type of {bytes} bytes, not {dtype}")));
             }
             let (name, item_bytes, role) = (s.name.clone(), s.item_bytes, role(number, s)?);
             sections.push(DataSection { name, item_bytes, element, role });
@@ -255,7 +258,7 @@ impl KernelTable {
         }
         if table.scratchpad_bytes > abi::SCRATCHPAD_BYTES_MAX {
             let most = abi::SCRATCHPAD_BYTES_MAX;
-            return Err(wrong(format!("scratchpad_bytes is {}, at most {most}", table.scratchpad_bytes)));
+            return Err(wrong(format!("scratchpad_bytes must be at most {most}, not {}", table.scratchpad_bytes)));
         }
         for microblock in written.microblocks {
             let made = table.microblock(microblock)?;

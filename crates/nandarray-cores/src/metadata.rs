@@ -245,16 +245,20 @@ fn input(written: &Value, number: usize, kind: ProgramKind) -> Result<InputPort,
     }
     let records = written.word("records", &RECORDS)?.unwrap_or_default();
     if records != Records::Fixed && (whole || number > 0 || record_bytes != 1) {
-        return wrong(format!("{what}: records without a common size are input 0's, of bytes"));
+        return wrong(format!("{what}: records without a common size must be input 0's, of bytes"));
     }
     let packed = written.word("packed", &PACKED)?;
     if packed.is_some() {
         let elements = matches!(record_bytes, 1 | 2 | 4 | 8) && record_bytes == element.bytes();
-        if !elements || !element.is_integer() || whole || records != Records::Fixed {
-            return wrong(format!("{what}: packed inputs are integers, and neither whole nor of larger records"));
+        if !elements || !element.is_integer() {
+            let found = format!("{record_bytes} bytes of {element}");
+            return wrong(format!("{what}: a record of a packed input must be one integer, not {found}"));
+        }
+        if whole || records != Records::Fixed {
+            return wrong(format!("{what}: whole must be false and records \"fixed\" for a packed input"));
         }
         if kind == ProgramKind::Stream {
-            return wrong(format!("{what}: packed inputs are those of block programs; this one's kind is stream"));
+            return wrong(format!("{what}: kind must be block for packed inputs, not stream"));
         }
     }
     Ok(InputPort { name, record_bytes, element, whole, records, packed })
@@ -291,12 +295,12 @@ fn scalar(written: &Value, number: usize) -> Result<ScalarPort, LoadError> {
     written.known(&SCALAR_KEYS)?;
     let (element, what) = (element(&written)?, &written.what);
     if element.scalar_bits(&Value::from(0)).is_none() {
-        return wrong(format!("{what}: a scalar is a number of at most 64 bits, not {element}"));
+        return wrong(format!("{what}: dtype must be a number of at most 64 bits, not {element}"));
     }
     let default_bits = match written.member("default") {
         None => None,
         Some(default) if !default.is_number() && !default.is_boolean() => {
-            return wrong(format!("{what}: default is no number"));
+            return wrong(format!("{what}: default must be a number, not {default}"));
         }
         Some(default) => match element.scalar_bits(default) {
             None => return wrong(format!("{what}: default must be a number that {element} has, not {default}")),
@@ -415,11 +419,12 @@ impl Metadata {
         }
     }
 
-    /// Returns the most bytes of an input or an output of one task: those of a window, of which streams have none.
+    /// Returns the most bytes of an input or an output of one task: those of a window, or more where one task has the
+    /// whole streams of a program.
     pub fn most_bytes(&self) -> u64 {
-        match self.kind {
-            ProgramKind::Block => abi::WINDOW_BYTES,
-            ProgramKind::Stream => abi::STREAM_BYTES_MAX,
+        match (self.kind, self.tasks) {
+            (ProgramKind::Stream, Tasks::One) => abi::STREAM_BYTES_MAX,
+            _ => abi::WINDOW_BYTES,
         }
     }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use nandarray::nvme::{Controller, ResolvedBox, Status, SubmissionEntry};
-use nandarray_cores::{Form, Program};
+use nandarray_cores::{Form, Metadata, OutputPhase, Program, Tasks};
 use nandarray_runtime::{
     Error, Execution, Executor, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest,
 };
@@ -41,6 +41,9 @@ const ALL_BYTES_MAX: usize = 128 << 20;
 pub(crate) const TYPE_RISCV: u8 = 0xc0;
 /// Maximum number of instructions of one call of a program, so that an execution ends before the host's timeout.
 const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
+/// Maximum size of the inputs of a program of one task and of its outputs' room together, in bytes: they are in memory
+/// at once. Twice the Subsystem Local Memory that a subsystem has by default.
+const ONE_TASK_BYTES_MAX: u64 = 128 << 20;
 /// Number of threads of an execution.
 const THREADS: usize = 2;
 
@@ -372,6 +375,7 @@ impl Programs {
         let operands: Vec<Operand> =
             ranges.iter().enumerate().map(|(i, range)| described(at, i, range)).collect::<Result<_, _>>()?;
         let (from, to) = operands.split_at(inputs);
+        fits_one_task(ports, from)?;
         if let Some(i) = to.iter().position(|operand| !at.writable && operand.is_stored()) {
             let why = format!("output {i} lies in the store, which is exported for reading only");
             return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
@@ -552,6 +556,36 @@ fn output(operand: &Operand) -> Output<'_> {
             Output::Box { space: of.space, start: &of.start, count: &of.count, view, tiles: None }
         }
     }
+}
+
+/// Checks that a program of one task needs no more memory than [`ONE_TASK_BYTES_MAX`].
+fn fits_one_task(ports: &Metadata, from: &[Operand]) -> Result<(), ExecutionFailure> {
+    if ports.tasks != Tasks::One {
+        return Ok(());
+    }
+    let sizes = || {
+        from.iter().map(|operand| match operand {
+            Operand::Memory(_, len) => *len,
+            Operand::Space(of) => of.bytes,
+        })
+    };
+    let inputs = sizes().fold(0, u64::saturating_add);
+    let cut = sizes().zip(&ports.inputs).filter(|(_, port)| !port.whole).map(|(bytes, _)| bytes);
+    let cut = cut.fold(0, u64::saturating_add);
+    let records = sizes().next().unwrap_or(0).div_ceil(ports.inputs[0].record_bytes);
+    let rooms = ports.outputs.iter().map(|port| match port.phase {
+        OutputPhase::Task => port.bound.room(records, cut),
+        OutputPhase::End => port.bound.room(0, 0),
+    });
+    let rooms = rooms.fold(0, u64::saturating_add);
+    if inputs.saturating_add(rooms) > ONE_TASK_BYTES_MAX {
+        let why = format!(
+            "inputs of {inputs} bytes and a room of {rooms} for outputs: a program of one task must have at most \
+             {ONE_TASK_BYTES_MAX} together"
+        );
+        return Err(ExecutionFailure::new(Status::MEMORY_RANGE, why));
+    }
+    Ok(())
 }
 
 /// Writes the outputs to their ranges, all or none; returns their lengths in bytes (in elements for arrays).

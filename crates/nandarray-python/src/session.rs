@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nandarray::Home;
 use nandarray_cores::kernel::{KernelFunctions, SectionRole};
 use nandarray_model::accelerator::cost::screen_cost;
 use nandarray_model::accelerator::{AcceleratorOptions, AcceleratorPlatform, AcceleratorSession};
@@ -210,7 +209,6 @@ struct SubmitRequest<'py> {
 pub(crate) struct PySession {
     session: SessionClock,
     device: SharedRuntime,
-    home: Home,
 }
 
 /// A session, under either clock.
@@ -350,7 +348,11 @@ fn duration(seconds: f64) -> Duration {
 impl PySession {
     /// Fails in a process that was forked from the one that has the session.
     fn at_home(&self, py: Python<'_>) -> PyResult<()> {
-        at_home(py, self.home, "session")
+        let home = match &self.session {
+            SessionClock::Wall(session) => session.home(),
+            SessionClock::Modelled(session) => session.home(),
+        };
+        at_home(py, home, "session")
     }
 
     fn request(&self, py: Python<'_>, request: SubmitRequest<'_>) -> PyResult<KernelRequest> {
@@ -496,5 +498,5 @@ pub(crate) fn open(
             SessionClock::Modelled(Box::new(session))
         }
     };
-    Ok(PySession { session, device: device.clone(), home: Home::here() })
+    Ok(PySession { session, device: device.clone() })
 }

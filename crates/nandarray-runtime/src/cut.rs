@@ -152,6 +152,7 @@ impl TaskCutter {
     pub(crate) fn need(&self, metadata: &Metadata, input: usize) -> u64 {
         match &self.way {
             CutRule::Even(each) => each * metadata.inputs[input].record_bytes,
+            CutRule::All => metadata.most_bytes(),
             _ => self.bytes * metadata.inputs[input].record_bytes,
         }
     }
@@ -246,7 +247,9 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
         let (name, bytes, item) = (&port.name, supply.bytes, port.element.bytes());
         if port.whole && bytes > abi::WINDOW_BYTES {
             let most = abi::WINDOW_BYTES;
-            return Err(RunError::Inputs(format!("input {name} is {bytes} bytes; whole inputs have {most} at most")));
+            return Err(RunError::Inputs(format!(
+                "input {name}, which every task gets whole, must have at most {most} bytes, not {bytes}"
+            )));
         }
         if !port.whole && !bytes.is_multiple_of(item) {
             return Err(RunError::Inputs(format!("input {name} of {bytes} bytes is not whole elements of {item}")));
@@ -340,8 +343,8 @@ fn fits_one(metadata: &Metadata, supplies: &[Supply], records: Option<u64>) -> R
     let most = metadata.most_bytes();
     let refused = |what: &str, bytes: u64| {
         Err(RunError::Inputs(format!(
-            "{what} has {bytes} bytes; {} takes its inputs whole, in one task of {most} bytes at most. task_bytes= \
-             cuts them into tasks: it is then called for each, and sees no other",
+            "{what} has {bytes} bytes; {} takes its inputs whole: they must fit one task of at most {most} bytes, \
+             unless the caller gives the size of a task. It is then called for each task, and sees no other",
             metadata.name
         )))
     };

@@ -53,9 +53,7 @@ pub(crate) fn typed(
 /// Returns the text of the type of a space's elements, and the type if the text is one.
 fn element_of(compound: &Compound<'_>, space: SpaceId) -> Result<(String, Option<ElementType>)> {
     let dtype = compound.space(space)?.peek().record.dtype.clone();
-    let element = ElementType::parse_text(&dtype);
-    let shown = element.as_ref().map_or_else(|| format!("{dtype:?}"), ToString::to_string);
-    Ok((shown, element))
+    Ok((ElementType::shown(&dtype), ElementType::parse_text(&dtype)))
 }
 
 /// Checks an input; the inner error says in words what does not fit.
@@ -70,7 +68,7 @@ fn takes(
         true => Ok(()),
         false => Err(format!("input {name} of {bytes} bytes is not whole elements of {}", wanted.bytes())),
     };
-    let same = |found: Option<&ElementType>, shown: &str, what: &str| match wanted.is_bytes() || found == Some(wanted) {
+    let same = |found: Option<&ElementType>, shown: &str, what: &str| match wanted.takes(found) {
         true => Ok(()),
         false => Err(format!("input {name} takes {wanted}; {what} has {shown}")),
     };
@@ -100,8 +98,7 @@ fn takes(
 /// Checks the array that an output goes to.
 fn goes(compound: &Compound<'_>, space: SpaceId, port: &OutputPort) -> Result<std::result::Result<(), String>> {
     let (shown, found) = element_of(compound, space)?;
-    let fits = found.as_ref().is_some_and(|found| found.is_untyped() || *found == port.element);
-    Ok(match fits {
+    Ok(match port.element.fits(found.as_ref()) {
         true => Ok(()),
         false => Err(format!("output {} gives {}; the array has {shown}", port.name, port.element)),
     })

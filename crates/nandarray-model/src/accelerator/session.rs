@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nandarray::Home;
 use nandarray::panics::caught;
 use nandarray_runtime::schedule::KernelScheduler;
 use nandarray_runtime::{
@@ -141,6 +142,8 @@ pub struct AcceleratorSession {
     state: Mutex<AcceleratorState>,
     runtime: Arc<Runtime>,
     window_bytes: u64,
+    /// The process that opened the session, which may be a fork of the one that opened the store.
+    home: Home,
 }
 
 impl fmt::Debug for AcceleratorSession {
@@ -166,16 +169,17 @@ impl AcceleratorSession {
         let (jobs, saved) = (BTreeMap::new(), BTreeMap::new());
         let work = StoreWork { runtime: runtime.clone(), core, jobs, saved };
         let state = Mutex::new(AcceleratorState { machine, work, closed: false, broken: None });
-        Ok(Self { state, runtime: runtime.clone(), window_bytes: options.window_bytes.max(1) })
+        let window_bytes = options.window_bytes.max(1);
+        Ok(Self { state, runtime: runtime.clone(), window_bytes, home: Home::here() })
     }
 
     fn lock(&self) -> MutexGuard<'_, AcceleratorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is the process that opened the store, and not one forked from it.
-    pub fn is_here(&self) -> bool {
-        self.runtime.device().is_here()
+    /// Returns the process that opened the session.
+    pub fn home(&self) -> Home {
+        self.home
     }
 
     /// Submits a kernel, at the time that the machine has reached.
@@ -255,7 +259,7 @@ impl AcceleratorSession {
     /// # Errors
     /// [`Error::Engine`]: flash is full; all kernels have ended nevertheless.
     pub fn close(&self, cancel: bool) -> Result<()> {
-        if !self.is_here() {
+        if !self.home.is_here() {
             return Ok(());
         }
         let mut guard = self.lock();

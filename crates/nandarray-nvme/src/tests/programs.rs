@@ -374,6 +374,36 @@ fn each_execution_keeps_its_own_account() {
 }
 
 #[test]
+fn a_program_of_one_task_has_a_bound_of_memory() {
+    let host = Host::new();
+    let program = |tasks: &str, room: u64| {
+        let metadata = format!(
+            r#"{{"abi": 1, "kind": "stream", "tasks": "{tasks}", "inputs": [{{"dtype": "u1"}}],
+                "outputs": [{{"dtype": "u1", "bound": {{"fixed": {room}}}, "exact": false}}]}}"#
+        );
+        common::elf(&[("nd_stream", &["addi a0, zero, 0", "jalr zero, 0(ra)"])], Some(&metadata))
+    };
+    let range = |sb, len| MemoryRange::new(NSID_MEMORY, sb, len);
+    let most = 128 << 20;
+    let cases = [
+        ("one", most - 7, Status::MEMORY_RANGE),
+        ("one", most - 8, Status::SUCCESS),
+        // Tasks of a program that may be cut anywhere have a window's bytes at most.
+        ("any", most, Status::PROGRAM_FAILED),
+    ];
+    for (pind, (tasks, room, wanted)) in (1..).zip(cases) {
+        assert_eq!(load(&host, pind, &program(tasks, room)), Status::SUCCESS);
+        assert_eq!(host.admin(&activation(pind, 1)).0, Status::SUCCESS);
+        let done = execute(&host, u32::from(pind), 0, &[range(0, 8), range(1024, 8)], &[]).0;
+        let page = String::from_utf8(host.log(0xc1, 256)).unwrap();
+        assert_eq!(done, wanted, "{tasks}, {room} bytes: {page}");
+        let says = "inputs of 8 bytes and a room of 134217721 for outputs: a program of one task must have at most \
+                    134217728 together";
+        assert_eq!(page.starts_with(says), wanted == Status::MEMORY_RANGE, "{page}");
+    }
+}
+
+#[test]
 fn a_read_only_export_runs_programs_that_write_nothing_to_the_store() {
     let read_only = true;
     let host = ready_with(SubsystemOptions { read_only, ..SubsystemOptions::default() });

@@ -209,7 +209,7 @@ fn inputs_of_one_program_are_cut_at_the_same_records_or_refused_by_name() {
     assert_eq!(text(&[supply(80, true), supply(119, false), supply(0, false)]), Ok(None));
     let large = [supply(80, false), supply(0, false), supply(abi::WINDOW_BYTES + 4, false)];
     let most = abi::WINDOW_BYTES;
-    let says = format!("input x2 is {} bytes; whole inputs have {most} at most", most + 4);
+    let says = format!("input x2, which every task gets whole, must have at most {most} bytes, not {}", most + 4);
     assert_eq!(text(&large), Err(says));
     for (target, grain, each) in [(1, 0, 1), (24, 0, 3), (25, 0, 3), (24, 16, 4), (24, 80, 10), (8, 24, 3)] {
         let mut cutter = TaskCutter::new(&metadata, grain, target);
@@ -243,13 +243,16 @@ fn a_program_of_one_task_gets_all_or_is_refused() {
         );
         let metadata = Metadata::parse(text.as_bytes()).unwrap();
         let mut cutter = TaskCutter::new(&metadata, 4096, metadata.task_bytes());
+        assert_eq!((cutter.need(&metadata, 0), metadata.most_bytes()), (most, most));
+        let any = Metadata::parse(text.replace("\"one\"", "\"any\"").as_bytes()).unwrap();
+        assert_eq!(any.most_bytes(), abi::WINDOW_BYTES, "a task of a stream that is cut");
         let mut next = |bytes, closed| {
             cutter.next(&metadata, &[Supply { bytes, closed }], None).map_err(|error| error.to_string())
         };
         let refused = |what: &str, bytes: u64| {
             Err(format!(
-                "{what} has {bytes} bytes; p takes its inputs whole, in one task of {most} bytes at most. task_bytes= \
-                 cuts them into tasks: it is then called for each, and sees no other"
+                "{what} has {bytes} bytes; p takes its inputs whole: they must fit one task of at most {most} bytes, \
+                 unless the caller gives the size of a task. It is then called for each task, and sees no other"
             ))
         };
         assert_eq!(next(most, false), Ok(NextCut::Wait));

@@ -8,10 +8,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use nandarray::Device;
+use nandarray::Home;
 use nandarray::panics::caught;
 use nandarray_cores::kernel::KernelCore;
 use parking_lot::{Condvar, Mutex};
@@ -29,7 +28,7 @@ const CORES_KEPT: usize = 4;
 /// Maximum number of worker threads of a session.
 pub const WORKERS_MAX: usize = 1024;
 
-/// Time after which a dropped session says which native kernel it waits for.
+/// Time after which a dropped session says which kernel it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The settings of a session.
@@ -79,6 +78,8 @@ struct SessionShared {
 pub struct Session {
     shared: Arc<SessionShared>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// The process that opened the session, which may be a fork of the one that opened the store.
+    home: Home,
 }
 
 impl fmt::Debug for Session {
@@ -97,6 +98,12 @@ pub struct UnendedKernel {
     pub kernel: String,
     /// Whether the kernel runs in native form, which cannot be stopped.
     pub is_native: bool,
+}
+
+/// Returns the kernel that is named as what a session waits for: a native one, which cannot be stopped, before others,
+/// which may end by themselves.
+fn named(left: &[UnendedKernel]) -> Option<&UnendedKernel> {
+    left.iter().find(|kernel| kernel.is_native).or(left.first())
 }
 
 impl From<BoardError> for Error {
@@ -152,7 +159,7 @@ impl Session {
             ended: Condvar::new(),
             window_bytes: options.window_bytes.max(1),
         });
-        let session = Self { shared, threads: Mutex::new(Vec::new()) };
+        let session = Self { shared, threads: Mutex::new(Vec::new()), home: Home::here() };
         for worker in 0..workers {
             let theirs = session.shared.clone();
             let name = format!("nandarray-session-{worker}");
@@ -221,9 +228,9 @@ impl Session {
         self.shared.state.lock().board.state(job.number)
     }
 
-    /// Whether this is the process that opened the session, and not one forked from it, which lacks its workers.
-    pub fn is_here(&self) -> bool {
-        self.shared.runtime.device().is_here()
+    /// Returns the process that opened the session; one forked from it lacks its workers.
+    pub fn home(&self) -> Home {
+        self.home
     }
 
     /// Closes the session to new kernels; with `cancel`, cancels all kernels. Waits until every kernel has ended.
@@ -234,7 +241,7 @@ impl Session {
 
     /// Closes the session to new kernels; with `cancel`, cancels all kernels. Waits for nothing.
     pub fn begin_close(&self, cancel: bool) {
-        if !self.is_here() {
+        if !self.home.is_here() {
             return;
         }
         let mut state = self.shared.state.lock();
@@ -257,7 +264,7 @@ impl Session {
     /// Waits until every kernel of a closed session has ended, or until `timeout` has passed if there is one. Returns
     /// the kernels that have not ended: none once the session is at its end.
     pub fn wait_closed(&self, timeout: Option<Duration>) -> Vec<UnendedKernel> {
-        if !self.is_here() || self.threads.lock().is_empty() {
+        if !self.home.is_here() || self.threads.lock().is_empty() {
             return Vec::new();
         }
         let mut state = self.shared.state.lock();
@@ -284,12 +291,11 @@ impl Session {
         Vec::new()
     }
 
-    /// Closes the session and waits until every kernel has ended; says which native kernel it waits for, if that takes
-    /// long.
+    /// Closes the session and waits until every kernel has ended; says which kernel it waits for, if that takes long.
     pub fn end(&self) {
         self.begin_close(false);
         let left = self.wait_closed(Some(PATIENCE));
-        if let Some(first) = left.iter().find(|kernel| kernel.is_native) {
+        if let Some(first) = named(&left) {
             eprintln!("nandarray: a session that ends waits for job {} ({})", first.number, first.kernel);
         }
         self.wait_closed(None);
@@ -303,7 +309,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.is_here() {
+        if !self.home.is_here() {
             // The handles are of threads that do not exist here; they must not even be dropped.
             self.threads.get_mut().drain(..).for_each(std::mem::forget);
         } else {
@@ -431,5 +437,19 @@ impl SessionShared {
         cores.push_front((kernel, mark, core));
         cores.truncate(CORES_KEPT);
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_names_a_kernel_of_any_form_that_it_waits_for() {
+        let kernel = |number, is_native| UnendedKernel { number, kernel: "k".to_owned(), is_native };
+        let named = |left: &[UnendedKernel]| super::named(left).map(|kernel| kernel.number);
+        assert_eq!(named(&[]), None);
+        assert_eq!(named(&[kernel(4, false), kernel(5, false)]), Some(4));
+        assert_eq!(named(&[kernel(4, false), kernel(5, true)]), Some(5));
     }
 }

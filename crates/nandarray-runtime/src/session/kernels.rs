@@ -138,17 +138,33 @@ impl SectionBinding {
         from.into_iter().chain(to)
     }
 
-    /// Says in words why a box does not fit the section that it is bound to; `None` if it fits. `dtype` is the text of
-    /// the type of the box's space, if there is such a space.
-    fn misfit(&self, section: &DataSection, at: &SectionBox, dtype: Option<&str>) -> Option<String> {
+    /// Says in words why a box does not fit the section that it is bound to, which is read from it if `share` is shared
+    /// and written to it otherwise; `None` if it fits. `array` is the text of the type of the box's space and the size
+    /// of its elements in bytes, if there is such a space.
+    fn misfit(
+        &self,
+        section: &DataSection,
+        at: &SectionBox,
+        share: Share,
+        array: Option<(&str, u32)>,
+    ) -> Option<String> {
         let (name, volume) = (&section.name, |n: &[u64]| n.iter().try_fold(1u64, |all, n| all.checked_mul(*n)));
         if volume(&at.count).is_none_or(|n| Some(n) != volume(&self.shape)) {
             return Some(format!("section {name} has another number of elements"));
         }
-        let (wanted, dtype) = (section.element.as_ref()?, dtype?);
+        let ((dtype, found_bytes), bytes) = (array?, section.item_bytes);
         let found = ElementType::parse_text(dtype);
-        let shown = found.as_ref().map_or_else(|| format!("{dtype:?}"), ToString::to_string);
-        (found.as_ref() != Some(wanted)).then(|| format!("section {name} has {wanted}; the array has {shown}"))
+        if let Some(wanted) = &section.element {
+            let fits = match share {
+                Share::Shared => wanted.takes(found.as_ref()),
+                Share::Exclusive => wanted.fits(found.as_ref()),
+            };
+            if !fits {
+                return Some(format!("section {name} has {wanted}; the array has {}", ElementType::shown(dtype)));
+            }
+        }
+        let same = u64::from(found_bytes) == bytes;
+        (!same).then(|| format!("elements of section {name} have {bytes} bytes; those of the array have {found_bytes}"))
     }
 }
 
@@ -268,11 +284,11 @@ impl KernelRequest {
                 // A space that is not there any more is an error of the first step that reads or writes it.
                 let space = device.by_id(at.space).ok();
                 let record = space.as_ref().map(|space| space.peek().record.clone());
-                let (shape, dtype) = record.map(|record| (record.shape, record.dtype)).unzip();
-                if let Some(what) = binding.misfit(&table.sections[number], at, dtype.as_deref()) {
+                let array = record.as_ref().map(|record| (record.dtype.as_str(), record.item_bytes));
+                if let Some(what) = binding.misfit(&table.sections[number], at, share, array) {
                     return invalid(what);
                 }
-                ranges.push(at.range(shape.as_deref(), share));
+                ranges.push(at.range(record.as_ref().map(|record| &record.shape[..]), share));
             }
             let own =
                 !matches!(binding.source, SectionSource::Bytes(_)) || table.sections[number].role != SectionRole::Input;
@@ -309,6 +325,30 @@ mod tests {
         let found = SectionBox { space: 5, start, step, count, view: None }.range(Some(shape), Share::Shared);
         assert_eq!((found.space, found.share), (5, Share::Shared));
         (found.first, found.last)
+    }
+
+    #[test]
+    fn a_box_has_the_sections_type_or_none_and_the_size_of_its_elements() {
+        let binding = SectionBinding { shape: vec![4], ..SectionBinding::default() };
+        let at = SectionBox { count: vec![4], ..SectionBox::default() };
+        let misfit = |wanted: &str, item_bytes, share, array| {
+            let (name, element) = ("x".to_owned(), ElementType::parse_text(wanted));
+            let section = DataSection { name, item_bytes, element, role: SectionRole::Update };
+            binding.misfit(&section, &at, share, Some(array))
+        };
+        for share in [Share::Shared, Share::Exclusive] {
+            assert_eq!(misfit("<f8", 8, share, ("<f8", 8)), None);
+            assert_eq!(misfit("<f8", 8, share, ("|V8", 8)), None, "elements without a type");
+            let says = Some("section x has float64; the array has int64".to_owned());
+            assert_eq!(misfit("<f8", 8, share, ("<i8", 8)), says);
+            let says = Some("elements of section x have 8 bytes; those of the array have 512".to_owned());
+            assert_eq!(misfit("<f8", 8, share, ("|V512", 512)), says);
+            assert_eq!(misfit("", 8, share, ("|V512", 512)), says, "a section without a type");
+        }
+        // Plain bytes are read from elements of any type, and written to none.
+        assert_eq!(misfit("|u1", 1, Share::Shared, ("|i1", 1)), None);
+        let says = "section x has uint8; the array has int8".to_owned();
+        assert_eq!(misfit("|u1", 1, Share::Exclusive, ("|i1", 1)), Some(says));
     }
 
     #[test]

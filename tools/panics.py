@@ -7,8 +7,8 @@ checks that, layer by layer::
     python tools/panics.py nvme runtime       # every place of these layers
     python tools/panics.py --indexes model    # indexes and slices, too, as far as a line shows them
 
-Tests (``tests/``, ``tests.rs``, ``*_tests.rs`` and what follows ``#[cfg(test)]`` in a file) and comments are left out.
-``tests/python/test_panic.py`` sends what outside input can reach through the doors.
+Tests (``tests/``, ``tests.rs``, ``*_tests.rs``, a module with ``#[cfg(test)]`` at the end of a file) and comments are
+left out. ``tests/python/test_panic.py`` sends what outside input can reach through the doors.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ KINDS = {
 }
 #: An index or slice whose operand is a name or a call, and is no attribute, type or macro.
 INDEX = re.compile(r"[\w)\]]\[(?![\w ]*;)[^\]]*\w[^\]]*\]")
+#: Tests within a file, its last part; `mod tests;` near the top names a file of their own.
+_TESTS = re.compile(r"#\[cfg\(test\)\]\n(?:#\[.*\n)*mod \w+ \{")
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,7 @@ def sources(layer: str) -> Iterator[Path]:
 
 def places(file: Path, *, indexes: bool) -> Iterator[Place]:
     """Yield the lines of a file that can panic."""
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        if line.strip() in {"#[cfg(test)]", "mod tests {"}:
-            return
+    for number, line in enumerate(_TESTS.split(file.read_text(encoding="utf-8"))[0].splitlines(), 1):
         code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', line).partition("//")[0]
         kinds = [kind for kind, pattern in KINDS.items() if pattern.search(code)]
         if indexes and not code.lstrip().startswith("#") and INDEX.search(code):

@@ -55,6 +55,8 @@ _ENTRY = re.compile(r"^( *)[\w*]+(?:, [\w*]+)*(?: : .+)?\n\1    (\S.*)$", re.MUL
 #: Texts of messages are looked for here; notes of experiments are sentences about what was found.
 MESSAGES = re.compile(r"(?:python/nandarray/(?!lab/experiments/)|crates/[\w-]+/src/)(?!.*tests?(?:/|\.rs))")
 _RUST_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"((?:[^"\\]|\\.)*)"|'(?:[^'\\]|\\.)'""", re.DOTALL)
+#: Tests within a file, its last part; `mod tests;` near the top names a file of their own.
+_RUST_TESTS = re.compile(r"#\[cfg\(test\)\]\n(?:#\[.*\n)*mod \w+ \{")
 LISTED = {re.compile(rf"\b(?:{word})\b", re.IGNORECASE): better for word, better in WORDS.items()}
 #: Files that are not ours to word, or that list words.
 SKIPPED = (
@@ -138,7 +140,7 @@ def c_comments(text: str) -> Iterator[tuple[int, str]]:
 
 def rust_texts(text: str) -> Iterator[tuple[int, str]]:
     """Yield string literals of Rust as (line, text), those of a file's own tests left out."""
-    for found in _RUST_TEXT.finditer(text.split("#[cfg(test)]\nmod")[0]):
+    for found in _RUST_TEXT.finditer(_RUST_TESTS.split(text)[0]):
         if found.group(2):
             yield text[: found.start()].count("\n") + 1, re.sub(r"\\\n\s*", "", found.group(2))
 

@@ -36,6 +36,8 @@ def f(seconds):
 '''
     assert list(words.norms(Path("a.py"), python)) == [(5, "seconds is {}; it is more than 0")]
     rust = """
+#[cfg(test)]
+mod tests;
 // threads; they are counted
 let says = format!("{threads} threads; there are 1 to {most}");
 let quote = '"';
@@ -46,7 +48,7 @@ let said = "elements of 0 bytes; \\
 mod tests { const SAYS: &str = "x is 1; it is 2"; }
 """
     found = list(words.norms(Path("a.rs"), rust))
-    assert found == [(3, "{threads} threads; there are 1 to {most}"), (6, "elements of 0 bytes; they have 1 to 8")]
+    assert found == [(5, "{threads} threads; there are 1 to {most}"), (8, "elements of 0 bytes; they have 1 to 8")]
 
 
 def test_the_text_of_a_parameter_is_a_noun_phrase() -> None:

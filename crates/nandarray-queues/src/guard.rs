@@ -107,21 +107,30 @@ fn handle_bus_errors() {
     });
 }
 
+/// Whether a signal is of an access that failed, and not sent by a process (`kill`): then it has an address.
+fn is_of_access(info: *mut libc::siginfo_t) -> bool {
+    // SAFETY: the kernel passes a valid description.
+    unsafe { (*info).si_code > 0 }
+}
+
 /// Handles a bus error; it calls nothing that takes a lock or allocates.
 extern "C" fn on_bus_error(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid description.
     let address = unsafe { (*info).si_addr() } as usize;
-    let hit = |entry: &&MappingEntry| {
-        address.wrapping_sub(entry.first.load(Ordering::SeqCst)) < entry.bytes.load(Ordering::SeqCst)
+    let hit = |entry: &'static MappingEntry| {
+        // A size that has changed meanwhile is of another mapping than the address is.
+        let before = entry.bytes.load(Ordering::SeqCst);
+        let first = entry.first.load(Ordering::SeqCst);
+        let bytes = entry.bytes.load(Ordering::SeqCst);
+        (before == bytes && address.wrapping_sub(first) < bytes).then_some((entry, first, bytes))
     };
-    if let Some(entry) = entries().find(hit) {
-        let first = entry.first.load(Ordering::SeqCst) as *mut libc::c_void;
+    if let Some((entry, first, bytes)) = entries().filter(|_| is_of_access(info)).find_map(hit) {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         // Marked first: a reader of the new pages' zeroes can know.
         entry.lost.store(true, Ordering::SeqCst);
         // SAFETY: the range is the mapping's, whose owner has promised that it may get any content.
-        let got = unsafe { libc::mmap(first, entry.bytes.load(Ordering::SeqCst), access, flags, -1, 0) };
+        let got = unsafe { libc::mmap(first as *mut libc::c_void, bytes, access, flags, -1, 0) };
         if got != libc::MAP_FAILED {
             return;
         }
@@ -133,12 +142,18 @@ extern "C" fn on_bus_error(number: libc::c_int, info: *mut libc::siginfo_t, cont
 fn pass_on(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let before = BEFORE.get().expect("the handler was installed after it was set");
     match before.sa_sigaction {
-        // Back to the default: the access is repeated, and ends the process as it would have.
+        // The kernel ignores only what a process sends.
+        libc::SIG_IGN if !is_of_access(info) => {}
+        // Back to the default: the access is repeated, and ends the process as it would have; a signal that has no
+        // access is sent again, and arrives when this handler returns.
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: as in `handle_bus_errors`.
             unsafe {
                 let default: libc::sigaction = std::mem::zeroed();
                 libc::sigaction(number, &raw const default, std::ptr::null_mut());
+                if !is_of_access(info) {
+                    libc::raise(number);
+                }
             }
         }
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {

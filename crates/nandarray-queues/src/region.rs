@@ -145,35 +145,43 @@ impl QueueRegion {
         let making = || format!("making {}", path.display());
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600).custom_flags(FLAGS);
-        let mut file = match options.open(path) {
+        let file = match options.open(path) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {
                 return Err(QueueError::Taken(path.display().to_string()));
             }
             made => made.map_err(system(making()))?,
         };
-        // The magic number comes first: should this process be killed, the next server knows the file.
-        let made = file.write_all(&MAGIC.to_le_bytes()).and_then(|()| access.give(&file, group));
-        let made = made.and_then(|()| file.set_len(bytes)).map_err(system(format!("{} of {bytes} bytes", making())));
-        let done = made.and_then(|()| {
-            let locked = lock(&file, SERVER_BYTE, libc::F_WRLCK);
-            if locked { Self::map(file, path) } else { Err(QueueError::Taken(path.display().to_string())) }
+        let done = Self::begin(&file, path).and_then(|()| {
+            let given = access.give(&file, group).and_then(|()| file.set_len(bytes));
+            given.map_err(system(format!("{} of {bytes} bytes", making())))?;
+            Self::map(&file, path)
         });
-        if done.is_err() {
-            // This call has made the file.
-            let _ = std::fs::remove_file(path);
+        match done {
+            Ok((guard, map)) => Ok(Self { file, guard, map, path: path.clone() }),
+            Err(e) => {
+                remove_same(&file, path);
+                Err(e)
+            }
         }
-        done
+    }
+
+    /// Takes the server's lock of a new file, then writes its magic number. In this order no other server finds a file
+    /// that looks like a region and is not locked, which it would remove as one that was left; and should this process
+    /// be killed later, the next server knows the file.
+    fn begin(mut file: &File, path: &Path) -> Result<(), QueueError> {
+        if !lock(file, SERVER_BYTE, libc::F_WRLCK) || !has_name(file, path) {
+            return Err(QueueError::Taken(path.display().to_string()));
+        }
+        file.write_all(&MAGIC.to_le_bytes()).map_err(system(format!("writing {}", path.display())))
     }
 
     /// Removes the file, unless another one has its name by now.
     pub(crate) fn remove(&self) {
-        let named = std::fs::symlink_metadata(&self.path);
-        if named.is_ok_and(|named| self.file.metadata().is_ok_and(|own| is_same(&own, &named))) {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        remove_same(&self.file, &self.path);
     }
 
-    /// Whether another process has truncated the file, so that this process has only zeroes in its place.
+    /// Whether the region lost its memory, so that this process has only zeroes in its place: its file was truncated,
+    /// or its file system is full.
     pub(crate) fn lost(&self) -> bool {
         self.guard.lost()
     }
@@ -187,7 +195,8 @@ impl QueueRegion {
         if !found.is_file() || found.len() < crate::layout::PAGE_BYTES {
             return Err(wrong());
         }
-        let region = Self::map(file, path)?;
+        let (guard, map) = Self::map(&file, path)?;
+        let region = Self { file, guard, map, path: path.to_owned() };
         let mut head = [0u8; size_of::<RegionHeader>()];
         region.copy_out(0, &mut head);
         let header = RegionHeader::read_from_bytes(&head).expect("a header has any bytes");
@@ -197,12 +206,12 @@ impl QueueRegion {
         Ok((region, header))
     }
 
-    fn map(file: File, path: &Path) -> Result<Self, QueueError> {
-        let map = MmapOptions::new().map_raw(&file).map_err(system(format!("mapping {}", path.display())))?;
+    fn map(file: &File, path: &Path) -> Result<(GuardedMapping, MmapRaw), QueueError> {
+        let map = MmapOptions::new().map_raw(file).map_err(system(format!("mapping {}", path.display())))?;
         // SAFETY: the mapping lives longer than its guard, and all use of its bytes is by atomics and copies of bytes
         // that may be any.
         let guard = unsafe { GuardedMapping::new(map.as_mut_ptr(), map.len()) };
-        Ok(Self { file, guard, map, path: path.to_owned() })
+        Ok((guard, map))
     }
 
     /// Returns the address of `bytes` bytes of the region, from `offset` on.
@@ -277,6 +286,19 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
+/// Whether the path names an open file, and no other one.
+fn has_name(file: &File, path: &Path) -> bool {
+    let named = std::fs::symlink_metadata(path);
+    named.is_ok_and(|named| file.metadata().is_ok_and(|own| is_same(&own, &named)))
+}
+
+/// Removes an open file of this process, unless another one has its name by now.
+fn remove_same(file: &File, path: &Path) {
+    if has_name(file, path) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 /// Removes the region of a server that has ended; its clients keep their mapping. Does nothing if the path is free.
 ///
 /// # Errors
@@ -328,4 +350,46 @@ fn flock(byte: i64, kind: i32) -> libc::flock {
 fn lock(file: &File, byte: i64, kind: i32) -> bool {
     // SAFETY: a descriptor of ours and a struct of the call's type.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &flock(byte, kind)) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_servers_that_begin_at_once_one_has_the_path_and_keeps_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("region");
+        for round in 0..200 {
+            // As a killed server leaves it.
+            std::fs::write(&path, MAGIC.to_le_bytes()).unwrap();
+            let barrier = std::sync::Barrier::new(4);
+            let create = || {
+                barrier.wait();
+                QueueRegion::create(&path, 4096, RegionAccess::default(), false).ok()
+            };
+            let made: Vec<QueueRegion> = std::thread::scope(|scope| {
+                let threads = [(); 4].map(|()| scope.spawn(create));
+                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(made.len(), 1, "round {round}");
+            assert!(has_name(&made[0].file, &path), "round {round}");
+            made[0].remove();
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_failed_server_removes_its_own_file_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("region");
+        assert!(QueueRegion::create(&path, u64::MAX, RegionAccess::default(), false).is_err());
+        assert!(!path.exists());
+        let region = QueueRegion::create(&path, 4096, RegionAccess::default(), false).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "mine").unwrap();
+        assert!(QueueRegion::begin(&region.file, &path).is_err());
+        remove_same(&region.file, &path);
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
 }

@@ -3,7 +3,7 @@
 //! Pair q belongs to thread q modulo the number of threads, so no pair needs a lock. A thread with nothing to do polls
 //! for some rounds, then sleeps on a word of the region (`sleep`) for at most a tenth of a second, and checks for
 //! clients that have ended before each sleep. When the server stops, it sets the abort word, so that the waits of its
-//! clients end with an error, and removes the file. If another process truncates the file, the threads end.
+//! clients end with an error, and removes the file. If the region loses its memory, the threads end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -137,12 +137,14 @@ impl QueueServer {
         self.shared.arrays.iter().map(|a| a.name().to_owned()).collect()
     }
 
-    /// Returns whether a thread of the server has panicked: its queue pairs are served no more.
+    /// Returns whether a thread of the server has ended, by a panic or since the region is lost: its queue pairs are
+    /// served no more.
     pub fn failed(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Returns whether another process has truncated the region: its queue pairs are served no more.
+    /// Returns whether the region lost its memory, since its file was truncated or its file system is full: its queue
+    /// pairs are served no more.
     pub fn lost(&self) -> bool {
         self.shared.region.lost()
     }

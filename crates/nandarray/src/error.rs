@@ -39,11 +39,13 @@ pub enum Error {
         /// Name for which there is no space.
         name: String,
     },
-    /// A space with this name exists already.
-    #[error("an array named {name:?} exists already")]
+    /// A space or a group with this name exists already.
+    #[error("{} named {name:?} exists already", array_or_group(*.group))]
     Exists {
-        /// Name that another space has already.
+        /// Name that another space or group has already.
         name: String,
+        /// Whether the name is that of a group: other names lie in it.
+        group: bool,
     },
     /// The store file exists, but the mode demands that it is created.
     #[error("{path} exists already")]
@@ -201,6 +203,10 @@ pub const KINDS: [&str; 20] = [
     "cancelled",
 ];
 
+fn array_or_group(group: bool) -> &'static str {
+    if group { "a group" } else { "an array" }
+}
+
 impl Error {
     /// Returns the stable name of this kind of error, by which interfaces map it to errors of their own.
     pub fn kind(&self) -> &'static str {
@@ -304,7 +310,7 @@ mod tests {
         let of = |op, offset, len| Error::Media { op, offset, len, source: os() };
         let rows = [
             (Error::NotFound { name: "a\"b".into() }, r#"no array named "a\"b" in this store"#),
-            (Error::Exists { name: "a".into() }, "an array named \"a\" exists already"),
+            (Error::Exists { name: "a".into(), group: false }, "an array named \"a\" exists already"),
             (Error::Invalid("3 of 2".into()), "3 of 2"),
             (
                 Error::VolumeMismatch { space: vec![], view: vec![2] },

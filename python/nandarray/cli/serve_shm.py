@@ -58,7 +58,10 @@ def _watch(
             if over.wait(0.5):
                 return
             if server.lost():
-                raise NandarrayError("another process has truncated the region: nothing can be served any more")
+                raise NandarrayError(
+                    "the region lost its memory: its file was truncated, or its file system is full; nothing can be "
+                    "served any more"
+                )
             if server.failed():
                 raise NandarrayError("a thread of the server failed; see its message above")
     finally:

@@ -7,6 +7,7 @@ import re
 __all__ = ["plain"]
 
 #: C0, DEL and C1; marks that change a text's direction; separators of lines; surrogates, which no stream takes.
+#: The rule of names (``is_unprintable`` in the engine's ``device/names.rs``) has the same list.
 _OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _OBEYED_IN_LINES = re.compile(_OBEYED.pattern.replace(r"\x00-\x1f", r"\x00-\x09\x0b-\x1f"))
 

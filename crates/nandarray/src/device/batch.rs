@@ -80,7 +80,7 @@ impl Device {
                     Change::Delete { .. } => drop(changed.insert(name, None)),
                     Change::Rename { to, .. } if to != name => {
                         if whose(to).is_some() {
-                            return Err(Error::Exists { name: to.to_owned() });
+                            return Err(Error::Exists { name: to.to_owned(), group: false });
                         }
                         changed.insert(name, None);
                         changed.insert(to, Some(id));
@@ -88,6 +88,15 @@ impl Device {
                     Change::Rename { .. } | Change::SetAttrs { .. } => {}
                 }
                 spaces.push(catalog.by_id[&id].clone());
+            }
+            // Checked last: in between, a group that moves may lie in an array that moves away after it.
+            for change in changes {
+                match *change {
+                    Change::Rename { from, to } if to != from && changed[to].is_some() => {
+                        catalog.check_place(to, &changed)?;
+                    }
+                    _ => {}
+                }
             }
         }
         for (change, space) in changes.iter().zip(&spaces) {

@@ -1,5 +1,6 @@
 //! The catalog of spaces: create, open, delete, attributes, listing, statistics.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,11 +39,9 @@ impl Device {
         let mut log = self.log.lock();
         let mut catalog = self.catalog.write();
         if catalog.by_name.contains_key(new.name) {
-            return Err(Error::Exists { name: new.name.to_owned() });
+            return Err(Error::Exists { name: new.name.to_owned(), group: false });
         }
-        if let Some(other) = catalog.in_the_way(new.name) {
-            return Err(Error::Exists { name: other.to_owned() });
-        }
+        catalog.check_place(new.name, &HashMap::new())?;
         if catalog.next >= SPILLED {
             return Err(Error::corrupt("no number is left for another array"));
         }

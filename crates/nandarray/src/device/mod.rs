@@ -201,13 +201,21 @@ struct Catalog {
 }
 
 impl Catalog {
-    /// Returns the name of an array in which a new name would lie, or which would lie in it: a name is an array or a
-    /// group, never both.
-    fn in_the_way(&self, name: &str) -> Option<&str> {
-        let above = name.match_indices('/').find_map(|(at, _)| self.by_name.get_key_value(&name[..at]));
+    /// Returns an error if a new name would lie in an array, or is that of a group: a name is an array or a group,
+    /// never both. `changed` has the names that a command under way gives (the space) and frees (`None`).
+    fn check_place(&self, name: &str, changed: &HashMap<&str, Option<SpaceId>>) -> Result<()> {
+        let exists = |name: &str, group| Err(Error::Exists { name: name.to_owned(), group });
+        let is_taken = |name: &str| match changed.get(name) {
+            Some(id) => id.is_some(),
+            None => self.by_name.contains_key(name),
+        };
+        if let Some((at, _)) = name.match_indices('/').find(|&(at, _)| is_taken(&name[..at])) {
+            return exists(&name[..at], false);
+        }
+        // A name that `changed` gives lies in no array by its own check.
         let group = format!("{name}/");
-        let below = || self.by_name.range(group.clone()..).next().filter(|(found, _)| found.starts_with(&group));
-        above.or_else(below).map(|(found, _)| found.as_str())
+        let mut below = self.by_name.range(group.clone()..).take_while(|(found, _)| found.starts_with(&group));
+        if below.any(|(found, _)| is_taken(found)) { exists(name, true) } else { Ok(()) }
     }
 
     /// Asserts that each space has exactly one name, which every change of names must keep.

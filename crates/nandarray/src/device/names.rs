@@ -1,7 +1,7 @@
 //! Names of arrays: the one rule, for every door through which an array gets a name.
 //!
 //! A name is parts between single slashes. A part is not empty, not `.` or `..`, and has no control character, no line
-//! or paragraph separator, and none of the characters that reverse the direction of text: names are shown on terminals,
+//! or paragraph separator, and none of the marks that change the direction of text: names are shown on terminals,
 //! and become names of files where arrays are exported. [`check_name`] is the store's rule for every name.
 //! [`check_chosen_name`] is the rule for names of users and hosts: the Python package keeps two kinds of names for
 //! itself, as parts that it hides ([`GROUP_MARKER`], [`UNFINISHED_PREFIX`]).
@@ -65,8 +65,11 @@ pub fn is_unfinished(name: &str) -> bool {
     first.strip_prefix(UNFINISHED_PREFIX).is_some_and(|rest| rest.len() == UNFINISHED_DIGITS && rest.bytes().all(digit))
 }
 
+/// Whether a terminal would obey the character; `python/nandarray/present/plain.py`, which escapes what is shown, has
+/// the same list.
 fn is_unprintable(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -80,7 +83,8 @@ mod tests {
         }
         let wrong =
             ["", "/a", "a/", "a//b", ".", "..", "a/..", "../a", "a/./b", "a\0", "a\nb", "\u{1b}[31m", "\u{9b}2J"];
-        for name in wrong.into_iter().chain(["a\u{7f}", "a\u{202e}b", "a\u{2028}b", "\u{2066}a", &"x".repeat(4097)]) {
+        let obeyed = ["a\u{7f}", "a\u{202e}b", "a\u{2028}b", "\u{2066}a", "\u{61c}", "a\u{200e}", "\u{200f}b"];
+        for name in wrong.into_iter().chain(obeyed).chain([&*"x".repeat(4097)]) {
             assert!(check_name(name).is_err() && check_chosen_name(name).is_err(), "{name:?}");
         }
         for name in [".group", "a/.group", "a/.group/b", "__importing__0123456789ab", "__importing__0123456789ab/x"] {

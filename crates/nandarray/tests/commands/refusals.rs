@@ -379,7 +379,7 @@ fn a_batch_is_refused_as_a_whole_by_its_first_wrong_change() {
     let (device, model) = make();
     let (delete, rename) = (|name| Change::Delete { name }, |from, to| Change::Rename { from, to });
     let attrs = |name, attrs| Change::SetAttrs { name, attrs };
-    let rows: [(Vec<Change<'_>>, &str, &str); 7] = [
+    let rows: [(Vec<Change<'_>>, &str, &str); 9] = [
         (vec![delete("plain"), delete("plain")], "not-found", "no array named \"plain\" in this store"),
         (vec![delete("plain"), attrs("plain", "{}")], "not-found", "no array named \"plain\" in this store"),
         (vec![rename("plain", "other"), delete("plain")], "not-found", "no array named \"plain\" in this store"),
@@ -394,6 +394,8 @@ fn a_batch_is_refused_as_a_whole_by_its_first_wrong_change() {
             "invalid",
             "\"a/\" is not a name: it has an empty part between slashes",
         ),
+        (vec![rename("plain", "coded/x")], "exists", "an array named \"coded\" exists already"),
+        (vec![rename("plain", "g/x/y"), rename("coded", "g")], "exists", "an array named \"g\" exists already"),
         (vec![delete("coded"), rename("plain", "")], "invalid", "a name must have 1 to 4096 bytes; this one has 0"),
     ];
     for (changes, kind, text) in &rows {
@@ -407,6 +409,13 @@ fn a_batch_is_refused_as_a_whole_by_its_first_wrong_change() {
     device.execute(command::Batch { changes: &swap }).unwrap();
     device.execute(command::Batch { changes: &swap }).unwrap();
     assert_holds(&device, &model, &|| "the names were exchanged twice".to_owned());
+    // An array and a group may exchange their places: what counts is how all changes leave them.
+    let (there, back) = (rename("plain", "coded/x"), rename("coded/x", "plain"));
+    device.execute(command::Batch { changes: &[there, rename("coded", "plain")] }).unwrap();
+    let into_group = device.execute(command::Rename { from: "plain", to: "coded" });
+    assert_refused(into_group, "exists", "a group named \"coded\" exists already", &"a name that a group has");
+    device.execute(command::Batch { changes: &[rename("plain", "coded"), back] }).unwrap();
+    assert_holds(&device, &model, &|| "an array and a group exchanged their places".to_owned());
     assert_sound(&device, &String::new);
 }
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.array.attribute_types import ENUM, TYPES, check_types, typed
+from nandarray.array.attribute_types import ENUM, TYPES, known_types, typed
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 
@@ -43,7 +43,6 @@ __all__ = [
     "fill_from_zarr",
     "fill_to_zarr",
     "strict",
-    "types_of",
 ]
 
 #: CF's attributes for the values and the names of an enumeration.
@@ -111,18 +110,9 @@ def _restore(plain: dict[str, Any], types: dict[str, str], given: Any) -> None:
         types.update({} if told is None else {name: told})
 
 
-def types_of(attrs: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the remembered types of attributes, by name; none where an older version let them be what they cannot."""
-    try:
-        check_types(attrs)
-    except InvalidError:
-        return {}
-    return dict(attrs.get(TYPES, {}))
-
-
 def decode(attrs: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the attributes with their original types, less :data:`TYPES` and ``drop``."""
-    types = types_of(attrs)
+    types = known_types(attrs)
     return {
         key: typed(value, types[key]) if key in types else value
         for key, value in attrs.items()
@@ -140,7 +130,7 @@ def dimension_names(attrs: Mapping[str, Any], ndim: int) -> tuple[str, ...] | No
 
 def enumeration(attrs: Mapping[str, Any]) -> dict[str, int] | None:
     """Return the names and values of the enumeration that an array's elements were of, if they still say so."""
-    if types_of(attrs).get(FLAG_MEANINGS) != ENUM:
+    if known_types(attrs).get(FLAG_MEANINGS) != ENUM:
         return None
     names, values = attrs.get(FLAG_MEANINGS), attrs.get(FLAG_VALUES)
     if not isinstance(names, str) or not isinstance(values, list) or not all(type(value) is int for value in values):

@@ -36,6 +36,7 @@ __all__ = [
     "JSON",
     "STRICT",
     "TYPES",
+    "EnumerationNames",
     "decode",
     "dimension_names",
     "encode",
@@ -53,6 +54,12 @@ JSON, STRICT = "json", "strict"
 _NATIVE = {np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)}
 #: The key of an object that stands for a number which JSON has not.
 _FLOAT = "float"
+
+
+class EnumerationNames(str):
+    """Names of an array's enumeration, as the text of ``flag_meanings``; kept with the type :data:`ENUM`."""
+
+    __slots__ = ()
 
 
 def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dict[str, Any]:
@@ -92,7 +99,7 @@ def _restore(plain: dict[str, Any], types: dict[str, str], given: Any) -> None:
     kinds = json.loads(given) if isinstance(given, str | bytes) else given
     found: dict[str, tuple[Any, str | None]] = {}
     for name, kind in kinds.items():
-        if name not in plain:
+        if name not in plain or types.get(name) == ENUM:  # what the array itself is says more than an attribute
             continue
         value = plain[name]
         form, _, rest = kind.partition(":")
@@ -186,6 +193,8 @@ def _loose(value: Any) -> Any:
 
 
 def _encode(value: Any) -> tuple[Any, str | None]:
+    if isinstance(value, EnumerationNames):
+        return str(value), ENUM
     if isinstance(value, bytes | np.bytes_):
         try:
             return value.decode(), "bytes:utf-8"

@@ -301,6 +301,16 @@ def test_a_file_of_another_group_lets_nobody_in_whom_the_store_does_not(
         os.umask(old)
 
 
+@pytest.mark.parametrize("name", ["old", "new", "old.old"])
+def test_a_directory_of_any_name_is_replaced(tmp_path: Path, store: Path, name: str) -> None:
+    zarr = pytest.importorskip("zarr")
+    with nandarray.open(store) as opened:
+        for _ in range(2):
+            nandarray.export(opened["a"], tmp_path / name, format="zarr", overwrite=True)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / name, mode="r")[:], np.arange(1000))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.nand"])
+
+
 def test_an_export_replaces_no_store_that_it_reads_and_no_other_directory(tmp_path: Path, store: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "text").write_text("precious")

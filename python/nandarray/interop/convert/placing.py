@@ -45,13 +45,13 @@ def placed(path: Path, store: Store) -> Iterator[Path]:
 def _made(path: Path, folder: Path, store: Store) -> Iterator[Path]:
     """Give the path within the folder, move what was made there to its place, and remove the folder."""
     try:
-        made = folder / path.name
+        made, old = folder / path.name, folder / f"{path.name}.old"
         yield made
         _restrict(made, store)
         _refuse(path, store)
         if path.is_dir() and not path.is_symlink():
-            path.rename(folder / "old")  # a directory cannot be replaced in one step
-        with _back(folder / "old", path):
+            path.rename(old)  # a directory cannot be replaced in one step
+        with _back(old, path):
             os.replace(made, path)
     finally:
         shutil.rmtree(folder)

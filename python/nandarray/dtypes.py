@@ -15,6 +15,8 @@ dtypes that another package registered, and ``longdouble``, whose layout depends
 from __future__ import annotations
 
 import json
+from decimal import Decimal
+from numbers import Number
 from typing import Any, cast
 
 import numpy as np
@@ -107,9 +109,15 @@ def check_held(what: str, value: Any, element: np.ndarray[Any, Any]) -> None:
     given = np.asarray(value)
     if given.dtype.kind not in "biufcSUMm" or given.shape != ():
         given = np.asarray(value, dtype=object)
+    if given.shape != ():
+        return  # it is no one value: NumPy complains itself
+    number = value if isinstance(value, str | bytes) else given.item()
     if given.dtype.kind in "USO" and dtype.kind not in "US":
-        return  # text that NumPy has read as a number or a date, or another object: it complains itself
-    if not _is_held(value if isinstance(value, str | bytes) else given.item(), given, element):
+        if dtype.kind in "fc" and isinstance(number, str | bytes):
+            number = complex(number if isinstance(number, str) else number.decode())
+        elif not isinstance(number, Number):
+            return  # text that NumPy has read as an integer or a date, or another object: it complains itself
+    if not _is_held(number, given, element):
         raise not_held(what, value, dtype)
 
 
@@ -132,8 +140,14 @@ def _is_held(number: Any, given: np.ndarray[Any, Any], element: np.ndarray[Any, 
     if kind in "fc":
         if isinstance(number, complex) and kind == "f" and number.imag:
             return False
-        return bool(np.isfinite(found)) or not bool(np.isfinite(number))
+        return bool(np.isfinite(found)) or not _is_finite(number)
     return bool(number == found)  # integers and booleans
+
+
+def _is_finite(number: Any) -> bool:
+    if isinstance(number, float | complex | np.generic):
+        return bool(np.isfinite(number))
+    return number.is_finite() if isinstance(number, Decimal) else True  # integers and fractions of any size
 
 
 def _range_of(dtype: np.dtype[Any]) -> str:

@@ -376,5 +376,19 @@ def test_types_of_attributes_are_reserved(store: nandarray.Store) -> None:
     assert dict(copied.attrs) == {"x": 1.25, "y": 0.5}
     older = {"x": 1, TYPES: {"x": "zz"}}  # as a store may have it from before the name was reserved
     assert decode(older) == {"x": 1}
+    for change in (
+        lambda attrs: attrs.__setitem__("y", 2),
+        lambda attrs: attrs.update({"y": 2}),
+        lambda attrs: attrs.__delitem__("x"),
+        lambda attrs: attrs.__delitem__(TYPES),
+    ):
+        for untrue in ({"gone": "<f4", "w": "<f4", "z": 5}, {"gone": "<f4", "w": "<f4", "z": "<i2"}, "mine"):
+            array.attrs._save(json.dumps({"x": 1, "w": 1.5, "z": [1], TYPES: untrue}))
+            kept = {"w": "<f4"} if untrue != "mine" else {}
+            assert isinstance(decode(array.attrs)["w"], np.float32 if kept else float)
+            wanted = {"x": 1, "w": 1.5, "z": [1], TYPES: kept}
+            change(wanted)
+            change(array.attrs)
+            assert dict(array.attrs) == {name: value for name, value in wanted.items() if value != {}}
     with pytest.raises(nandarray.InvalidError, match="has more than"):
         store.create("c", (1,), attrs={"x": ["a"] * 1000, TYPES: {"x": "1:|S1000000"}})

@@ -6,6 +6,8 @@ import array as python_array
 import asyncio
 import mmap
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -216,7 +218,10 @@ def test_masked_elements_are_refused(store: nandarray.Store, a: nandarray.Array)
         (-1, "u2", "0 to 65535"), (np.uint64(2**64 - 1), "i8", ""), (1e300, "f4", "3.40282e"), (1 + 2j, "f4", ""),
         (np.complex64(1j), "f4", ""), (2, "?", "0 and 1"), ("abc", "U2", "at most 2 characters"), (b"abc", "S2", ""),
         ("a\0", "U3", ""), (np.datetime64("2000-01-01T00:01"), "M8[D]", ""),
-        (np.array((1, 300), "i4,i4")[()], "i4,i1", "f1"),
+        (np.array((1, 300), "i4,i4")[()], "i4,i1", "f1"), (10**40, "f4", "3.40282e"), (-(10**40), "c8", "3.40282e"),
+        (Fraction(10**40), "f4", ""), (Decimal("1e400"), "f8", ""), (Decimal("1.5"), "i4", ""),
+        (Fraction(1, 2), "u1", ""), (Decimal(2), "?", ""), ("1e300", "f4", ""), (b"1e300", "f4", ""),
+        ((1, 10**40), "i4,f4", "f1"),
     ],
 )  # fmt: skip
 def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(
@@ -236,6 +241,8 @@ def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(
         (0.1, "f4"), (np.inf, "f2"), (np.int64(-128), "i1"), (3.0, "u1"), ("7", "i2"), (True, "?"), ("ab", "U2"),
         (b"a", "S2"),
         ("2000-01-01", "M8[D]"), (np.datetime64("NaT"), "M8[s]"), (-1, "m8[s]"), (1j, "c8"), ((1, 2), "i4,i1"),
+        (10**30, "f4"), (Decimal("0.1"), "f4"), (Decimal("Infinity"), "f4"), (Decimal(3), "i4"), (Fraction(6, 2), "u1"),
+        ("nan", "f4"), ("-inf", "f2"), ("1+2j", "c8"),
     ],
 )  # fmt: skip
 def test_a_fill_value_that_the_dtype_holds_is_taken(store: nandarray.Store, value: Any, dtype: str) -> None:

@@ -86,7 +86,15 @@ def test_create_and_look() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("int8", "300"), ("int8", "1.5"), ("uint8", "-1"), ("float32", "1e300"), ("U2", "abc"), ("bool", "2")],
+    [
+        ("int8", "300"),
+        ("int8", "1.5"),
+        ("uint8", "-1"),
+        ("float32", "1e300"),
+        ("float32", "1" + "0" * 40),
+        ("U2", "abc"),
+        ("bool", "2"),
+    ],
 )
 def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(dtype: str, value: str) -> None:
     said = call("create", "f.nand", "b", "--shape", "3", "--dtype", dtype, "--fill-value", value, code=1)

@@ -252,6 +252,25 @@ def test_every_kind_of_object_of_hdf5(tmp_path: Path, store: nandarray.Store) ->
     assert store["h/unwritten"].fill_value == -9
 
 
+def test_an_enumeration_stays_beside_remembered_types(tmp_path: Path, store: nandarray.Store) -> None:
+    source, again, typed = tmp_path / "enum.h5", tmp_path / "again.h5", "_ATTRIBUTE_TYPES"
+    beside = {"good": '{"x": "<f2", "flag_meanings": "bytes:utf-8"}', "bad": '{"x": "zz"}', "none": "no JSON"}
+    with h5py.File(source, "w") as file:
+        for name, types in beside.items():
+            item = file.create_dataset(name, data=np.array([0, 1], "i1"), dtype=h5py.enum_dtype(COLOURS, "i1"))
+            item.attrs["x"], item.attrs[typed] = 1.5, types
+    with pytest.warns(UserWarning, match=f": bad:{typed}, none:{typed}$"):
+        nandarray.import_(source, store, "e")
+    assert decode(store["e/good"].attrs)["x"].dtype == np.float16
+    nandarray.export(store["e"], again)
+    nandarray.import_(again, store, "e2")
+    for name in beside:
+        assert store[f"e/{name}"].attrs[typed]["flag_meanings"] == "enum"
+        assert dict(store[f"e2/{name}"].attrs) == dict(store[f"e/{name}"].attrs)
+    with h5py.File(again) as back:
+        assert all(h5py.check_enum_dtype(back[name].dtype) == COLOURS for name in beside)
+
+
 def test_every_kind_of_attribute_of_hdf5(tmp_path: Path, store: nandarray.Store) -> None:
     source, again = tmp_path / "all.h5", tmp_path / "again.h5"
     with h5py.File(source, "w") as file:

@@ -275,6 +275,52 @@ def test_an_export_has_no_more_rights_than_the_store(tmp_path: Path, store: Path
         os.umask(old)
 
 
+@pytest.mark.skipif(not ROOT, reason="only root can give files away")
+@pytest.mark.parametrize("ending", ["npy", "zarr"])
+@pytest.mark.parametrize("may_give", [True, False])
+def test_a_file_of_another_group_lets_nobody_in_whom_the_store_does_not(
+    tmp_path: Path, store: Path, ending: str, may_give: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip({"zarr": "zarr"}.get(ending, "numpy"))
+    os.chown(store, -1, 65534)
+    mine = os.getegid()
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    if not may_give:
+        monkeypatch.setattr(os, "chown", refuse)
+        monkeypatch.setattr(os, "fchown", refuse)
+    old = os.umask(0o022)
+    try:
+        for of_store, given, refused in (
+            (0o640, (65534, 0o640), (mine, 0o600)),
+            (0o604, (65534, 0o604), (mine, 0o600)),
+            (0o644, (mine, 0o644), (mine, 0o644)),
+        ):
+            store.chmod(of_store)
+            with nandarray.open(store) as opened:
+                nandarray.export(opened["a"], tmp_path / f"a.{ending}", overwrite=True)
+                found = os.stat(tmp_path / f"a.{ending}")
+                assert (found.st_gid, found.st_mode & 0o666) == (given if may_give else refused)
+                StatusFile(store, opened._engine.file_state()).write({})
+                found = os.stat(f"{store}.serve.json")
+                wanted = (65534, of_store) if may_give else refused
+                assert (found.st_gid, stat.S_IMODE(found.st_mode)) == wanted
+    finally:
+        os.umask(old)
+
+
+@pytest.mark.parametrize("name", ["old", "new", "old.old"])
+def test_a_directory_of_any_name_is_replaced(tmp_path: Path, store: Path, name: str) -> None:
+    zarr = pytest.importorskip("zarr")
+    with nandarray.open(store) as opened:
+        for _ in range(2):
+            nandarray.export(opened["a"], tmp_path / name, format="zarr", overwrite=True)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / name, mode="r")[:], np.arange(1000))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.nand"])
+
+
 def test_an_export_replaces_no_store_that_it_reads_and_no_other_directory(tmp_path: Path, store: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "text").write_text("precious")

@@ -64,6 +64,10 @@ def test_a_store_is_a_mapping(store: nandarray.Store) -> None:
     assert "g/c" in store
     assert "c" not in store
     assert 5 not in store
+    for no_name in ("a\x1b", "a//b", "g/../b", "\ud800"):
+        assert no_name not in store
+        assert no_name not in store["g"]
+        assert store.get(no_name, 7) == 7
     assert [type(value) for value in store.values()] == [nandarray.Array, nandarray.Array, nandarray.Group]
     assert [name for name, _ in store.items()] == ["a", "b", "g"]
     assert store.get("missing") is None

@@ -11,13 +11,14 @@ Types are texts: ``"<f4"`` is a scalar of that dtype, ``"1:<i2"`` an array of on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["ENUM", "TYPES", "check_types", "merged", "typed"]
+__all__ = ["ENUM", "TYPES", "check_types", "known_types", "merged", "typed"]
 
 #: The attribute that holds the types of other attributes.
 TYPES = "_ATTRIBUTE_TYPES"
@@ -27,6 +28,8 @@ _BYTES = "bytes:"
 _DIMENSIONS_MOST = 64
 #: An attribute's most bytes: a type may say a width of text that nothing needs.
 _BYTES_MOST = 64 << 20
+#: What :func:`typed` raises for a value that is not of a type, or for what is no type.
+_NOT_OF_IT = (TypeError, ValueError, OverflowError, AttributeError, SyntaxError, RecursionError)
 
 
 def typed(value: Any, kind: str) -> Any:
@@ -59,14 +62,27 @@ def typed(value: Any, kind: str) -> Any:
 
 def merged(before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes with others set in them; a value that is set has a type of its own, or that of JSON."""
-    kinds = before.get(TYPES)
-    kept = {name: kind for name, kind in kinds.items() if name not in given} if isinstance(kinds, Mapping) else {}
+    kept = {name: kind for name, kind in known_types(before).items() if name not in given}
     if TYPES in given:
         check_types(given)
         kept |= given[TYPES]
     found = {**before, **given}
     found.pop(TYPES, None)
     return {**found, TYPES: kept} if kept else found
+
+
+def known_types(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the remembered types of attributes, by name, without those that an older version let become untrue."""
+    kinds = values.get(TYPES)
+    if not isinstance(kinds, Mapping):
+        return {}
+    found = {}
+    for name, kind in kinds.items():
+        with suppress(*_NOT_OF_IT):
+            if name in values:
+                typed(values[name], kind)
+                found[name] = kind
+    return found
 
 
 def check_types(values: Mapping[str, Any]) -> None:
@@ -82,5 +98,5 @@ def check_types(values: Mapping[str, Any]) -> None:
             raise InvalidError(f"{reserved}, and there is no attribute {name!r}")
         try:
             typed(values[name], kind)
-        except (TypeError, ValueError, OverflowError, AttributeError, SyntaxError) as error:
+        except _NOT_OF_IT as error:
             raise InvalidError(f"{reserved}, and {name!r} cannot be of type {kind!r}: {error}") from error

@@ -61,9 +61,8 @@ class Attributes(MutableMapping[str, Any]):
         with self._lock:
             values = self._read()
             _check_known(name, values)
-            values = merged(values, {name: None})  # without the type
             del values[name]
-            self._save(to_json(values))
+            self._save(to_json(merged(values, {})))  # without its type
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read())

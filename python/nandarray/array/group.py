@@ -164,7 +164,10 @@ class Group:
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        path = self._join(name)
+        try:
+            path = self._join(name)
+        except InvalidError:  # what is no name names nothing
+            return False
         return path in self.store._engine or self.store._is_group(path)
 
     def __iter__(self) -> Iterator[str]:

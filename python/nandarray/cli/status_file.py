@@ -17,6 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from nandarray.array.rights import shared_mode
 from nandarray.errors import InvalidError, NotFoundError
 
 __all__ = ["StatusFile", "status_of"]
@@ -110,14 +111,11 @@ class StatusFile:
         """Give a new file, which is this user's alone, the owner and the mode of the store, as far as this user may."""
         if self._access is None:
             return
-        mode = self._access["mode"] & 0o666
         with contextlib.suppress(OSError):
             os.fchown(descriptor, self._access["uid"], -1)
-        try:
+        with contextlib.suppress(OSError):
             os.fchown(descriptor, -1, self._access["gid"])
-        except OSError:
-            mode &= 0o606  # another group's rights
-        os.fchmod(descriptor, mode)
+        os.fchmod(descriptor, shared_mode(descriptor, self._access) & 0o666)
 
     def remove(self) -> None:
         """Remove the status of this process."""

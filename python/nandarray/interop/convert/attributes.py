@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.array.attribute_types import ENUM, TYPES, check_types, typed
+from nandarray.array.attribute_types import ENUM, TYPES, known_types, typed
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 
@@ -36,6 +36,7 @@ __all__ = [
     "JSON",
     "STRICT",
     "TYPES",
+    "EnumerationNames",
     "decode",
     "dimension_names",
     "encode",
@@ -43,7 +44,6 @@ __all__ = [
     "fill_from_zarr",
     "fill_to_zarr",
     "strict",
-    "types_of",
 ]
 
 #: CF's attributes for the values and the names of an enumeration.
@@ -54,6 +54,12 @@ JSON, STRICT = "json", "strict"
 _NATIVE = {np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)}
 #: The key of an object that stands for a number which JSON has not.
 _FLOAT = "float"
+
+
+class EnumerationNames(str):
+    """Names of an array's enumeration, as the text of ``flag_meanings``; kept with the type :data:`ENUM`."""
+
+    __slots__ = ()
 
 
 def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dict[str, Any]:
@@ -93,7 +99,7 @@ def _restore(plain: dict[str, Any], types: dict[str, str], given: Any) -> None:
     kinds = json.loads(given) if isinstance(given, str | bytes) else given
     found: dict[str, tuple[Any, str | None]] = {}
     for name, kind in kinds.items():
-        if name not in plain:
+        if name not in plain or types.get(name) == ENUM:  # what the array itself is says more than an attribute
             continue
         value = plain[name]
         form, _, rest = kind.partition(":")
@@ -111,18 +117,9 @@ def _restore(plain: dict[str, Any], types: dict[str, str], given: Any) -> None:
         types.update({} if told is None else {name: told})
 
 
-def types_of(attrs: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the remembered types of attributes, by name; none where an older version let them be what they cannot."""
-    try:
-        check_types(attrs)
-    except InvalidError:
-        return {}
-    return dict(attrs.get(TYPES, {}))
-
-
 def decode(attrs: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the attributes with their original types, less :data:`TYPES` and ``drop``."""
-    types = types_of(attrs)
+    types = known_types(attrs)
     return {
         key: typed(value, types[key]) if key in types else value
         for key, value in attrs.items()
@@ -140,7 +137,7 @@ def dimension_names(attrs: Mapping[str, Any], ndim: int) -> tuple[str, ...] | No
 
 def enumeration(attrs: Mapping[str, Any]) -> dict[str, int] | None:
     """Return the names and values of the enumeration that an array's elements were of, if they still say so."""
-    if types_of(attrs).get(FLAG_MEANINGS) != ENUM:
+    if known_types(attrs).get(FLAG_MEANINGS) != ENUM:
         return None
     names, values = attrs.get(FLAG_MEANINGS), attrs.get(FLAG_VALUES)
     if not isinstance(names, str) or not isinstance(values, list) or not all(type(value) is int for value in values):
@@ -196,6 +193,8 @@ def _loose(value: Any) -> Any:
 
 
 def _encode(value: Any) -> tuple[Any, str | None]:
+    if isinstance(value, EnumerationNames):
+        return str(value), ENUM
     if isinstance(value, bytes | np.bytes_):
         try:
             return value.decode(), "bytes:utf-8"

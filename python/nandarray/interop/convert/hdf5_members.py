@@ -21,7 +21,7 @@ from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
 from nandarray.interop.convert import hdf5_source
-from nandarray.interop.convert.attributes import ENUM, FLAG_MEANINGS, FLAG_VALUES, TYPES
+from nandarray.interop.convert.attributes import FLAG_MEANINGS, FLAG_VALUES, EnumerationNames
 from nandarray.interop.convert.members import Source, SourceOptions, fixed_strings
 
 __all__ = ["Walk", "compression_of", "enumeration_attributes", "is_idle_dimension"]
@@ -233,7 +233,7 @@ def enumeration_attributes(h5py: Any, source: Source, name: str, item: Any) -> d
         return {}
     names = dict(sorted(names.items(), key=lambda pair: int(pair[1])))
     values = np.array(list(names.values()), np.dtype(dtype.str))
-    return {FLAG_VALUES: values, FLAG_MEANINGS: " ".join(names), TYPES: {FLAG_MEANINGS: ENUM}}
+    return {FLAG_VALUES: values, FLAG_MEANINGS: EnumerationNames(" ".join(names))}
 
 
 def compression_of(item: Any) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nandarray import dtypes
-from nandarray.array.attribute_types import ENUM, TYPES, typed
+from nandarray.array.attribute_types import ENUM, TYPES, known_types, typed
 from nandarray.errors import InvalidError
 from nandarray.interop.convert.attributes import (
     FLAG_MEANINGS,
@@ -24,7 +24,6 @@ from nandarray.interop.convert.attributes import (
     STRICT,
     enumeration,
     strict,
-    types_of,
 )
 
 __all__ = ["HDF5", "NETCDF", "elements_of", "fill_of", "json_only", "write_attributes"]
@@ -39,7 +38,7 @@ _KINDS = {HDF5: "biufc", NETCDF: "iuf"}
 def write_attributes(form: str, owner: str, attrs: Mapping[str, Any], target: Any) -> None:
     """Write the attributes of ``owner``, as a store has them, into an object of h5py or h5netcdf."""
     kinds: dict[str, str] = {}
-    types = types_of(attrs)
+    types = known_types(attrs)
     for key, value in attrs.items():
         if key == TYPES:
             continue
@@ -139,7 +138,7 @@ def _is_text(value: Any) -> bool:
 def json_only(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as JSON without NaN; :data:`TYPES` has those that are written as :func:`strict` does."""
     found: dict[str, Any] = {}
-    kinds = dict(types_of(attrs))
+    kinds = known_types(attrs)
     for key, value in attrs.items():
         if key == TYPES:
             continue
@@ -158,7 +157,7 @@ def elements_of(attrs: dict[str, Any], dtype: np.dtype[Any]) -> tuple[dict[str, 
     bounds = np.iinfo(dtype)
     if not all(bounds.min <= value <= bounds.max for value in names.values()):
         return None, attrs
-    kinds = {key: kind for key, kind in types_of(attrs).items() if key not in (FLAG_VALUES, FLAG_MEANINGS)}
+    kinds = {key: kind for key, kind in known_types(attrs).items() if key not in (FLAG_VALUES, FLAG_MEANINGS)}
     return names, {key: value for key, value in attrs.items() if key not in (FLAG_VALUES, FLAG_MEANINGS, TYPES)} | (
         {TYPES: kinds} if kinds else {}
     )
@@ -169,7 +168,7 @@ def fill_of(name: str, attrs: Mapping[str, Any], dtype: Any, *, text: bool) -> A
     if "_FillValue" not in attrs:
         return None
     value = attrs["_FillValue"]
-    kind = types_of(attrs).get("_FillValue")
+    kind = known_types(attrs).get("_FillValue")
     value = value if kind is None else typed(value, kind)
     if text:
         return value

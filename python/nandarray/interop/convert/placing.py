@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from nandarray.array.rights import shared_mode
 from nandarray.array.store import Store
 from nandarray.errors import InvalidError, MediaError, NandarrayError, StoreExistsError, refuse_homeless, refuse_special
 
@@ -44,13 +45,13 @@ def placed(path: Path, store: Store) -> Iterator[Path]:
 def _made(path: Path, folder: Path, store: Store) -> Iterator[Path]:
     """Give the path within the folder, move what was made there to its place, and remove the folder."""
     try:
-        made = folder / path.name
+        made, old = folder / path.name, folder / f"{path.name}.old"
         yield made
         _restrict(made, store)
         _refuse(path, store)
         if path.is_dir() and not path.is_symlink():
-            path.rename(folder / "old")  # a directory cannot be replaced in one step
-        with _back(folder / "old", path):
+            path.rename(old)  # a directory cannot be replaced in one step
+        with _back(old, path):
             os.replace(made, path)
     finally:
         shutil.rmtree(folder)
@@ -96,8 +97,8 @@ def _restrict(made: Path, store: Store) -> None:
     state = store._file_state()
     if state is None:
         return
-    mode = stat.S_IMODE(made.stat().st_mode)
+    shared, mode = shared_mode(made, state), stat.S_IMODE(made.stat().st_mode)
     for those in (stat.S_IRWXG, stat.S_IRWXO):
-        if not state["mode"] & those & (stat.S_IRGRP | stat.S_IROTH):
+        if not shared & those & (stat.S_IRGRP | stat.S_IROTH):
             mode &= ~those
     os.chmod(made, mode)

@@ -40,23 +40,34 @@ def named(path: str) -> Iterator[None]:
     try:
         yield
     except LockedError as error:
-        places = [place for store, place in list(_places.items()) if not store.closed and _same(store.path, path)]
-        found = [f"this process, opened at {place}" for place in places] or processes(path)
+        writer = str(error.strerror).endswith("for writing")  # the other kind of holder are readers
+        open_here = [(store, place) for store, place in list(_places.items()) if not store.closed]
+        places = [place for store, place in open_here if store.read_only != writer and _same(store.path, path)]
+        found = [f"this process, opened at {place}" for place in places]
+        found = found or processes(path, "WRITE" if writer else "READ")
         if found:
             raise LockedError(f"{error.strerror}: {'; '.join(found[:_NAMED])}") from None
         raise
 
 
-def processes(path: str | os.PathLike[str]) -> list[str]:
-    """Name the processes that hold a lock of a file or a folder, as far as this user may see their open files."""
+def processes(path: str | os.PathLike[str], kind: str = "WRITE") -> list[str]:
+    """Name the processes that hold a lock of a file or a folder, as far as this user may see their open files.
+
+    ``kind`` is the lock's, as ``fdinfo`` has it: READ (shared) or WRITE (exclusive).
+    """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             for number in os.listdir(folder / "fd"):
-                if _same(folder / "fd" / number, path) and "lock:" in (folder / "fdinfo" / number).read_text():
+                if _same(folder / "fd" / number, path) and _locks(folder / "fdinfo" / number, kind):
                     found.append(f"process {folder.name} ({_name(folder.name)})")
                     break
     return found
+
+
+def _locks(facts: Path, kind: str) -> bool:
+    """Whether an open file, of which Linux tells in ``facts``, holds a lock of a kind."""
+    return any(line.startswith("lock:") and kind in line.split() for line in facts.read_text().splitlines())
 
 
 def _same(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

@@ -85,7 +85,11 @@ def test_equality_is_never_false_without_a_word(store: nandarray.Store, a: nanda
         assert len({one, one}) == 1
         assert {one: 5}[one] == 5
         assert one in [one]
-        for other in (5, None, "x", [0, 1], store["g/a"]):
+        others = [store["g/a"], one, 5]  # among handles, the one is found
+        assert (one in others, others.index(one)) == (True, 1)
+        others.remove(one)
+        assert (len(others), one == others[0], one != others[0]) == (2, False, True)
+        for other in (5, None, "x", [0, 1]):
             with pytest.raises(TypeError, match="not supported.*read them first"):
                 _ = one == other
             with pytest.raises(TypeError, match="not supported"):

@@ -343,6 +343,8 @@ def test_a_failed_import_makes_no_store() -> None:
         (["export", "d.nand", "other", "x.npy", "--order", "G"], 2, "--order is C or F"),
         (["export", "d.nand", "other", "x.exe"], 1, "by its name: give --format one of npy"),
         (["export", "d.nand", "other", "not.nand", "--format", "raw"], 1, "exists already; --overwrite replaces it"),
+        (["export", "format=3/d.nand", "other", "x.npy"], 1, "error: format=3/d.nand"),  # folders as Hive names them
+        (["export", "no/format=npy/d.nand", "other", "x.npy"], 1, "error: no/format=npy/d.nand"),
         (["import", "not.nand", "d.nand", "--dtype", "f99"], 2, "'f99' is not a dtype"),
         (["create", "d.nand", "new", "--shape", "3", "--dims", "x,y"], 2, "names 2 dimensions"),
         (["create", "d.nand", "new", "--shape", "3", "--encrypt"], 2, "needs a key"),

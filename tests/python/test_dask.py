@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,23 @@ def test_later(store: nandarray.Store) -> None:
     assert not store["x"][...].any()
     pending.compute(scheduler="threads")
     assert store["x"][...].all()
+
+
+def test_later_where_dasks_scheduler_has_other_processes(store: nandarray.Store) -> None:
+    with dask.config.set(scheduler="processes"):
+        pending = nandarray.from_dask(da.ones((20, 20), chunks=5), store, "x", compute=False)
+        pending.compute(scheduler="threads")
+    assert store["x"][...].all()
+
+
+def test_an_executor_of_threads_is_this_process(store: nandarray.Store) -> None:
+    lazy, array = da.ones((6, 4), chunks=3), store.create("x", (6, 4), "f8")
+    with ThreadPoolExecutor(2) as threads, dask.config.set(scheduler=threads):
+        da.store(lazy, array, lock=False)
+    assert array[...].all()
+    elsewhere = dask.config.set(scheduler=ProcessPoolExecutor(1))  # it starts no process before its first task
+    with elsewhere, pytest.raises(nandarray.InvalidError, match="open for writing"):
+        da.store(lazy, array, lock=False)
 
 
 def test_a_failed_write_frees_the_name(store: nandarray.Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pathlib
@@ -147,6 +148,17 @@ def test_a_lock_names_its_holder(path: pathlib.Path) -> None:
         assert f": process {os.getpid()} (" in other.stderr
     with nandarray.open(path), pytest.raises(nandarray.LockedError, match="mode 'r.': this process, opened at"):
         nandarray.open(path, "w")
+    # A reader of this process is not who keeps a writer out, and the writer is not who reads.
+    hold = "import sys, nandarray; store = nandarray.open(*sys.argv[1:]); print(flush=True); sys.stdin.read()"
+    for held in ("r+", "r"):
+        command = [sys.executable, "-c", hold, str(path), held]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"\n"
+            here = nandarray.open(path) if held == "r+" else contextlib.nullcontext()
+            with here, pytest.raises(nandarray.LockedError, match=rf": process {holder.pid} \([^;]*$"):
+                nandarray.open(path, "w")
+            holder.communicate(timeout=30)
 
 
 def test_rename(store: nandarray.Store) -> None:

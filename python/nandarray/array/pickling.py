@@ -9,9 +9,11 @@ only one process writes a store.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import uuid
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from nandarray.array.fork import StoreLock
@@ -80,8 +82,12 @@ def dask_token(array: Array, *how: Any) -> Any:
 def dask_runs_elsewhere() -> bool:
     """Return whether the scheduler that Dask would use now runs tasks in other processes."""
     from dask.base import get_scheduler
+    from dask.local import SynchronousExecutor
 
     scheduler = get_scheduler()  # type: ignore[no-untyped-call]
+    if isinstance(scheduler, functools.partial):  # of an executor that was given: its method `submit`
+        executor = getattr(next(iter(scheduler.args), None), "__self__", None)
+        return not isinstance(executor, ThreadPoolExecutor | SynchronousExecutor)
     return scheduler is not None and getattr(scheduler, "__module__", "") not in ("dask.threaded", "dask.local")
 
 

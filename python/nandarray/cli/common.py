@@ -75,8 +75,8 @@ Tell = Callable[[str, int, int], None]
 KEY_VARIABLE = "NANDARRAY_KEY"
 _KEY_BYTES = 32
 _WIDE = 160
-#: An option as Python has it, with or without a value; and one that a message has twice then.
-_KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z_]+)=(True\b|False\b|'[^']*'|\d+\b)?")
+#: An option as Python has it, with or without a value, and no folder of a path; and one that a message has twice then.
+_KEYWORD = re.compile(r"(?<![\w.'\"/-])([a-z_]+)=(?![\w.-]*/)(True\b|False\b|'[^']*'|\d+\b)?")
 _TWICE = re.compile(r"(--[\w-]+), \1(?![\w-])")
 #: The class of errors of a wrong command line: click's, or that of typer's own copy of click.
 _UsageError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")

@@ -180,7 +180,7 @@ def serve(
             pace=pace,
         )
         with server:
-            _run(server, opened, StatusFile(store, opened._file_state()), stop, about)
+            _run(server, opened, StatusFile(store, "tcp", opened._file_state()), stop, about)
         if device is not None:
             say(opened.report())
 

@@ -50,7 +50,7 @@ def _watch(
     server: _nandarray.QueueServer, store: Store, path: Path, about: dict[str, Any], over: threading.Event
 ) -> None:
     """Keep the server's status in a file until it is to stop; raise where it cannot serve any more."""
-    file, watch = StatusFile(path, store._file_state()), FileWatch(store)
+    file, watch = StatusFile(path, "shm", store._file_state()), FileWatch(store)
     try:
         while True:
             file.write({**about, **server.counts()})

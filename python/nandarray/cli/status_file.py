@@ -1,9 +1,10 @@
-"""The status of a running server, in a file beside its store: ``STORE.serve.json``.
+"""The status of a running server, in a file beside its store: ``STORE.serve.json``, or ``STORE.serve-shm.json``.
 
 The file is a convenience of ``serve --status``: where it cannot be written, one warning says so, and the server goes
 on. It has the owner and the mode of the store, since it names the store's hosts. Each status is a new file, with a name
 that cannot be guessed and must be new, which takes the place of the one before; a file that is no server's status,
-or a link, stays as it is.
+or a link, stays as it is. Several servers may read one store, and one of each form may serve it: the two forms have
+files of their own, and of servers of one form the first one has the file while it runs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,14 @@ __all__ = ["StatusFile", "status_of"]
 
 #: The key of a status that tells it from any other file: the number of the server's process.
 _PID = "pid"
+#: The forms of servers, with what is behind the store's name in that of the file.
+_ENDINGS = {"tcp": ".serve.json", "shm": ".serve-shm.json"}
+#: A server writes its status more often than this; a number of a process may be that of another one later.
+_FRESH_SECONDS = 5
 
 
-def _path_of(store: Path) -> Path:
-    return store.with_name(f"{store.name}.serve.json")
+def _path_of(store: Path, form: str) -> Path:
+    return store.with_name(store.name + _ENDINGS[form])
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -44,29 +50,41 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def status_of(store: Path) -> str:
-    """Return what the running server of a store says of itself, as JSON."""
-    file = _path_of(store)
-    nobody = NotFoundError(f"no server runs on {store}")
+    """Return what the running server of a store says of itself, as JSON; a list of both where one of each form runs."""
+    running, foreign = [], []
+    for form in _ENDINGS:
+        file = _path_of(store, form)
+        with contextlib.suppress(FileNotFoundError):
+            found = _read(file)
+            if found is None:
+                foreign.append(file)
+            elif _runs(found[_PID]):
+                running.append(found)
+    if running:
+        return json.dumps(running if len(running) > 1 else running[0], indent=2) + "\n"
+    if foreign:
+        raise InvalidError(f"{foreign[0]} is no status of a server")
+    raise NotFoundError(f"no server runs on {store}")
+
+
+def _runs(process: int) -> bool:
     try:
-        found = _read(file)
-    except FileNotFoundError:
-        raise nobody from None
-    if found is None:
-        raise InvalidError(f"{file} is no status of a server")
-    try:
-        os.kill(found[_PID], 0)
+        os.kill(process, 0)
     except PermissionError:
-        pass  # it runs, as another user
-    except ProcessLookupError:
-        raise nobody from None
-    return json.dumps(found, indent=2) + "\n"
+        return True  # as another user
+    except (ProcessLookupError, OverflowError):
+        return False
+    return process > 0
 
 
 class StatusFile:
-    """The status file of a server that this process runs; ``access`` is what the engine knows of the store's file."""
+    """The status file of a server that this process runs.
 
-    def __init__(self, store: Path, access: dict[str, Any] | None) -> None:
-        self._file, self._access = _path_of(store), access
+    ``form`` is the server's ("tcp" or "shm"), ``access`` what the engine knows of the store's file.
+    """
+
+    def __init__(self, store: Path, form: str, access: dict[str, Any] | None) -> None:
+        self._file, self._access = _path_of(store, form), access
         self._told = False
         self._foreign = self._is_foreign()
         if self._foreign:
@@ -91,9 +109,22 @@ class StatusFile:
         if self._foreign:
             return
         try:
+            if other := self._other():
+                self._tell(f"process {other} serves the store, too, and has its status there")
+                return
             self._replace(json.dumps({_PID: os.getpid(), **status}, indent=2) + "\n")
         except OSError as error:
             self._tell(error.strerror or str(error))
+
+    def _other(self) -> int | None:
+        """Return the number of another process that keeps its status in the file now."""
+        try:
+            found, changed = _read(self._file), os.stat(self._file).st_mtime
+        except FileNotFoundError:
+            return None
+        process: int = (found or {}).get(_PID, os.getpid())
+        fresh = abs(time.time() - changed) < _FRESH_SECONDS
+        return process if process != os.getpid() and fresh and _runs(process) else None
 
     def _replace(self, text: str) -> None:
         descriptor, new = tempfile.mkstemp(prefix=f".{self._file.name}.", dir=self._file.parent)

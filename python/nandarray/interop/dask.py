@@ -100,8 +100,9 @@ def from_dask(
     name : str
         The name of the new array. If writing fails, the name is free again.
     compute : bool
-        False gives a ``dask.delayed.Delayed`` that writes when computed (with threads, in this process); the array
-        exists at once and holds the fill value until then.
+        False gives a ``dask.delayed.Delayed`` that writes when computed, with threads of this process: where Dask's
+        scheduler has other processes, by ``compute(scheduler="threads")``. The array exists at once and holds the fill
+        value until then.
     rechunk : bool
         Cut the Dask array along building blocks where it is not. Without, tasks may share a block: still correct,
         and slower.
@@ -124,7 +125,8 @@ def from_dask(
         if rechunk:
             source = _aligned(source, target.chunks)
         if not compute:
-            return da.store(source, target, lock=False, compute=False)
+            with require("dask.config", "dask").set(scheduler="threads"):  # by which it is to be computed
+                return da.store(source, target, lock=False, compute=False)
         if dask_runs_elsewhere():
             _write_here(source, target)
         else:

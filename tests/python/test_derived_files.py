@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import stat
 import subprocess
@@ -243,9 +244,20 @@ def test_a_status_that_cannot_be_written_is_told_once(
 def test_a_served_file_that_is_gone_is_told_once(store: Path, door: str) -> None:
     server = Server(store, *DOORS[door])
     assert server.first
+    assert server.process.stderr is not None
+    error, said = server.process.stderr.fileno(), ""
+
+    def told() -> bool:
+        nonlocal said
+        if select.select([error], [], [], 0)[0]:
+            said += os.read(error, 65536).decode()
+        return "no longer" in said
+
     store.rename(f"{store}.other")
-    time.sleep(1.5)
-    code, said = server.end()
+    until(told)
+    time.sleep(1.2)  # two more rounds of the server
+    code, rest = server.end()
+    said += rest
     assert code == 0
     assert said.count("no longer the file that is served") == 1
     assert "under another name" in said

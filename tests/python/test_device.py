@@ -329,4 +329,4 @@ def test_large_files_take_time_by_their_size(tmp_path: Path) -> None:
         device.import_mqsim(path)
     with pytest.raises(DescriptionError, match="60001 problems"):
         device.Description(sections)
-    assert time.process_time() - began < 6
+    assert time.process_time() - began < 30  # a time by the square of the size takes minutes

@@ -23,6 +23,8 @@ DTYPES = {"b": "i1", "B": "u1", "i": "i4", "I": "u4", "q": "i8", "Q": "u8", "f":
 WRITTEN = ["3", "-2", "0", "1", "100", "1000", "70000", "0.1", "2.0", "-1.5"]
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "<", "<=", ">", ">=", "==", "!=", "&", "|", "^", "<<", ">>"]
 
+IN_PLACE = ["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"]
+
 
 def columns(rng: np.random.Generator) -> dict[str, Any]:
     """Elements of each dtype: the ends of its range, zeros, and others."""
@@ -78,7 +80,12 @@ def test_operators_are_those_of_numpy(store: Any, seed: int) -> None:
             texts[text] = found
     by_kind = {"i": "whole", "u": "natural", "b": "natural", "f": "real"}
     body = [f"def p({', '.join(DTYPES)}, whole, natural, real):"]
-    body += [f"    {by_kind[found.dtype.kind]}[{at}] = {text}" for at, (text, found) in enumerate(texts.items())]
+    for at, (text, found) in enumerate(texts.items()):
+        operands = text[1:-1].split(" ")
+        if at % 2 and operands[0] in DTYPES and operands[1:2] and operands[1] in IN_PLACE:  # the same, in place
+            body += [f"    v{at} = {operands[0]}", f"    v{at} {operands[1]}= {operands[2]}"]
+            text = f"v{at}"
+        body.append(f"    {by_kind[found.dtype.kind]}[{at}] = {text}")
     each = function("\n".join(body) + "\n", "p")
     inputs = "".join(f'{name}: nandarray.Block["{dtype}"], ' for name, dtype in DTYPES.items())
     outs = {"whole": "int64", "natural": "uint64", "real": "float64"}
@@ -149,6 +156,19 @@ def test_a_negative_power_and_an_index_out_of_range_name_line_and_numbers(store:
     ) as found:
         store["x"].map_blocks(lambda v: table[-v], form=form, trusted=True)
     assert found.value.noted == (-12, 10)
+    empty = np.arange(0)
+    with pytest.raises(ProgramFailedError, match=r"index 0 is out of bounds for size 0") as found:
+        store["x"].map_blocks(lambda v: empty[v - v], form=form, trusted=True)
+    assert found.value.noted == (0, 0)
+
+    def refuses(v: Any) -> Any:
+        if v < 0:
+            raise ValueError("below 0")
+        return v
+
+    with pytest.raises(ProgramFailedError, match="below 0") as found:
+        store["x"].map_blocks(refuses, form=form, trusted=True)
+    assert found.value.noted is None
 
 
 def test_divisions_at_the_edges_are_numpys(store: Any) -> None:
@@ -157,6 +177,41 @@ def test_divisions_at_the_edges_are_numpys(store: Any) -> None:
     with np.errstate(all="ignore"):
         for made in (lambda v: 10 // v, lambda v: 10 % v, lambda v: v // -1, lambda v: v % -1):
             np.testing.assert_array_equal(store["x"].map_blocks(made), made(x))
+
+
+def in_place(sign: str, right: str) -> Any:
+    return function(f"def f(v):\n    v {sign}= {right}\n    return v\n", "f")
+
+
+def test_in_place_forms_of_numbers_are_numpys_too(store: Any) -> None:
+    x = np.array([0, -1, -(2**63), 2**63 - 1])
+    store["x"] = x
+    with np.errstate(all="ignore"):
+        for sign, right in (("//", "-1"), ("//", "(v - v)"), ("+", "v"), ("*", "3"), (">>", "70 + (v - v)")):
+            made = in_place(sign, right)
+            np.testing.assert_array_equal(store["x"].map_blocks(made), made(x.copy()), err_msg=f"{sign}= {right}")
+    with pytest.raises(CompileError, match="integers to negative integer powers are not allowed"):
+        store["x"].map_blocks(in_place("**", "-1"))
+    with pytest.raises(CompileError, match="int64 << 64: NumPy computes this in int64, which has 64 bits"):
+        store["x"].map_blocks(in_place("<<", "64"))
+
+
+def test_in_place_forms_of_arrays_write_where_the_array_is(store: Any) -> None:
+    """A new array would need memory, which a function has none of while it runs."""
+
+    class Sums:
+        def step(state: Any, x: Any) -> None:
+            state[0] += x
+            state[1] += 1
+
+        def merge(state: Any, other: Any) -> None:
+            state += other
+
+    x = np.arange(60.0).reshape(6, 10)
+    store["x"] = x
+    for form in FORMS:
+        found = store["x"].reduce(Sums, state="float64[2]", form=form, trusted=True, task_bytes=80)
+        np.testing.assert_array_equal(np.ravel(found), [x.sum(), x.size])
 
 
 @pytest.mark.parametrize("form", [None, "native"])

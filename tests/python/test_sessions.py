@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -439,25 +441,36 @@ def test_the_number_of_workers_is_bounded(store):
         store.session("inter-dynamic", workers=10**6)
 
 
-# It ends by itself, after a few seconds: a thread that is left behind must not run on beside other tests.
-SPINS = FOREVER.replace(
-    "for (;;) (void)*turn;", "for (volatile uint64_t i = 0; i < 2000000000; i++) (void)*turn; return 0;"
+# It ends when the test says so: a thread that is left behind must not run on beside other tests.
+SPINS = FOREVER.replace('"outputs"', '"scalars": [{"name": "word", "dtype": "u8"}], "outputs"').replace(
+    "for (;;) (void)*turn;", "while (!*(volatile uint64_t *)(uintptr_t)args->scalars[0]) (void)*turn; return 0;"
 )
+ENDS = [ctypes.c_uint64(0), ctypes.c_uint64(0)]  # words that such threads read, for as long as there are threads
 
 
-def test_a_native_kernel_that_does_not_end_is_named_and_left(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_native_kernel_that_does_not_end_is_named_and_left(tmp_path, monkeypatch, raised: bool) -> None:
     """Nothing can stop it: cancel() does not say that it did, and closing says which one it is."""
     monkeypatch.setattr("nandarray.array.session.PATIENCE_S", 0.3)
-    spins = nandarray.Kernel.from_c(SPINS, trusted=True)
+    spins, word = nandarray.Kernel.from_c(SPINS, trusted=True), ENDS[raised]
+    says = r"leaves behind job 0 \(forever\), in native form"
     with nandarray.open(tmp_path / "s.nda", mode="w") as store:
         session = store.session(workers=2)
-        job = session.submit(spins, inputs={"x": np.ones(4)})
-        while job.progress().state != "running":
-            time.sleep(0.001)
-        assert not job.cancel()
-        with pytest.warns(RuntimeWarning, match=r"leaves behind job 0 \(forever\), in native form"):
-            session.close(cancel=True)
-        assert not job.done()
+        job = session.submit(spins, inputs={"x": np.ones(4)}, scalars={"word": ctypes.addressof(word)})
+        try:
+            while job.progress().state != "running":
+                time.sleep(0.001)
+            assert not job.cancel()
+            if raised:  # as python -W error has it: the kernel is left all the same
+                with warnings.catch_warnings(action="error"), pytest.raises(RuntimeWarning, match=says):
+                    session.close(cancel=True)
+                session.close(cancel=True)
+            else:
+                with pytest.warns(RuntimeWarning, match=says):
+                    session.close(cancel=True)
+            assert not job.done()
+        finally:
+            word.value = 1
 
 
 def test_a_kernel_behind_one_that_was_cancelled_fails_whatever_the_timing(tmp_path) -> None:

@@ -43,7 +43,8 @@ pub(crate) fn run_to_py(py: Python<'_>, error: &runtime::Error) -> PyErr {
             made.setattr("pc", failed.error.pc())?;
             made.setattr("caller", failed.error.caller())?;
             made.setattr("task", failed.error.task())?;
-            made.setattr("noted", failed.error.noted())?;
+            let noted = failed.error.noted().filter(|n| *n != [0; 2]);
+            made.setattr("noted", noted.map(|[first, second]| (first, second)))?;
         }
         Ok(PyErr::from_value(made))
     });

@@ -516,6 +516,9 @@ class Session:
             endless = [(number, kernel) for number, kernel, is_native in left if is_native]
             if patient is None or time.monotonic() < patient or not endless:
                 continue
+            patient = None
+            if cancel:
+                self._engine.abandon()
             number, kernel = endless[0]
             does = "leaves behind" if cancel else "waits for"
             warnings.warn(
@@ -523,9 +526,6 @@ class Session:
                 RuntimeWarning,
                 stacklevel=2,
             )
-            if cancel:
-                self._engine.abandon()
-            patient = None
 
     def __enter__(self) -> Session:
         return self

@@ -465,6 +465,8 @@ def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -
 
 def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedError:
     """Return the error with what the program's notes say of it: what a status means, the line where it failed."""
+    noted = tuple(error.noted or ())
+    error.noted = (noted[0], noted[1]) if any(noted) else None
     if error.stage is None:
         return error
     program = steps[error.stage].program
@@ -473,8 +475,8 @@ def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedE
         says = program._metadata["errors"].get(status.group(1)) if status else None
         if says is None:
             return error
-        if error.noted is not None and _OUT_OF_BOUNDS in says:
-            index, size = error.noted
+        if _OUT_OF_BOUNDS in says:
+            index, size = error.noted = error.noted or (0, 0)  # zeros are as good as no note
             says = says.replace(_OUT_OF_BOUNDS, f"index {index} is out of bounds for size {size}")
         return _again(f"{error}: {says}", error)
     location = program.locate(error.pc if error.caller is None else error.caller)
@@ -487,9 +489,7 @@ def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedE
 def _again(text: str, error: ProgramFailedError) -> ProgramFailedError:
     made = ProgramFailedError(text)
     made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller
-    if error.noted is not None:  # a list of two, from the native command
-        first, second = error.noted
-        made.noted = (first, second)
+    made.noted = error.noted
     return made
 
 

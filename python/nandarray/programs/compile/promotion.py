@@ -47,6 +47,8 @@ _SIGNS = {
 _CALLED = {min: "min", max: "max", divmod: "divmod", pow: "pow"}
 _PYTHONS: dict[str, Any] = {name: getattr(operator, name) for name in (*_ARITHMETIC, *_BITWISE, *_COMPARED, *_UNARY)}
 _PYTHONS |= {"min": min, "max": max, "divmod": divmod}
+#: Python's functions for the in-place forms, like ``x += y``.
+_IN_PLACE: dict[str, Any] = {name: getattr(operator, f"i{name.rstrip('_')}") for name in (*_ARITHMETIC, *_BITWISE)}
 
 _NEGATIVE_POWER = "integers to negative integer powers are not allowed, as in NumPy: write a float base or exponent"
 
@@ -221,16 +223,20 @@ def refuse(function: Any, kinds: Sequence[Any]) -> None:
         _chosen(known[0], kinds, known[1])
 
 
-def _python(context: Any, name: str) -> Any:
-    """Return the type of the operator or function that ours stands for."""
-    return context.resolve_value_type(_PYTHONS[name])
+def _python(context: Any, function: Any, first: Any) -> Any:
+    """Return the type of the operator or function that ours stands for, given the type of its first operand.
+
+    The in-place form writes to what can be written to, like an array; of anything else it is the plain operator.
+    """
+    plain = None if first.mutable else _BY_PYTHON.get(function)
+    return context.resolve_value_type(function if plain is None else _PYTHONS[plain])
 
 
-def _made(name: str, weak: tuple[bool, ...]) -> Callable[..., Any]:
-    """Make an operator, of which some operands are Python's own floats or complex numbers."""
+def _made(name: str, function: Any, weak: tuple[bool, ...]) -> Callable[..., Any]:
+    """Make an operator in the place of one of Python's; some operands are its own floats or complex numbers."""
 
     def operation(*operands: Any) -> Any:
-        return _PYTHONS[name](*operands)
+        return function(*operands)
 
     operation.__name__ = operation.__qualname__ = name
 
@@ -243,19 +249,20 @@ def _made(name: str, weak: tuple[bool, ...]) -> Callable[..., Any]:
                 found = _chosen(name, args, weak)
                 if found is not None:
                     return found
-            return _python(self.context, name).get_call_type(self.context, args, kws)
+            return _python(self.context, function, args[0]).get_call_type(self.context, args, kws)
 
     _KNOWN[operation] = name, weak
     typing.register_global(operation, types.Function(_Template))
-    lowering.lower(operation, *[types.Any] * len(weak))(_Lowered(name))
+    lowering.lower(operation, *[types.Any] * len(weak))(_Lowered(name, function))
     return operation
 
 
 class _Lowered:
     """The code of an operator, by the signature that was chosen for it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, function: Any) -> None:
         self.name = self.__name__ = name
+        self.function = function
 
     def __call__(self, context: Any, builder: Any, sig: Any, args: Any) -> Any:
         name, kind = self.name, sig.args[0]
@@ -276,7 +283,7 @@ class _Lowered:
                 return context.get_function(_PYTHONS[name], sig)(builder, args)
         if len(sig.args) == 1 and kind == sig.return_type and _number(kind):
             return context.get_function(_PYTHONS[name], sig)(builder, args)
-        python = _python(context.typing_context, name)
+        python = _python(context.typing_context, self.function, kind)
         found = python.get_call_type(context.typing_context, sig.args, {})
         cast = [context.cast(builder, *one) for one in zip(args, sig.args, found.args, strict=True)]
         value = context.get_function(python, found)(builder, cast)
@@ -385,12 +392,11 @@ _INTEGERS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-_OURS: dict[tuple[str, tuple[bool, ...]], Callable[..., Any]] = {}
-for _name in _PYTHONS:
+_BY_PYTHON = {function: name for name, function in (*_PYTHONS.items(), *_IN_PLACE.items())}
+_OURS: dict[tuple[Any, tuple[bool, ...]], Callable[..., Any]] = {}
+for _function, _name in _BY_PYTHON.items():
     for _weak in [(False,)] if _name in _UNARY else [(a, b) for a in (False, True) for b in (False, True)]:
-        _OURS[_name, _weak] = _made(_name, _weak)
-_BY_PYTHON = {function: name for name, function in _PYTHONS.items()}
-_BY_PYTHON |= {getattr(operator, f"i{name.rstrip('_')}"): name for name in (*_ARITHMETIC, *_BITWISE)}
+        _OURS[_function, _weak] = _made(_name, _function, _weak)
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
@@ -417,18 +423,19 @@ class Promote(FunctionPass):
         return True
 
     def _operator(self, code: Any, value: Any) -> None:
-        name = _BY_PYTHON.get(value.fn)
-        if name is None:
+        if value.fn not in _BY_PYTHON:
             return
         both = () if value.op == "unary" else (value.lhs, value.rhs)
-        value.fn = _OURS[name, tuple(_weak_float(code, one) for one in both) or (False,)]
+        value.fn = _OURS[value.fn, tuple(_weak_float(code, one) for one in both) or (False,)]
+        if value.op == "inplace_binop":  # Numba lowers this one where the first operand is a number
+            value.immutable_fn = value.fn
 
     def _call(self, code: Any, block: Any, statement: Any) -> None:
         value = statement.value
         name = _CALLED.get(_constant(code, value.func))
         if name is None or len(value.args) != 2 or value.kws or value.vararg:  # noqa: PLR2004
             return
-        function = _OURS[name, tuple(_weak_float(code, one) for one in value.args)]
+        function = _OURS[_PYTHONS[name], tuple(_weak_float(code, one) for one in value.args)]
         place = nir.Var(statement.target.scope, mk_unique_var(f"${name}"), statement.loc)
         given = nir.Assign(nir.Global(name, function, statement.loc), place, statement.loc)
         block.body.insert(block.body.index(statement), given)

@@ -36,7 +36,7 @@ typedef struct nd_buffer {
     uint64_t shape[4]; /* in records: how many, or the box's extents; shape[ndim] and the following are 1 */
 } nd_buffer;
 
-/* The arguments of an entry point. 1272 bytes. */
+/* The arguments of an entry point. */
 typedef struct nd_args {
     uint64_t abi; /* ND_ABI_VERSION */
     uint64_t n_inputs;

@@ -1,4 +1,4 @@
-"""Rights of files that are made beside a store or of its data: whoever may not open the store may not open them.
+"""Owner and mode of files that are derived from a store: they let in no user who may not read the store.
 
 Rights of a file's group and of all others say who is meant only together with the group that the file has. A new file
 has this user's group or its folder's, which may not be the store's.

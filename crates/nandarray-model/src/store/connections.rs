@@ -375,10 +375,9 @@ mod tests {
     fn readers_take_every_byte_from_where_it_lies() {
         for seed in 0..300 {
             let mut chance = fastrand::Rng::with_seed(seed);
-            let (readers, capacity, page) = (chance.u64(1..4), chance.u64(4..40), chance.u64(1..6));
-            let mut all = connections(readers, capacity);
-            let (mut bytes, mut taken) = (Vec::<HeldByte>::new(), vec![0u64; readers as usize]);
-            let mut task = 0;
+            let (readers, page) = (chance.u64(1..4), chance.u64(1..6));
+            let mut all = connections(readers, chance.u64(4..40));
+            let (mut bytes, mut taken, mut task) = (Vec::<HeldByte>::new(), vec![0u64; readers as usize], 0);
             for step in 0..200 {
                 let context = format!("seed {seed}, step {step}");
                 if chance.u8(0..3) == 0 && task < 12 {

@@ -48,7 +48,8 @@ proptest! {
         prop_assert_eq!(Ps(a).since(Ps(b)), checked((wide_a - wide_b).max(0)).unwrap());
     }
 
-    /// A text has the largest unit of which there is at least one, and reads back as the same time.
+    /// A text has the largest unit of which there is at least one, and reads back as the same time, as far as a double
+    /// tells picoseconds apart.
     #[test]
     fn a_text_reads_back(shift in 12u32..64, low: u64) {
         let time = Ps(low >> shift);
@@ -56,7 +57,8 @@ proptest! {
         let (number, unit) = text.split_once(' ').unwrap();
         let ps = match unit { "ps" => 1.0, "ns" => 1e3, "us" => 1e6, "ms" => 1e9, "s" => 1e12, _ => panic!("{text}") };
         let number: f64 = number.parse().unwrap();
-        prop_assert_eq!((number * ps).round() as u64, time.0, "{}", text);
+        let read = (number * ps).round() as u64;
+        prop_assert!(read.abs_diff(time.0) <= time.0 >> 51, "{}: {} for {}", text, read, time.0);
         prop_assert!(time.0 == 0 || number >= 1.0 && (unit == "s" || number < 1_000.0), "{}", text);
     }
 }

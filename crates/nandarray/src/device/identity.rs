@@ -215,6 +215,7 @@ mod tests {
         let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
         assert!(device.ftl.release_spare(&Error::Media { op: "write", offset: 0, len: 64, source }));
         device.close().unwrap();
+        drop(device); // with its lock
         assert_eq!(served(&path, Mode::ReadWrite, IdentityChoice::Own).unwrap(), (new, None));
     }
 }

@@ -39,9 +39,9 @@ CASES: list[Case] = [
     ("name is a group", lambda s: s.create("g", 3), nandarray.ExistsError, ValueError, "'g'"),
     ("below an array", lambda s: s.create("array/x", 3), nandarray.ExistsError, ValueError, "'array' is an array"),
     ("group taken", lambda s: s.create_group("g"), nandarray.ExistsError, ValueError, "'g'"),
-    ("empty part", lambda s: s.create("a//b", 3), nandarray.InvalidError, ValueError, "'a//b'"),
-    ("dots", lambda s: s.create("a/../b", 3), nandarray.InvalidError, ValueError, "'..'"),
-    ("reserved", lambda s: s.create("g/.group", 3), nandarray.InvalidError, ValueError, "'.group'"),
+    ("empty part", lambda s: s.create("a//b", 3), nandarray.InvalidError, ValueError, '"a//b"'),
+    ("dots", lambda s: s.create("a/../b", 3), nandarray.InvalidError, ValueError, '"[.][.]"'),
+    ("reserved", lambda s: s.create("g/.group", 3), nandarray.InvalidError, ValueError, '".group"'),
     ("name no text", lambda s: s[3], nandarray.InvalidError, ValueError, "int: 3"),  # type: ignore[index]
     ("name no Unicode", lambda s: s.create("a\ud800", 3), nandarray.InvalidError, ValueError, "surrogates"),
     ("word no Unicode", lambda s: s.create("x", 3, compression="\ud800"), nandarray.InvalidError, ValueError, "word"),
@@ -84,7 +84,7 @@ CASES: list[Case] = [
     ("view volume", lambda s: s["array"].view((5, 3)), nandarray.VolumeMismatchError, ValueError,
      r"\(5, 3\) has 15 elements.*\(3, 4\) has 12"),
     ("view open axis", lambda s: s["array"].view((5, -1)), nandarray.VolumeMismatchError, ValueError, "12 elements.*5"),
-    ("view two open axes", lambda s: s["array"].view((-1, -1)), nandarray.InvalidError, ValueError, "2 axes"),
+    ("view two open axes", lambda s: s["array"].view((-1, -1)), nandarray.InvalidError, ValueError, "not 2"),
     ("view of 33", lambda s: s["array"].view((1,) * 32 + (12,)), nandarray.InvalidError, ValueError, "33"),
     ("sub-block outside", lambda s: s["array"].view((2, 6)).read((0, 3), (2, 2)), nandarray.BadIndexError, IndexError,
      r"coordinate 3 \(element 6\) is out of bounds for axis 1, size 6"),
@@ -200,7 +200,9 @@ with nandarray.open(device="tiny", mode="w") as store:
             print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.stdout == 3 * "elements must have from 1 to 65536 bytes, not 2147483647\n", done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == 3, done.stderr
+    assert all("elements must have from 1 to 65536 bytes, not 2147483647" in line for line in said), said
 
 
 def test_blocks_that_cost_far_more_than_they_hold_are_refused(store: nandarray.Store) -> None:
@@ -245,8 +247,6 @@ def test_more_blocks_than_one_command_takes(store: nandarray.Store) -> None:
     a = store.create("vast", (2**50,), "u1")
     with pytest.raises(ValueError, match=r"touches \d+ building blocks along axis 0"):
         a[...] = 1
-    with pytest.raises(ValueError, match=r"building blocks"):
-        a.read(..., out=np.lib.stride_tricks.as_strided(np.zeros(1, "u1"), (2**50,), (0,)))
     a[...] = 0
     assert a[2**49] == 0
 

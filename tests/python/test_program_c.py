@@ -276,7 +276,7 @@ def test_warnings_are_kept() -> None:
 @pytest.mark.parametrize(
     ("metadata", "says"),
     [
-        ('"kind": "block"', "no inputs"),
+        ('"kind": "block"', "at least one input"),
         ('"kind": "blocks", "inputs": [{"dtype": "u1"}]', "kind must be one of block, stream, not 'blocks'"),
         ('"kind": "stream", "inputs": [{"dtype": "u1"}]', "does not define nd_stream"),
         ('"kind": "block", "inputs": [{"dtype": "float33"}]', "'float33' is not a dtype"),
@@ -313,6 +313,7 @@ def test_metadata_is_given_with_its_defaults() -> None:
         "name": "scale",
         "summary": "",
         "kind": "block",
+        "tasks": "any",
         "inputs": [
             {
                 "name": "x",
@@ -572,7 +573,7 @@ def test_the_header_has_the_offsets_of_the_page() -> None:
     rows = [re.findall(r"^\| (\d+) \| `(\w+)", part, re.MULTILINE) for part in block]
     checks = [f'_Static_assert(offsetof(nd_args, {name}) == {at}, "");' for at, name in rows[0]]
     checks += [f'_Static_assert(offsetof(nd_buffer, {name}) == {at}, "");' for at, name in rows[1] if name != "abi"]
-    assert len(checks) == 16 + 5
+    assert len(checks) == 17 + 5
     for target in ("rv64", "rv32"):
         Program.from_c(program("return 0;") + "\n".join(checks), target=target)
 

@@ -406,7 +406,7 @@ def test_a_report_of_a_store_is_a_mapping_of_dotted_keys() -> None:
     for wrong in ("", ".", "read.", "read.latency.p50", "all.requests.x", "device.x", "energy..device_j"):
         with pytest.raises(KeyError) as raised:
             _ = report[wrong]
-        assert raised.value.args == (wrong,)
+        assert repr(wrong) in str(raised.value)
     assert sum(report.energy_j.values()) == pytest.approx(report["energy.device_j"])
     assert "host_cores" not in report.energy_j
     again = Report(json.dumps(report.data | {"device": "<b>"}), "the table")

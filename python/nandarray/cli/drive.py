@@ -43,6 +43,15 @@ SecretFile = Annotated[
 ]
 
 
+Advertised = Annotated[
+    str | None, typer.Option(metavar="ADDRESS[:PORT]", help="Address to tell hosts, of a container's host or a router.")
+]
+DriveName = Annotated[str | None, typer.Option(metavar="NQN", help="Name of the drive; else one of the file's own.")]
+ClientGroup = Annotated[
+    str | None, typer.Option(metavar="NAME", help="With --shm: a group whose members may be clients.")
+]
+
+
 #: Options of ``serve`` that only one of its two doors has.
 _OF_TCP = {
     "listen",
@@ -110,16 +119,11 @@ def serve(
     *,
     store: StorePath,
     listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = "127.0.0.1:4420",
-    advertise: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS[:PORT]", help="Address to tell hosts, of a container's host or a router."),
-    ] = None,
+    advertise: Advertised = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
     no_programs: Annotated[bool, typer.Option("--no-programs", help="Let hosts run no programs.")] = False,
-    nqn: Annotated[
-        str | None, typer.Option(metavar="NQN", help="Name of the drive; else one of the file's own.")
-    ] = None,
+    nqn: DriveName = None,
     new_ids: Annotated[bool, typer.Option("--new-ids", help="Be another drive than before, with new names.")] = False,
     keep_ids: Annotated[
         bool, typer.Option("--keep-ids", help="Be the drive that the file was before it was moved or restored.")
@@ -142,9 +146,7 @@ def serve(
     depth: Annotated[int, typer.Option(help="With --shm: entries of a ring, a power of two.")] = 256,
     data: Annotated[str, typer.Option(metavar="SIZE", help="With --shm: data of a queue pair.")] = "4MiB",
     threads: Annotated[int, typer.Option(help="With --shm: threads that serve.")] = 1,
-    group: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --shm: a group whose members may be clients.")
-    ] = None,
+    group: ClientGroup = None,
 ) -> None:
     """Serve a store until SIGTERM or SIGINT: as an NVMe/TCP drive, or with --shm to processes of this machine."""
     _check_options(ctx, shm=shm is not None, status=status)

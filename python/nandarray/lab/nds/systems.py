@@ -53,12 +53,19 @@ def nowhere(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     """Return an array of ones that takes the memory of its last dimension if it is large: all rows are one.
 
     Its rows are never contiguous, so that a sub-block of one building block's width has a run for each of them; small
-    arrays are real. It is to be written to by one thread only, and never to be looked at.
+    arrays are real. It is a source of writes: reads need memory of their own, :func:`room`.
     """
     if math.prod(shape) <= REAL_ELEMENTS:
         return np.ones(tuple(shape), dtype)
     row = np.ones(shape[-1], dtype)
     return as_strided(row, tuple(shape), (0,) * (len(shape) - 1) + (row.itemsize,))
+
+
+def room(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+    """Return memory to read into, whose rows are as far from contiguous as those of :func:`nowhere`."""
+    if math.prod(shape) <= REAL_ELEMENTS:
+        return np.empty(tuple(shape), dtype)
+    return np.empty((*shape[:-1], shape[-1] + 1), dtype)[..., :-1]
 
 
 def volume(boxes: Iterable[Box]) -> int:
@@ -183,8 +190,11 @@ class Nds:
     def read(self, boxes: Sequence[Box]) -> Moved:
         """Read sub-blocks that were written before, a command each, one after the other; all are counted together."""
         began = self._now()
+        into = None
         for box in boxes:
-            into = nowhere([s.stop - s.start for s in box], self._array.dtype)
+            shape = tuple(s.stop - s.start for s in box)
+            if into is None or into.shape != shape:
+                into = room(shape, self._array.dtype)
             self._array.read(tuple(box), out=into)
         return self._took(boxes, began)
 

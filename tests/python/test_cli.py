@@ -20,6 +20,7 @@ import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_reserved_names import old_store
 from typer.testing import CliRunner
 
 import nandarray
@@ -97,10 +98,9 @@ def test_create_and_look() -> None:
     ],
 )
 def test_a_fill_value_that_the_dtype_does_not_hold_is_refused(dtype: str, value: str) -> None:
-    said = call("create", "f.nand", "b", "--shape", "3", "--dtype", dtype, "--fill-value", value, code=1)
-    assert f"fill_value {value}" in said.replace("'", "").replace("1e+300", "1e300")
-    assert "is not held by" in said
-    assert call("ls", "f.nand") == ""
+    said = call("create", "f.nand", "b", "--shape", "3", "--dtype", dtype, "--fill-value", value, code=2)
+    assert "is not held by" in " ".join(said.replace("│", "").split())
+    assert not Path("f.nand").exists()
 
 
 def test_move_and_remove(filled: np.ndarray[Any, Any]) -> None:
@@ -506,14 +506,16 @@ def test_import_follows_links_only_where_trusted() -> None:
 
 
 def test_what_a_terminal_would_obey_in_names_is_escaped() -> None:
-    bad = "e\x1b]0;x\x07\r\x9b31m\u202e\x7f"
-    with nandarray.open("d.nand", "w") as store:
-        store.create(bad, (2,), np.dtype([("\x1b[31m", "i4")]), attrs={bad: bad})
-        store.create("n\nok", (2,), "i4")
+    bad, odd = "red\x1b[31m", "e\x1b]0;x\x07\r\x9b31m\u202e\x7f"
+    Path("d.nand").write_bytes(old_store())  # such names are not given any more
+    with nandarray.open("d.nand", "r+") as store:
+        store[bad].attrs[odd] = odd
+        store.create("odd", (2,), np.dtype([("\x1b[31m", "i4")]), attrs={odd: odd})
         texts = [repr(store), repr(store[bad]), repr(store[bad].attrs), str(store.tree())]
     lines = (
-        ["ls"], ["ls", "--long"], ["tree"], ["info"], ["info", bad], ["stat"], ["check"], ["read", bad],
-        ["rm", "no" + bad], ["attrs", "get", bad], ["attrs", "get", bad, bad], ["export", bad, f"/none{bad}/x.npy"],
+        ["ls"], ["ls", "--long"], ["tree"], ["info"], ["info", bad], ["info", "odd"], ["stat"], ["check"],
+        ["read", bad],
+        ["rm", "no" + odd], ["attrs", "get", bad], ["attrs", "get", bad, odd], ["export", bad, f"/none{odd}/x.npy"],
     )  # fmt: skip
     for words in lines:
         command = [*words[:2], "d.nand", *words[2:]] if words[0] == "attrs" else [words[0], "d.nand", *words[1:]]

@@ -109,7 +109,7 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         device.load(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(DescriptionError, match="no text"):
+    with pytest.raises(DescriptionError, match="in UTF-8; byte 0 is not"):
         device.load(tmp_path / "bytes.toml")
 
 

@@ -254,7 +254,9 @@ def test_a_slot_that_no_drive_has_is_refused_before_anything_is_sent(drive: Remo
     spy = between(drive)
     spy.again(-1, unreachable)
     for call in (lambda: drive.load(b"\x7fELF", index=index), lambda: RemoteProgram(drive, index)):
-        with pytest.raises(InvalidError, match=f"slot {index}; a drive has 1 to 64"):
+        with pytest.raises(
+            InvalidError, match=f"slot {index}; a drive has 1 to 64|slot must be from 0 to .*, not {index}"
+        ):
             call()
     assert spy.entries == []
 
@@ -416,7 +418,7 @@ def test_an_array_of_a_drive_is_copied_or_refused(drive: RemoteStore) -> None:
     with pytest.raises(ValueError, match="reading it copies"):
         np.asarray(array, copy=False)
     assert drive["one"][()] == 7
-    with pytest.raises(TypeError, match="opened by name, not by int"):
+    with pytest.raises(InvalidError, match="opened by name, not by int"):
         drive[5]  # type: ignore[index]
 
 

@@ -104,7 +104,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, name: str, text: str, sa
         pipeline.read_spec(tmp_path / name)
     assert says in str(caught.value)
     (tmp_path / name).write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidError, match=rf"{name} is no"):
+    with pytest.raises(InvalidError, match=rf"{name} must be a pipeline in TOML or JSON, in UTF-8"):
         pipeline.read_spec(tmp_path / name)
 
 

@@ -91,10 +91,15 @@ OLD_NAMES = [
 OLD_HIDDEN = "x/.group"
 
 
+def old_store() -> bytes:
+    """Return the file of a store that has names of an older rule."""
+    return zlib.decompress(base64.b64decode("".join(OLD_STORE)))
+
+
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     path = tmp_path / "old.nand"
-    path.write_bytes(zlib.decompress(base64.b64decode("".join(OLD_STORE))))
+    path.write_bytes(old_store())
     return path
 
 

@@ -113,7 +113,7 @@ def test_a_remote_index_means_what_it_means_to_numpy(store: nandarray.Store) -> 
         for boxless in ([0, 1], np.array([True, False]), np.s_[::-1]):
             with pytest.raises(InvalidError, match="box"):
                 remote["k"][boxless]
-        with pytest.raises(TypeError, match="opened by name, not by int"):
+        with pytest.raises(InvalidError, match="opened by name, not by int"):
             remote[5]  # type: ignore[index]
 
 

@@ -22,6 +22,7 @@ import typer
 
 import nandarray
 from nandarray import dtypes
+from nandarray.array.creation import fill_bytes
 from nandarray.cli import advise, device, doctor, drive, lab, replay
 from nandarray.cli import show as cli_show
 from nandarray.cli.common import (
@@ -207,13 +208,15 @@ def _dtype(text: str) -> np.dtype[Any]:
 
 
 def _scalar(text: str, dtype: np.dtype[Any]) -> Any:
-    """Return text as a value, which is not yet cast: a cast wraps, and says nothing."""
+    """Return text as a value that the dtype holds, which is not yet cast: a cast wraps, and says nothing."""
     try:
         if dtype.kind == "V" and dtype.names is None:
             return np.array(json.loads(text)).astype(dtype)[()]
         value = json.loads(text) if dtype.kind in "biufV" else text
-        return tuple(value) if isinstance(value, list) else value
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        value = tuple(value) if isinstance(value, list) else value
+        fill_bytes(value, dtype)
+        return value
+    except (NandarrayError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise typer.BadParameter(f"{text!r} is no value of dtype {dtype}: {error}") from error
 
 

@@ -180,13 +180,11 @@ def create(
             raise typer.BadParameter(f"--dims names {len(names)} dimensions, --shape has {len(extent or ())}")
         attrs["_ARRAY_DIMENSIONS"] = names
     key, element = _key_to_encrypt(key_file, encrypt=encrypt), _dtype(dtype)
+    options = {} if fill_value is None else {"fill_value": _scalar(fill_value, element)}
     limit = None if capacity is None else parse_size(capacity)
     with nandarray.open(str(store), "a", capacity=limit, device=device) as opened:
         if name is None:
             return
-        options: dict[str, Any] = {}
-        if fill_value is not None:
-            options["fill_value"] = _scalar(fill_value, element)
         opened.create(
             name,
             extent or (),

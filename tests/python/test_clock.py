@@ -102,7 +102,7 @@ def test_a_file_is_a_store_like_any_other(tmp_path: Path) -> None:
     with nandarray.open(path, "r+", device="tiny") as store:
         np.testing.assert_array_equal(store["a"][:], data)
         assert store.clock.mount_time > 0
-    with pytest.raises(nandarray.InvalidError, match="was made with"):
+    with pytest.raises(nandarray.InvalidError, match="must be made for its device"):
         nandarray.open(path, "r+", device="mqsim-ideal")
 
 

@@ -227,7 +227,7 @@ def test_exact_numbers_are_scalars_of_floats_alone() -> None:
     port = {"name": "s", "dtype": "<f8"}
     for value in (Fraction(5, 4), Decimal("1.25")):
         assert ports.bits(value, port) == struct.unpack("<q", struct.pack("<d", 1.25))[0]
-        with pytest.raises(InvalidError, match="scalar s is"):
+        with pytest.raises(InvalidError, match="scalar s must be one"):
             ports.bits(value, {"name": "s", "dtype": "<i8"})
 
 
@@ -279,7 +279,7 @@ def test_a_number_becomes_the_bits_that_struct_packs_or_is_refused(value: Any, d
     wanted = None if isinstance(value, np.datetime64) else wanted_bits(value, dtype)
     port = {"name": "k", "dtype": dtype}
     if wanted is None:
-        with pytest.raises(InvalidError, match="scalar k is "):
+        with pytest.raises(InvalidError, match="scalar k (is|must be) "):
             ports.bits(value, port)
     else:
         assert ports.bits(value, port) == wanted
@@ -287,7 +287,7 @@ def test_a_number_becomes_the_bits_that_struct_packs_or_is_refused(value: Any, d
 
 @pytest.mark.parametrize("value", [[1], np.ones(2), (), np.ones((1, 1)), {"a": 1}, {1}, object(), [[1], [2, 3]]])
 def test_what_is_no_single_number_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidError, match="scalar k is "):
+    with pytest.raises(InvalidError, match="scalar k (is|must be) "):
         ports.bits(value, {"name": "k", "dtype": "f8"})
 
 

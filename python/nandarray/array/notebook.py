@@ -69,7 +69,9 @@ def nest(group: Group) -> dict[str, Any]:
         *groups, last = name.split("/")
         branch = root
         for one in groups:
-            branch = branch.setdefault(one, {})
+            below = branch.setdefault(one, {})
+            # An older rule of names had arrays within an array: what lies there has a branch beside the array's text.
+            branch = below if isinstance(below, dict) else branch.setdefault(f"{one}/", {})
         if last != ".group":
             facts = group.store._engine.describe(group._prefix + name)
             branch[last] = f"{dtypes.decode(facts['dtype'])} {tuple(facts['shape'])}"

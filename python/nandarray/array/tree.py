@@ -35,7 +35,7 @@ class Tree:
 def _draw(branch: Mapping[str, Any], indent: str, lines: list[str]) -> None:
     for i, (name, inside) in enumerate(branch.items()):
         last = i == len(branch) - 1
-        label = f"{name}/" if isinstance(inside, dict) else f"{name}  {inside}"
+        label = name.removesuffix("/") + "/" if isinstance(inside, dict) else f"{name}  {inside}"
         lines.append(indent + ("└── " if last else "├── ") + plain(label))
         if isinstance(inside, dict):
             _draw(inside, indent + ("    " if last else "│   "), lines)

@@ -343,7 +343,7 @@ def test_a_file_of_another_group_lets_nobody_in_whom_the_store_does_not(
                 nandarray.export(opened["a"], tmp_path / f"a.{ending}", overwrite=True)
                 found = os.stat(tmp_path / f"a.{ending}")
                 assert (found.st_gid, found.st_mode & 0o666) == (given if may_give else refused)
-                StatusFile(store, opened._engine.file_state()).write({})
+                StatusFile(store, "tcp", opened._engine.file_state()).write({})
                 found = os.stat(f"{store}.serve.json")
                 wanted = (65534, of_store) if may_give else refused
                 assert (found.st_gid, stat.S_IMODE(found.st_mode)) == wanted

@@ -515,6 +515,20 @@ def test_what_has_no_value_has_no_fingerprint() -> None:
         assert (found is None) == (value is not open)
 
 
+def test_programs_are_compiled_beside_functions_of_the_host() -> None:
+    # In a process of its own, whose Numba has compiled for this machine, and so registered how, before any program.
+    code = """
+import numba, numpy, nandarray
+numba.njit(lambda x: x + 1)(1)
+import numba.experimental.function_type
+with nandarray.open(device="tiny", mode="w") as store:
+    store["v"] = numpy.arange(4, dtype="i2")
+    print(store["v"].map_blocks(lambda v: v * 77 + 1234).tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "[1234, 1311, 1388, 1465]\n", done.stderr
+
+
 def test_the_host_still_compiles_for_itself() -> None:
     @numba.njit
     def shared(x):

@@ -231,6 +231,13 @@ class _Context(cpu.CPUContext):
     # Addresses of this process mean nothing beside the data.
     allow_dynamic_globals = False
 
+    def get_constant_generic(self, builder: Any, ty: Any, val: Any) -> Any:
+        # A compiled function is called by its name. Numba's host target registers its address as the constant, for
+        # all targets, as soon as anything is compiled for the host.
+        if isinstance(ty, types.Dispatcher):
+            return self.get_dummy_value()
+        return super().get_constant_generic(builder, ty, val)
+
     def load_additional_registries(self) -> None:
         # These modules register themselves; strings, lists, sets, dictionaries and random numbers are left out.
         from numba.core import inline_closurecall, optional  # noqa: F401

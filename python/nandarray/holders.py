@@ -20,8 +20,8 @@ from nandarray.errors import LockedError
 __all__ = ["named", "opened", "processes"]
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Stores of this process, with the file and line of the program that opened each.
-_places: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+#: Stores of this process, with the absolute path of each, and the file and line of the program that opened it.
+_places: WeakKeyDictionary[Any, tuple[str, str]] = WeakKeyDictionary()
 #: Holders that an error names.
 _NAMED = 3
 
@@ -31,7 +31,7 @@ def opened(store: Any) -> None:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    _places[store] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    _places[store] = os.path.abspath(store.path), f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 @contextlib.contextmanager
@@ -41,8 +41,8 @@ def named(path: str) -> Iterator[None]:
         yield
     except LockedError as error:
         writer = str(error.strerror).endswith("for writing")  # the other kind of holder are readers
-        open_here = [(store, place) for store, place in list(_places.items()) if not store.closed]
-        places = [place for store, place in open_here if store.read_only != writer and _same(store.path, path)]
+        open_here = [(store, *where) for store, where in list(_places.items()) if not store.closed]
+        places = [place for store, at, place in open_here if store.read_only != writer and _same(at, path)]
         found = [f"this process, opened at {place}" for place in places]
         found = found or processes(path, "WRITE" if writer else "READ")
         if found:

@@ -91,9 +91,9 @@ def test_what_is_no_field_or_does_not_fit_one_is_refused(scratch: Any) -> None:
         with pytest.raises(InvalidError, match=r"no field named 'nowhere'; the fields are 'x', 'y', 's'"):
             array[key]
     for name, values, said in (
-        ("x", "seven", "cannot store str in field 'x': invalid literal"),
-        ("x", 2**40, "cannot store int in field 'x': Python int"),
-        ("y", np.zeros((3, 2, 3)), "cannot store ndarray in field 'y': could not broadcast"),
+        ("x", "seven", "cannot store str in field 'x': .*invalid literal"),
+        ("x", 2**40, "cannot store int in field 'x': .*Python int"),
+        ("y", np.zeros((3, 2, 3)), "cannot store ndarray in field 'y': .*could not broadcast"),
         (["x", "y"], np.zeros((3, 2), [("a", "i4")]), r"cannot store ndarray in field \['x', 'y'\]"),
     ):
         with pytest.raises(InvalidError, match=said):

@@ -142,7 +142,7 @@ def test_ones_own_programs_and_data(store: nandarray.Store) -> None:
 
     @nandarray.program(inputs="float32")
     def wider(x):
-        return x * 2.0
+        return np.float64(x)
 
     assert nandarray.advise(wider, np.ones(100, "f4"), times=False).size == "increases"
     with pytest.raises(InvalidError, match="has no sample data"):

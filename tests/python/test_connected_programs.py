@@ -172,5 +172,5 @@ def test_cores_that_a_device_lacks_are_named(described: Description, cores: list
 
 @pytest.mark.parametrize("cores", [[], [1, 1], [-1]])
 def test_cores_that_are_none_are_refused_at_once(cores: list[int]) -> None:
-    with pytest.raises(InvalidError, match="cores is"):
+    with pytest.raises(InvalidError, match="cores must be"):
         steps()["add"].on(DATA, by=1).using(cores=cores)

@@ -228,7 +228,10 @@ def test_a_server_tells_its_status(store: Path, door: str) -> None:
     assert sorted(path.name for path in store.parent.iterdir()) == ["s.nand"]
 
 
-def test_servers_of_one_store_leave_each_other_their_status(store: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_servers_of_one_store_leave_each_other_their_status(
+    store: Path, recwarn: pytest.WarningsRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nandarray.cli.status_file._SAME_SECONDS", 0)  # each status is written
     tcp, shm = (StatusFile(store, form, None) for form in ENDINGS)
     tcp.write({"form": "tcp"})
     shm.write({"form": "shm"})

@@ -16,6 +16,11 @@ MODULE = [sys.executable, "-m", "nandarray"]
 LONG = ["replay", "--synthetic", "--device", "tiny", "--requests", "2000000000"]
 
 
+def interruptible() -> None:
+    """Give a child Python's usual handler, also where these tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def imports(pid: int) -> bool:
     """Whether a process has loaded the engine."""
     return "_nandarray" in Path(f"/proc/{pid}/maps").read_text()
@@ -23,7 +28,8 @@ def imports(pid: int) -> bool:
 
 def interrupted(command: list[str], *, after: float, loaded: bool) -> tuple[int, str]:
     """Interrupt a command some seconds after it began, or after it loaded the engine."""
-    with subprocess.Popen([*command, *LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, *LONG], text=True, preexec_fn=interruptible, **pipes) as process:
         until = time.monotonic() + 60
         while loaded and not imports(process.pid) and time.monotonic() < until:
             time.sleep(0.01)
@@ -47,7 +53,9 @@ def test_an_interrupt_is_one_line_from_the_first_import_on(command: list[str]) -
 
 def test_a_program_that_imports_the_package_keeps_its_handler() -> None:
     script = "import signal, nandarray; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, preexec_fn=interruptible
+    ).stdout
     assert said == "True\n"
 
 

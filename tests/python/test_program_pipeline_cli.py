@@ -266,7 +266,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         (("-p", "work/tree.toml", "-s", "lat.low=3"), "there is no step 'lat'; did you mean 'late'?"),
         (("-p", "work/tree.toml", "-s", "late.lo=3"), "step late: the program has no scalar 'lo'"),
         (("-p", "work/tree.toml", "-o", "mean=none/a.npy"), "there is no folder none"),
-        (("-p", "work/tree.toml", "--hold-bytes", "0"), "hold_bytes is 0"),
+        (("-p", "work/tree.toml", "--hold-bytes", "0"), "hold_bytes must be a number, at least 1, not 0"),
         (
             ("work/both.c", f"{DATA}:/x", "--then", "sum"),
             "several outputs (twice, minus); write both.twice or both.minus",

@@ -36,14 +36,22 @@ def test_a_folder_is_gone_afterwards_even_after_an_error(memory: Path) -> None:
 
 def test_what_the_killed_left_is_removed_and_nothing_else(memory: Path) -> None:
     long_ago = time.time() - 2 * 3600
-    for name, when in (("nandarray-old", long_ago), ("nandarray-new", time.time()), ("other", long_ago)):
+    for name, when in (
+        ("nandarray-compiles-1", long_ago),
+        ("nandarray-compiles-2", time.time()),
+        ("other", long_ago),
+    ):
         (memory / name).mkdir()
         os.utime(memory / name, (when, when))
-    (memory / "nandarray-file").write_text("x")
-    os.utime(memory / "nandarray-file", (long_ago, long_ago))
+    (memory / "nandarray-compiles-f").write_text("x")
+    os.utime(memory / "nandarray-compiles-f", (long_ago, long_ago))
     with scratch.folder():
         pass
-    assert sorted(path.name for path in memory.iterdir()) == ["nandarray-file", "nandarray-new", "other"]
+    assert sorted(path.name for path in memory.iterdir()) == [
+        "nandarray-compiles-f",
+        "nandarray-compiles-2",
+        "other",
+    ]
 
 
 def test_no_room_in_memory_no_memory_and_a_place_of_the_users(

@@ -30,6 +30,8 @@ _PID = "pid"
 _ENDINGS = {"tcp": ".serve.json", "shm": ".serve-shm.json"}
 #: A server writes its status more often than this; a number of a process may be that of another one later.
 _FRESH_SECONDS = 5
+#: A status that says the same again is written at most once in this time: an idle server costs little.
+_SAME_SECONDS = 2
 
 
 def _path_of(store: Path, form: str) -> Path:
@@ -86,6 +88,7 @@ class StatusFile:
     def __init__(self, store: Path, form: str, access: dict[str, Any] | None) -> None:
         self._file, self._access = _path_of(store, form), access
         self._told = False
+        self._written: tuple[dict[str, Any], float] = {}, float("-inf")
         self._foreign = self._is_foreign()
         if self._foreign:
             self._tell("it is no status of a server, and stays as it is")
@@ -106,13 +109,15 @@ class StatusFile:
 
     def write(self, status: dict[str, Any]) -> None:
         """Replace the status; where that is impossible, warn once."""
-        if self._foreign:
+        before, at = self._written
+        if self._foreign or (status == before and time.monotonic() < at + _SAME_SECONDS):
             return
         try:
             if other := self._other():
                 self._tell(f"process {other} serves the store, too, and has its status there")
                 return
             self._replace(json.dumps({_PID: os.getpid(), **status}, indent=2) + "\n")
+            self._written = dict(status), time.monotonic()
         except OSError as error:
             self._tell(error.strerror or str(error))
 

@@ -71,10 +71,11 @@ def test_a_copy_of_a_store_is_another_disk(guest: Guest, drive: Drive, tmp_path:
         assert drive.nqn == nqn != other.nqn
         connect(guest, drive.port, drive.nqn)
         first = disks(guest)[2]
-        wait = "for i in $(seq 100); do [ $(ls -d /sys/block/nvme?n* | wc -l) -ge 4 ] && break; sleep 0.2; done"
+        count = 2 * len(guest.run("ls -d /sys/block/nvme?n* | cat").split())
+        wait = f"for i in $(seq 100); do [ $(ls -d /sys/block/nvme?n* | wc -l) -ge {count} ] && break; sleep 0.2; done"
         guest.run(f"nvme connect -t tcp -a {HOST} -s {other.port} -n {other.nqn} --reconnect-delay=1; {wait}")
-        names = guest.run("cat /sys/block/nvme*/wwid").split()
-        assert len(names) == len(set(names)) == 4, names
+        names = guest.run("cat /sys/block/nvme?n*/wwid").split()
+        assert len(names) == len(set(names)) == count, names
         second = next(
             line.replace("/sys/block", "/dev")
             for line in guest.run("ls -d /sys/block/nvme?n* | cat").split()

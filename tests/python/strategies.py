@@ -36,6 +36,13 @@ def shapes(*, min_dims: int = 0, max_dims: int = 4, max_side: int = 9) -> st.Sea
     return st.lists(side, min_size=min_dims, max_size=max_dims).map(tuple)
 
 
+def blocks(shape: tuple[int, ...], max_side: int) -> st.SearchStrategy[tuple[int, ...]]:
+    """Shapes of building blocks, few enough for blocks of any size (`SMALL_BLOCKS_MAX` of the library)."""
+    least = max(1, -(-math.prod(shape) // (1 << 14))) if len(shape) == 1 else 1
+    sides = st.tuples(*(st.integers(least, least + max_side - 1) for _ in shape))
+    return sides.filter(lambda sides: math.prod(-(-n // side) for n, side in zip(shape, sides, strict=True)) <= 1 << 14)
+
+
 def content(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int) -> np.ndarray[Any, Any]:
     """Elements that differ from one another, of any dtype, without NaN."""
     rng = np.random.default_rng(seed)

@@ -154,7 +154,7 @@ def test_any_index_reads_as_by_the_general_way(
 ) -> None:
     if "a" in scratch:
         del scratch["a"]
-    block = tuple(data.draw(st.integers(1, 4)) for _ in shape)
+    block = data.draw(strategies.blocks(shape, 4))
     array = scratch.create("a", data=strategies.content(shape, dtype, seed), building_block=block)
     if data.draw(st.booleans()):
         scratch.flush()
@@ -182,7 +182,7 @@ def test_any_view_reads_as_by_the_general_way(
     other = (*shape, *cut)
     volume = int(np.prod(other, dtype=object))
     own = (*cut[::-1], *shape) if data.draw(st.booleans()) else (volume,)
-    block = tuple(data.draw(st.integers(1, 5)) for _ in own)
+    block = data.draw(strategies.blocks(own, 5))
     array = scratch.create("v", data=strategies.content(own, np.dtype("i4"), seed), building_block=block)
     if data.draw(st.booleans()):
         scratch.flush()

@@ -18,6 +18,7 @@
 //! | `programs` | Computational Programs: the states of program slots, range sets, execution; command set 4 |
 //! | `accounts` | accounts of a host's executions |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
+//! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
 //! | `identify`, `logs` | data of identify and of log pages |
 //! | `auth` | in-band authentication of hosts |
 //! | `subsystem` | namespaces of all kinds, associations, limits |
@@ -25,6 +26,7 @@
 //! | `tcp` | the TCP transport: PDUs, connections, server, initiator |
 
 mod accounts;
+mod arrays;
 mod association;
 pub mod auth;
 mod boxes;
@@ -32,10 +34,12 @@ mod commands;
 mod features;
 mod identify;
 mod logs;
+mod offload;
 mod payload;
 mod programs;
 mod properties;
 mod queue;
+mod requests;
 mod slm;
 mod subsystem;
 #[allow(clippy::disallowed_methods, reason = "a transport gives up silent hosts: it has the machine's clock")]
@@ -48,4 +52,5 @@ mod tests;
 pub use association::{AdminAnswer, Association, HostIdentity};
 pub use payload::{Payload, TransferDirection};
 pub use queue::QueuePair;
+pub use requests::{reply_entry, request_entry};
 pub use subsystem::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};

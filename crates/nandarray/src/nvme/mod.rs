@@ -16,6 +16,7 @@
 //! | `controller` | the execution of a command, at once or in flight |
 //! | `namespace` | namespaces, and the NVM command set on them |
 //! | `spaces`, `views` | the N-D commands; the open views of a controller |
+//! | `elements` | elements in packed memory, for hosts whose requests are no entries |
 //! | `identify` | the descriptions of a controller and its namespaces |
 //!
 //! Not here: queues, doorbells, PRP and SGL lists, admin commands (these belong to transports; the data of identify is
@@ -24,6 +25,7 @@
 mod command;
 mod controller;
 mod data_buffer;
+mod elements;
 mod entry;
 mod identify;
 mod namespace;
@@ -35,6 +37,7 @@ mod views;
 pub use command::{Blocks, Coordinates, NdBox, NvmeCommand, Opcode, OpenAction, Unit};
 pub use controller::{Completion, Controller};
 pub use data_buffer::DataBuffer;
+pub use elements::{Elements, MOVE_BYTES_MAX, append_elements, read_elements, write_elements};
 pub use entry::{CompletionEntry, SubmissionEntry};
 pub use identify::{
     IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LbaFormat, NdCapabilities, namespace_uuid, put_descriptors,

@@ -45,7 +45,10 @@ __all__ = [
     "get_sub_block",
     "nvme_completion",
     "nvme_encode",
+    "nvme_reply_entry",
+    "nvme_request_entry",
     "nvme_space",
+    "nvme_status_kind",
     "nvme_statuses",
     "program_disassemble",
     "program_metadata",
@@ -396,7 +399,7 @@ def select(key: object, shape: tuple[int, ...], mode: str = "numpy", *, outer: b
 # or scalar. None for what `select` and the commands of a space are to do: other dtypes, large results, masks, index arrays of a
 # view, other memory. A wrong expression raises as in `select`.
 def get(
-    space: Space,
+    space: object,
     key: object,
     dtype: np.dtype[Any],
     out: object = None,
@@ -404,7 +407,7 @@ def get(
     mode: str = "numpy",
 ) -> Any: ...
 def get_sub_block(
-    space: Space, view: tuple[int, ...], coordinate: object, sub_shape: object, dtype: np.dtype[Any], out: object = None
+    space: object, view: tuple[int, ...], coordinate: object, sub_shape: object, dtype: np.dtype[Any], out: object = None
 ) -> Any: ...
 def error_kinds() -> list[str]: ...
 def check_name(name: str, *, chosen: bool) -> None: ...  # the rule of new names
@@ -490,6 +493,10 @@ class NvmeHost:
     def call(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
     ) -> tuple[bytes, bytes]: ...
+    # Entry, data and room of each; completion and data of each. `depth` of them are in flight at a time.
+    def call_many(
+        self, calls: list[tuple[bytes, bytes | None, int]], depth: int
+    ) -> list[tuple[bytes, bytes]]: ...
     def read_many(self, entries: list[bytes], bytes: int, depth: int) -> int: ...
     def write_many(self, entries: list[bytes], data: bytes, depth: int) -> None: ...
 
@@ -499,6 +506,9 @@ def nvme_statuses() -> list[tuple[int, str]]: ...
 # A command of nandarray.nvme.commands as its 64-byte entry; its data, if that is a part of it; its page of coordinates.
 def nvme_encode(command: object, cid: int = 0) -> tuple[bytes, bytes | None, bytes | None]: ...
 def nvme_completion(entry: bytes) -> tuple[int, int, int]: ...  # status bits, dw0, dw1
+def nvme_status_kind(status: int) -> str: ...  # of BY_KIND
+def nvme_request_entry(tag: int, size: int, offset: int, changes: bool) -> bytes: ...
+def nvme_reply_entry(handle: int, offset: int) -> bytes: ...
 def nvme_space(page: bytes | bytearray) -> dict[str, Any]: ...  # what space information gave
 
 # Device descriptions: a TOML text and what is changed of it, a JSON object from dotted keys to values.

@@ -86,6 +86,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_reply_entry, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_request_entry, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_space, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_commands::nvme_status_kind, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_preset, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_keys, m)?)?;

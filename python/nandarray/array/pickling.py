@@ -16,6 +16,7 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from nandarray.door import Source
 from nandarray.array.fork import StoreLock
 from nandarray.errors import ClosedError, InvalidError, NandarrayError, StoreMissingError
 
@@ -74,6 +75,8 @@ def dask_token(array: Array, *how: Any) -> Any:
                 " gives is read there; with dask.config.set(scheduler='threads') all is done here"
             )
         return uuid.uuid4().hex  # its elements may change at any time
+    if isinstance(store._engine, Source):
+        return uuid.uuid4().hex  # others may change its elements at any time
     path = os.path.abspath(store.path)
     version = _version(path) if os.path.exists(path) else None
     return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
@@ -99,6 +102,10 @@ def _opening(store: Store, what: str, what_for: str = "pickled") -> Opening:
             f"{what} cannot be {what_for}: {store.path!r} is open for writing here, and one process writes a store; for"
             " other processes to read, open it with mode 'r'; to write what they compute, gather it here"
         )
+    if store._opening is None and isinstance(store._engine, Source):
+        raise TypeError(
+            f"{what} cannot be {what_for}: {store.path!r} was opened with a secret, which stays in this process"
+        )
     if store._opening is None:
         raise TypeError(
             f"{what} cannot be {what_for}: {store.path!r} runs on a modelled device, which is in this process"
@@ -110,7 +117,18 @@ def _open(opening: Opening) -> Store:
     import nandarray
 
     path, options = opening
+    if _is_served(path):
+        from nandarray import gpu, nvme
+
+        if path.startswith("shm://"):
+            return gpu.connect(path.removeprefix("shm://"), mode="r")
+        return nvme.connect(path, mode="r", **dict(options))
     return nandarray.open(path, "r", **dict(options))
+
+
+def _is_served(path: str) -> bool:
+    """Whether another process or the kernel has the store."""
+    return "://" in path or path.startswith("/dev/nvme")
 
 
 def _shared(opening: Opening) -> Store:
@@ -134,6 +152,8 @@ def _shared(opening: Opening) -> Store:
 
 
 def _version(path: str) -> _Version:
+    if _is_served(path):
+        return 0, 0, 0
     try:
         status = os.stat(path)
     except FileNotFoundError as error:

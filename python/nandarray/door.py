@@ -291,4 +291,3 @@ def native_only(engine: Any, what: str) -> Any:
     if isinstance(engine, Source):
         engine.refuse(what)
     return engine
-

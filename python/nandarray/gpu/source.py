@@ -1,7 +1,7 @@
 """A store behind queue pairs in shared memory, as :class:`~nandarray.array.store.Store` stands on it.
 
-The server's table says which arrays there are, with dtype and shape as they were when it began; it has no attributes and
-no building blocks. Reads of any index are bytes and records that are gathered (:class:`~nandarray.gpu.reads.Reads`).
+The server's table says which arrays there are, with dtype and shape as they were when it began; it has no attributes
+and no building blocks. Reads of any index are bytes and records that are gathered (:class:`~nandarray.gpu.reads.Reads`).
 Writes are whole blocks of 512 bytes; a write that cuts a block is refused, since another client may write the rest of
 it at the same time.
 """

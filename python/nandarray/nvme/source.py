@@ -1,9 +1,8 @@
 """A store behind NVMe/TCP, as :class:`~nandarray.array.store.Store` stands on it.
 
 Boxes of up to three dimensions without steps, of one transfer, are one N-D command each. Everything else is an array
-request (docs/reference/nvme.md): text with data behind it, sent in parts and answered in parts. A read of any size and a
-write of at most 64 MiB is as few commands as its bytes need, sent without waiting for each other; larger writes are
-several, each whole or absent.
+request (docs/reference/nvme.md): text with data behind it, sent in parts and answered in parts. Reads are as few
+commands as their bytes need, many in flight. A write of at most 64 MiB is whole or absent; larger ones are several.
 """
 
 from __future__ import annotations
@@ -425,7 +424,7 @@ class DriveSpace(Space):
         if not out.size:
             return
         start, step = _numbers(start), _steps(step, out.shape)
-        if not _is_inline(start, step, out.shape):
+        if not _is_inline(start, step, out.shape, view):
             for first, part in _parts(start, step, out, _READ):
                 elements = {"box": {"start": first, "step": step, "count": list(part.shape)}}
                 self._fetch(part, elements, view=view)
@@ -448,7 +447,7 @@ class DriveSpace(Space):
         if not src.size:
             return
         start, step = _numbers(start), _steps(step, src.shape)
-        if src.nbytes <= TRANSFER - 512 and _is_inline(start, step, src.shape):
+        if src.nbytes <= TRANSFER - 512 and _is_inline(start, step, src.shape, view):
             command = NdWrite(self.dsid(view), start, src.shape, elements=True)
             self.source.done(_on_nd(_nandarray.nvme_encode(command)[0]), _packed(src))
             return
@@ -557,15 +556,13 @@ def _steps(step: Sequence[int] | None, count: Sequence[int]) -> list[int]:
     return [1 if n == 1 else int(one) for one, n in zip(step or [1] * len(count), count, strict=True)]
 
 
-def _is_inline(start: Sequence[int], step: Sequence[int], count: Sequence[int]) -> bool:
-    """Whether a box fits a submission entry."""
+def _is_inline(start: Sequence[int], step: Sequence[int], count: Sequence[int], view: Sequence[int] | None) -> bool:
+    """Whether a box fits a submission entry; that of a view without dimensions cannot be opened by one."""
     few = len(count) <= _INLINE_DIMENSIONS and all(one == 1 for one in step)
-    return few and all(one < 1 << 32 for one in (*start, *count))
+    return few and view != () and all(one < 1 << 32 for one in (*start, *count))
 
 
-def _parts(
-    start: Sequence[int], step: Sequence[int], memory: _Array, most: int
-) -> Iterator[tuple[list[int], _Array]]:
+def _parts(start: Sequence[int], step: Sequence[int], memory: _Array, most: int) -> Iterator[tuple[list[int], _Array]]:
     """Cut a box into boxes of at most ``most`` bytes, with their parts of the memory."""
     if memory.nbytes <= most or memory.size == 1:
         yield list(start), memory

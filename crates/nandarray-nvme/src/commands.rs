@@ -6,7 +6,7 @@
 
 use nandarray::nvme::{Opcode, OpenAction, SubmissionEntry};
 
-use crate::wire::{AdminOpcode, CommandSet, NdOpcode, ProgramOpcode, SlmOpcode};
+use nandarray_nvme_spec::{AdminOpcode, CommandSet, NdOpcode, ProgramOpcode, SlmOpcode};
 
 /// The part of the drive that a command may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

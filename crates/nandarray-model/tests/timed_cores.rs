@@ -185,7 +185,8 @@ impl Store {
             cores: &[],
         };
         let (stages, progress) = ([stage], Progress::default());
-        let execution = Execution { stages: &stages, executor, hold_bytes: 1 << 24, progress: &progress };
+        let execution =
+            Execution { stages: &stages, executor, hold_bytes: 1 << 24, collect_bytes: u64::MAX, progress: &progress };
         Ok(self.runtime.execute(&execution)?.stages.remove(0).state)
     }
 
@@ -545,7 +546,13 @@ fn copied(store: &Store, to: SpaceId) -> Result<Option<OutputValue>, Error> {
     };
     let (stages, progress) = ([stage], Progress::default());
     let modelled = Modelled::new(&store.clock).unwrap();
-    let execution = Execution { stages: &stages, executor: &modelled, hold_bytes: 1 << 24, progress: &progress };
+    let execution = Execution {
+        stages: &stages,
+        executor: &modelled,
+        hold_bytes: 1 << 24,
+        collect_bytes: u64::MAX,
+        progress: &progress,
+    };
     Ok(store.runtime.execute(&execution)?.stages.remove(0).outputs.remove(0))
 }
 

@@ -94,6 +94,10 @@ impl NdOpcode {
     pub const STORE_BOX: u8 = 0x0d;
     /// Delete Box.
     pub const DELETE_BOX: u8 = 0x10;
+    /// Array Request.
+    pub const ARRAY_REQUEST: u8 = 0x11;
+    /// Array Reply.
+    pub const ARRAY_REPLY: u8 = 0x12;
 }
 
 /// Types of fabrics commands.

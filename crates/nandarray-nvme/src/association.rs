@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nandarray::nvme::{CompletionEntry, Controller, NSID_ALL, Opcode, Status, SubmissionEntry};
+use nandarray_runtime::Runtime;
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -21,6 +22,7 @@ use crate::logs::{self, FailedCommand, LogPage};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
 use crate::properties::{self, ENABLE, FATAL, PropertyWrite, READY, SHUTDOWN, SHUTDOWN_COMPLETE};
+use crate::requests::ArrayRequests;
 use crate::subsystem::{self, NN, Subsystem};
 use nandarray_nvme_spec::{AdminOpcode, CNTLID_ANY, CommandSet, DISCOVERY_NQN, DiscoveryEntry, FabricsType, NdOpcode};
 
@@ -68,6 +70,7 @@ pub struct Association {
     subsystem: Arc<Subsystem>,
     controller: Controller,
     boxes: StoredBoxes,
+    requests: ArrayRequests,
     /// Accounts of this host's executions, for the vendor's log page; other hosts have their own.
     accounts: ExecutionAccounts,
     cntlid: u16,
@@ -113,6 +116,7 @@ impl Association {
             subsystem,
             controller,
             boxes: StoredBoxes::default(),
+            requests: ArrayRequests::default(),
             accounts: ExecutionAccounts::default(),
             cntlid,
             host,
@@ -190,6 +194,7 @@ impl Association {
     pub fn end(&self) {
         *self.notifier.lock() = None;
         self.boxes.clear();
+        self.requests.clear();
         let mut state = self.state.lock();
         state.held.clear();
         state.csts = state.csts & !READY | FATAL;
@@ -382,6 +387,7 @@ impl Association {
     /// range sets and memory belong to the subsystem, and stay.
     fn reset(&self) {
         self.boxes.clear();
+        self.requests.clear();
         self.controller.close_all();
         let held = {
             let mut state = self.state.lock();
@@ -515,7 +521,7 @@ impl Association {
         IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode, self.subsystem.has(CommandSet::ND))
     }
 
-    fn io_now(&self, entry: &SubmissionEntry, payload: Payload<'_>) -> Result<(u32, u32), Status> {
+    fn io_now(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(u32, u32), Status> {
         if !self.is_ready() {
             // Without DNR: a host whose association has ended sends the command again once it is back.
             return Err(Status::ABORTED);
@@ -542,19 +548,28 @@ impl Association {
             CommandSet::MEMORY => self.subsystem.memory.execute(entry, payload).map(|()| (0, 0)),
             CommandSet::PROGRAMS => {
                 let runtime = self.subsystem.runtime()?;
-                let at = Surroundings {
-                    runtime: &runtime,
-                    executor: self.subsystem.options().executor.as_deref(),
-                    controller: &self.controller,
-                    boxes: &self.boxes,
-                    memory: &self.subsystem.memory,
-                    accounts: &self.accounts,
-                    writable: !self.subsystem.read_only(),
-                };
-                self.subsystem.programs.execute(&at, entry, &payload)
+                self.subsystem.programs.execute(&self.surroundings(&runtime), entry, &payload)
             }
+            CommandSet::ND if command == IoCommand::ArrayRequest => {
+                let runtime = self.subsystem.runtime()?;
+                self.requests.request(&self.surroundings(&runtime), entry, &payload)
+            }
+            CommandSet::ND if command == IoCommand::ArrayReply => self.requests.reply(entry, &mut payload),
             CommandSet::ND => self.boxes.execute(&self.controller, entry, payload),
             _ => self.block(entry, payload),
+        }
+    }
+
+    fn surroundings<'a>(&'a self, runtime: &'a Runtime) -> Surroundings<'a> {
+        Surroundings {
+            runtime,
+            executor: self.subsystem.options().executor.as_deref(),
+            controller: &self.controller,
+            boxes: &self.boxes,
+            memory: &self.subsystem.memory,
+            accounts: &self.accounts,
+            writable: !self.subsystem.read_only(),
+            programs: self.subsystem.has(CommandSet::PROGRAMS),
         }
     }
 

@@ -8,6 +8,8 @@ use nandarray::nvme::{Opcode, OpenAction, SubmissionEntry};
 
 use nandarray_nvme_spec::{AdminOpcode, CommandSet, NdOpcode, ProgramOpcode, SlmOpcode};
 
+use crate::requests::CHANGES_STORE;
+
 /// The part of the drive that a command may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandEffect {
@@ -17,7 +19,7 @@ pub(crate) enum CommandEffect {
     Subsystem,
     /// The store.
     Store,
-    /// The store if the command's action creates or resizes a space, and nothing otherwise.
+    /// The store if the command's action creates or resizes a space, or if it says so, and nothing otherwise.
     StoreByAction,
     /// The places of its outputs: Subsystem Local Memory, or arrays of the store. The execution checks each output.
     Outputs,
@@ -41,6 +43,8 @@ pub(crate) enum IoCommand {
     DeleteSpace,
     StoreBox,
     DeleteBox,
+    ArrayRequest,
+    ArrayReply,
     MemoryCopy,
     MemoryRead,
     MemoryFill,
@@ -59,6 +63,8 @@ impl IoCommand {
             CommandSet::ND => match opcode {
                 NdOpcode::STORE_BOX => Some(Self::StoreBox),
                 NdOpcode::DELETE_BOX => Some(Self::DeleteBox),
+                NdOpcode::ARRAY_REQUEST => Some(Self::ArrayRequest),
+                NdOpcode::ARRAY_REPLY => Some(Self::ArrayReply),
                 opcode if opcode & NdOpcode::VENDOR != 0 => None,
                 opcode => Self::of_views(opcode | NdOpcode::VENDOR),
             },
@@ -107,6 +113,7 @@ impl IoCommand {
         match self {
             Self::NdWrite | Self::NdRead | Self::OpenSpace | Self::SpaceInformation | Self::CloseSpace => true,
             Self::DeleteSpace | Self::StoreBox | Self::DeleteBox => true,
+            Self::ArrayRequest | Self::ArrayReply => true,
             Self::Flush | Self::Write | Self::Read | Self::Compare | Self::WriteZeroes => false,
             Self::DatasetManagement | Self::Copy | Self::ExecuteProgram => false,
             Self::MemoryCopy | Self::MemoryRead | Self::MemoryFill | Self::MemoryWrite => false,
@@ -119,18 +126,23 @@ impl IoCommand {
             Self::Flush | Self::Read | Self::Compare => CommandEffect::Nothing,
             Self::NdRead | Self::SpaceInformation | Self::CloseSpace => CommandEffect::Nothing,
             Self::StoreBox | Self::DeleteBox | Self::MemoryRead => CommandEffect::Nothing,
+            Self::ArrayReply => CommandEffect::Nothing,
             Self::MemoryCopy | Self::MemoryFill | Self::MemoryWrite => CommandEffect::Subsystem,
             Self::Write | Self::WriteZeroes | Self::DatasetManagement | Self::Copy => CommandEffect::Store,
             Self::NdWrite | Self::DeleteSpace => CommandEffect::Store,
-            Self::OpenSpace => CommandEffect::StoreByAction,
+            Self::OpenSpace | Self::ArrayRequest => CommandEffect::StoreByAction,
             Self::ExecuteProgram => CommandEffect::Outputs,
         }
     }
 
     /// Returns what the command may change with the fields of this entry, never [`CommandEffect::StoreByAction`].
     pub(crate) fn effect_of(self, entry: &SubmissionEntry) -> CommandEffect {
+        let changes = match self {
+            Self::ArrayRequest => entry.cdw(11) & CHANGES_STORE != 0,
+            _ => entry.cdw(10) & 0xf > OpenAction::OpenByName as u32,
+        };
         match self.effect() {
-            CommandEffect::StoreByAction if entry.cdw(10) & 0xf > OpenAction::OpenByName as u32 => CommandEffect::Store,
+            CommandEffect::StoreByAction if changes => CommandEffect::Store,
             CommandEffect::StoreByAction => CommandEffect::Nothing,
             effect => effect,
         }

@@ -2,9 +2,9 @@
 //!
 //! Entries, commands, pages and status codes are those of `nandarray-nvme-spec`; the command sets of namespaces and
 //! views are executed in the engine ([`nandarray::nvme`]). This crate adds what lies between them and a transport: a
-//! [`Subsystem`] per store, an [`Association`] per connected host (admin commands, features, log pages, events, boxes), a
-//! [`QueuePair`] per queue (heads, phases, identifiers in flight), and Computational Programs on Subsystem Local Memory,
-//! executed by the runtime. None of these opens a socket. [`tcp`] is a transport, with an initiator for tests and
+//! [`Subsystem`] per store, an [`Association`] per connected host (admin commands, features, log pages, events, boxes),
+//! a [`QueuePair`] per queue (heads, phases, identifiers in flight), and Computational Programs on Subsystem Local
+//! Memory, executed by the runtime. None of these opens a socket. [`tcp`] is a transport, with an initiator for tests and
 //! clients. Formats are those of the NVMe base specification 2.0 and the TCP transport specification 1.0.
 //!
 //! | file | one idea |
@@ -18,6 +18,7 @@
 //! | `programs` | Computational Programs: the states of program slots, range sets, execution; command set 4 |
 //! | `accounts` | accounts of a host's executions |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
+//! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
 //! | `identify`, `logs` | data of identify and of log pages |
 //! | `auth` | in-band authentication of hosts |
 //! | `subsystem` | namespaces of all kinds, associations, limits |
@@ -25,6 +26,7 @@
 //! | `tcp` | the TCP transport: PDUs, connections, server, initiator |
 
 mod accounts;
+mod arrays;
 mod association;
 pub mod auth;
 mod boxes;
@@ -33,10 +35,12 @@ mod features;
 mod identify;
 mod limits;
 mod logs;
+mod offload;
 mod payload;
 mod programs;
 mod properties;
 mod queue;
+mod requests;
 mod slm;
 mod subsystem;
 #[allow(clippy::disallowed_methods, reason = "a transport gives up silent hosts: it has the machine's clock")]
@@ -48,4 +52,5 @@ mod tests;
 pub use association::{AdminAnswer, Association, HostIdentity};
 pub use payload::{Payload, TransferDirection};
 pub use queue::QueuePair;
+pub use requests::{reply_entry, request_entry};
 pub use subsystem::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};

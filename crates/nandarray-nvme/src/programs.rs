@@ -40,12 +40,12 @@ const ALL_BYTES_MAX: usize = 128 << 20;
 /// Program type of RISC-V programs, in the range for vendors.
 pub(crate) const TYPE_RISCV: u8 = 0xc0;
 /// Maximum number of instructions of one call of a program, so that an execution ends before the host's timeout.
-const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
+pub(crate) const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
 /// Maximum size of the inputs of a program of one task and of its outputs' room together, in bytes: they are in memory
 /// at once. Twice the Subsystem Local Memory that a subsystem has by default.
 const ONE_TASK_BYTES_MAX: u64 = 128 << 20;
 /// Number of threads of an execution.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 
 /// State of a program slot.
 #[derive(Debug, Default)]
@@ -101,6 +101,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) accounts: &'a ExecutionAccounts,
     /// Whether outputs may lie in the store.
     pub(crate) writable: bool,
+    /// Whether the subsystem runs programs.
+    pub(crate) programs: bool,
 }
 
 /// One input or output of an execution: a range of local memory (first byte and length), or elements of an array.
@@ -408,7 +410,13 @@ impl Programs {
         let (stages, progress) = ([stage], Progress::default());
         let threads = at.runtime.threads(THREADS);
         let executor = at.executor.unwrap_or(&threads);
-        let execution = Execution { stages: &stages, executor, hold_bytes: HOLD_BYTES, progress: &progress };
+        let execution = Execution {
+            stages: &stages,
+            executor,
+            hold_bytes: HOLD_BYTES,
+            collect_bytes: u64::MAX,
+            progress: &progress,
+        };
         let done = at.runtime.execute(&execution).map_err(|error| {
             let why = error.to_string();
             let status = match error {

@@ -79,6 +79,25 @@ pub(crate) fn nvme_encode<'py>(
     Ok((entry, encoded.payload.as_deref().map(bytes), encoded.page.as_ref().map(|page| bytes(page.as_bytes()))))
 }
 
+/// Encodes a part of an array request: the host's tag, the size of the request, the part's first byte, and whether the
+/// request may change the store.
+#[pyfunction]
+pub(crate) fn nvme_request_entry(
+    py: Python<'_>,
+    tag: u32,
+    size: u32,
+    offset: u32,
+    changes: bool,
+) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, nandarray_nvme::request_entry(tag, size, offset, changes).as_bytes())
+}
+
+/// Encodes a part of an array reply: its handle, and the part's first byte.
+#[pyfunction]
+pub(crate) fn nvme_reply_entry(py: Python<'_>, handle: u32, offset: u32) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, nandarray_nvme::reply_entry(handle, offset).as_bytes())
+}
+
 /// Returns the status bits, dword 0 and dword 1 of a completion entry.
 #[pyfunction]
 pub(crate) fn nvme_completion(py: Python<'_>, entry: &[u8]) -> PyResult<(u16, u32, u32)> {

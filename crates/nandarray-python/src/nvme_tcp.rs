@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nandarray::nvme::SubmissionEntry;
+use nandarray::nvme::{CompletionEntry, SubmissionEntry};
 use nandarray::{Error, Home};
 use nandarray_model::store::executor::Modelled;
 use nandarray_model::store::{Clock, WallTime};
@@ -269,6 +269,41 @@ impl PyNvmeHost {
             queue.recycle(data);
         }
         Ok(made)
+    }
+
+    /// Sends commands of the I/O queue, (entry, data, room) as [`Self::call`] has them, `depth` of them in flight at a
+    /// time; returns the completion entry and the data of each, in the order of the commands.
+    fn call_many<'py>(
+        &self,
+        py: Python<'py>,
+        calls: Vec<(Vec<u8>, Option<Vec<u8>>, usize)>,
+        depth: usize,
+    ) -> PyResult<Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+        at_home(py, self.home, "connection")?;
+        let wrong = |_| io_error(py, &"an entry must have 64 bytes");
+        let entries: Vec<SubmissionEntry> = (calls.iter())
+            .map(|(entry, ..)| SubmissionEntry::read_from_bytes(entry).map_err(wrong))
+            .collect::<PyResult<_>>()?;
+        let many = || -> std::io::Result<Vec<(CompletionEntry, Vec<u8>)>> {
+            let mut host = self.host.lock();
+            let queue = host.io()?;
+            let mut places = BTreeMap::new();
+            let mut found: Vec<_> = calls.iter().map(|_| None).collect();
+            let mut next = 0;
+            while next < calls.len() || queue.in_flight() > 0 {
+                while next < calls.len() && queue.in_flight() < depth.max(1) {
+                    let (_, data, room) = &calls[next];
+                    places.insert(queue.submit(entries[next], data.as_deref().unwrap_or_default(), *room), next);
+                    next += 1;
+                }
+                let (done, data) = queue.completion()?;
+                let place = places.remove(&done.cid.get()).expect("a completion of a command that was sent");
+                found[place] = Some((done, data));
+            }
+            Ok(found.into_iter().map(|done| done.expect("every command has ended")).collect())
+        };
+        let done = detached(py, many).map_err(|e| to_py(py, &e, None))?.map_err(|e| io_error(py, &e))?;
+        Ok(done.into_iter().map(|(done, data)| (PyBytes::new(py, done.as_bytes()), PyBytes::new(py, &data))).collect())
     }
 
     /// Sends read commands of `bytes` each, `depth` of them in flight at a time; returns the total number of bytes

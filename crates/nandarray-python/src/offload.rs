@@ -281,7 +281,13 @@ pub(crate) fn execute<'py>(
     };
     let (hold_bytes, progress) = (request.hold_bytes, watch.progress.clone());
     let done = detached(py, || {
-        runtime.execute(&Execution { stages: &stages, executor: &*executor, hold_bytes, progress: &progress })
+        runtime.execute(&Execution {
+            stages: &stages,
+            executor: &*executor,
+            hold_bytes,
+            collect_bytes: u64::MAX,
+            progress: &progress,
+        })
     });
     let outcome = done.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))?;
     let given = accounted(py, outcome.account)?;

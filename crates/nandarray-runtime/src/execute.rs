@@ -94,7 +94,7 @@ impl Runtime {
     }
 
     fn run(&self, compound: &Compound<'_>, execution: &Execution<'_>) -> Result<Executed> {
-        let Execution { stages, executor, hold_bytes, progress } = *execution;
+        let Execution { stages, executor, hold_bytes, collect_bytes, progress } = *execution;
         if stages.is_empty() {
             return Err(Error::invalid("an execution without a program"));
         }
@@ -152,7 +152,7 @@ impl Runtime {
             count(|form| matches!(form, Form::Interpreted)),
             count(|form| matches!(form, Form::Translated)),
         );
-        let mut writer = OutputWriter::begin(compound, &spaces, &wanted)?;
+        let mut writer = OutputWriter::begin(compound, &spaces, &wanted, collect_bytes)?;
         let done = pipeline(&steps, &reader, &mut writer, executor, hold_bytes, progress);
         let done = done.map_err(|e| of_stage(e, stages.len()))?;
         let mut given: Vec<Option<OutputValue>> = writer.finish(compound)?.into_iter().map(Some).collect();

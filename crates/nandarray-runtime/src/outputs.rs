@@ -35,6 +35,8 @@ pub(crate) struct OutputWriter<'d> {
     staged: Vec<StagedWrite<'d>>,
     places: Vec<Option<OutputBox<'d>>>,
     collected: Vec<Vec<u8>>,
+    /// Limit of the bytes in `collected`.
+    collect_bytes: u64,
 }
 
 /// Returns the spaces that outputs are written to, each once, in the order of their ids.
@@ -54,8 +56,13 @@ fn boxed(output: &Output<'_>) -> Option<SpaceId> {
 
 impl<'d> OutputWriter<'d> {
     /// Begins a staged write to each of `spaces`, which are [`spaces_of`] the outputs, and so locks the blocks that the
-    /// outputs are written to.
-    pub(crate) fn begin(compound: &Compound<'d>, spaces: &[Arc<Space>], outputs: &[&Output<'d>]) -> Result<Self> {
+    /// outputs are written to. All outputs that are collected have at most `collect_bytes` bytes together.
+    pub(crate) fn begin(
+        compound: &Compound<'d>,
+        spaces: &[Arc<Space>],
+        outputs: &[&Output<'d>],
+        collect_bytes: u64,
+    ) -> Result<Self> {
         let mut staged = Vec::new();
         for space in spaces {
             let theirs: Vec<&Output<'d>> = outputs.iter().copied().filter(|o| boxed(o) == Some(space.id)).collect();
@@ -79,7 +86,7 @@ impl<'d> OutputWriter<'d> {
                 }
             });
         }
-        Ok(Self { staged, collected: vec![Vec::new(); places.len()], places })
+        Ok(Self { staged, collected: vec![Vec::new(); places.len()], places, collect_bytes })
     }
 
     /// Writes the rest of each output, and applies all staged writes as one. Returns the value of each output.
@@ -107,7 +114,14 @@ impl OutputSink for OutputWriter<'_> {
 
     fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), TransferError> {
         match &mut self.places[output] {
-            None => self.collected[output].extend_from_slice(&bytes),
+            None => {
+                let all: usize = self.collected.iter().map(Vec::len).sum::<usize>() + bytes.len();
+                if all as u64 > self.collect_bytes {
+                    let most = self.collect_bytes;
+                    return Err(Error::invalid(format!("outputs in memory must have at most {most} bytes")).into());
+                }
+                self.collected[output].extend_from_slice(&bytes);
+            }
             Some(place) => place.put(output, &mut self.staged[place.staged], &bytes)?,
         }
         Ok(())

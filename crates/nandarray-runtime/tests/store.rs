@@ -108,7 +108,13 @@ impl Store {
         };
         let scalars = [fails, u64::MAX, u64::MAX];
         let stages = [stage(&first, &[u64::MAX; 3], &[None, None]), stage(&second, &scalars, &to)];
-        let done = self.runtime.execute(&Execution { stages: &stages, executor, hold_bytes: HOLD_BYTES, progress });
+        let done = self.runtime.execute(&Execution {
+            stages: &stages,
+            executor,
+            hold_bytes: HOLD_BYTES,
+            collect_bytes: u64::MAX,
+            progress,
+        });
         // A store that is closed, or lost its medium, takes no further command.
         drop(self.runtime.unload(program));
         done

@@ -4,7 +4,7 @@
 //! in lists and tuples of its own. Therefore boxes, outer selections and points of arrays of numbers and texts, and
 //! sub-blocks of views, are read here into new memory or into an array of the same dtype ([`result`]). Meaning and
 //! errors of an index expression are those of `index`. For anything else (another dtype, a large result, a mask, index
-//! arrays of a view, other memory) these functions return `None`, and the general code in Python (`Grid`) reads it. A
+//! arrays of a view, other memory, an array of a door) these functions return `None`, and the general code in Python (`Grid`) reads it. A
 //! test compares both ways (`tests/python/test_get.py`).
 //!
 //! No Python code runs while the engine's locks are held: an expression is parsed first, and compared with the shape
@@ -31,7 +31,7 @@ const INDICES_MAX: usize = 1 << 18;
 #[pyfunction]
 #[pyo3(signature = (space, key, dtype, out=None, view=None, mode="numpy"))]
 pub(crate) fn get<'py>(
-    space: &Bound<'py, PySpace>,
+    space: &Bound<'py, PyAny>,
     key: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
     out: Option<&Bound<'py, PyAny>>,
@@ -39,6 +39,7 @@ pub(crate) fn get<'py>(
     mode: &str,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = space.py();
+    let Ok(space) = space.cast_exact::<PySpace>() else { return Ok(None) };
     let mut shape = PerDimension::new();
     let Some(request) = ElementRead::new(space, dtype, out, view, &mut shape) else { return Ok(None) };
     let combination = combination(py, mode)?;
@@ -63,13 +64,14 @@ pub(crate) fn get<'py>(
 #[pyfunction]
 #[pyo3(signature = (space, view, coordinate, sub_shape, dtype, out=None))]
 pub(crate) fn get_sub_block<'py>(
-    space: &Bound<'py, PySpace>,
+    space: &Bound<'py, PyAny>,
     view: &Bound<'py, PyTuple>,
     coordinate: &Bound<'py, PyAny>,
     sub_shape: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Ok(space) = space.cast_exact::<PySpace>() else { return Ok(None) };
     let mut of = PerDimension::new();
     let Some(request) = ElementRead::new(space, dtype, out, Some(view), &mut of) else { return Ok(None) };
     let (Some(at), Some(shape)) = (small_integers(coordinate), small_integers(sub_shape)) else {

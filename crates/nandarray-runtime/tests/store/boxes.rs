@@ -176,7 +176,13 @@ fn go(seed: u64, runtime: &Runtime, rng: &mut Rng) {
     let (inputs, outputs, instructions) = (&inputs[..], &outputs[..], None);
     let stages = [StageRequest { program, form, inputs, scalars, outputs, task_bytes, instructions, cores: &[] }];
     let (executor, progress) = (Threads(rng.usize(1..5)), Progress::default());
-    let execution = Execution { stages: &stages, executor: &executor, hold_bytes: HOLD_BYTES, progress: &progress };
+    let execution = Execution {
+        stages: &stages,
+        executor: &executor,
+        hold_bytes: HOLD_BYTES,
+        collect_bytes: u64::MAX,
+        progress: &progress,
+    };
     let context = format!("seed {seed}: {from:?} of {from_shape:?} to {to:?} of {to_shape:?}, tasks of {task_bytes}");
     let done = runtime.execute(&execution).unwrap_or_else(|error| panic!("{error}, {context}"));
     runtime.unload(program).unwrap();

@@ -17,7 +17,13 @@ fn run(store: &Store, request: &Request<'_>) -> Result<Executed, Error> {
     let (form, task_bytes) = (Form::Interpreted, 400);
     let stages = [StageRequest { program, form, inputs, scalars, outputs, task_bytes, instructions: None, cores: &[] }];
     let (executor, progress) = (Threads(2), Progress::default());
-    let execution = Execution { stages: &stages, executor: &executor, hold_bytes: HOLD_BYTES, progress: &progress };
+    let execution = Execution {
+        stages: &stages,
+        executor: &executor,
+        hold_bytes: HOLD_BYTES,
+        collect_bytes: u64::MAX,
+        progress: &progress,
+    };
     let done = store.runtime.execute(&execution);
     store.runtime.unload(program).unwrap();
     done
@@ -158,7 +164,13 @@ fn outputs_that_lie_apart_are_written_together() {
 fn runs_without_programs_or_with_unknown_ones_are_refused() {
     let store = Store::new();
     let (executor, progress) = (Threads(1), Progress::default());
-    let none = Execution { stages: &[], executor: &executor, hold_bytes: HOLD_BYTES, progress: &progress };
+    let none = Execution {
+        stages: &[],
+        executor: &executor,
+        hold_bytes: HOLD_BYTES,
+        collect_bytes: u64::MAX,
+        progress: &progress,
+    };
     assert_eq!(store.runtime.execute(&none).unwrap_err().to_string(), "an execution without a program");
     let (form, scalars, instructions) = (Form::Interpreted, &[][..], None);
     let (inputs, outputs) = (&[][..], &[][..]);

@@ -12,6 +12,7 @@
 //! | `controller` | the execution of a command, at once or in flight |
 //! | `namespace` | namespaces, and the NVM command set on them |
 //! | `spaces`, `views` | the N-D commands; the open views of a controller |
+//! | `elements` | elements in packed memory, for hosts whose requests are no entries |
 //! | `identify` | the descriptions of a controller and its namespaces |
 //!
 //! Not here: queues, doorbells, PRP and SGL lists, admin commands (these belong to transports; the data of identify is
@@ -19,6 +20,7 @@
 
 mod controller;
 mod data_buffer;
+mod elements;
 mod errors;
 mod identify;
 mod namespace;
@@ -33,6 +35,7 @@ pub use nandarray_nvme_spec::{
 
 pub use controller::{Completion, Controller};
 pub use data_buffer::DataBuffer;
+pub use elements::{Elements, MOVE_BYTES_MAX, append_elements, read_elements, write_elements};
 pub use identify::namespace_uuid;
 pub use namespace::{COPY_BYTES_MAX, NewNamespace};
 pub use spaces::ResolvedBox;

@@ -1,0 +1,295 @@
+//! The requests of [`ArrayRequests`](crate::requests::ArrayRequests) on arrays, and their execution on the store.
+//!
+//! A request is a JSON object whose `do` names what is done; numbers of arrays are the store's ([`SpaceId`]), and
+//! coordinates, values and keys lie in the data behind the text, as [`Piece`]s: a first byte and a length. Everything is
+//! checked here or by the store's own commands, as for any caller. Programs are in `offload`.
+
+use std::sync::Arc;
+
+use nandarray::names::{GROUP_MARKER, check_chosen_name};
+use nandarray::nvme::{Elements, append_elements, read_elements, write_elements};
+use nandarray::{Axis, Change, Device, NewSpace, Space, SpaceId, command};
+use nandarray_runtime::Error;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::offload::{self, OffloadRequest};
+use crate::programs::Surroundings;
+use crate::requests::Message;
+
+/// First byte and length of a part of the data behind a request's or reply's text.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Piece(usize, usize);
+
+impl Piece {
+    /// Returns the bytes of a part; an error if the data has no such part.
+    pub(crate) fn of<'a>(&self, data: &'a [u8]) -> Result<&'a [u8], Error> {
+        let found = self.0.checked_add(self.1).and_then(|end| data.get(self.0..end));
+        found.ok_or_else(|| invalid(format!("{} bytes at {} of {} bytes of data", self.1, self.0, data.len())))
+    }
+
+    /// Appends bytes to the data of a reply; returns their place.
+    pub(crate) fn put(data: &mut Vec<u8>, bytes: &[u8]) -> Self {
+        let first = data.len();
+        data.extend_from_slice(bytes);
+        Self(first, bytes.len())
+    }
+
+    fn numbers(&self, data: &[u8]) -> Result<Vec<u64>, Error> {
+        let (numbers, rest) = self.of(data)?.as_chunks::<8>();
+        if !rest.is_empty() {
+            return Err(invalid(format!("{} bytes of coordinates; each must have 8", self.1)));
+        }
+        Ok(numbers.iter().map(|&number| u64::from_le_bytes(number)).collect())
+    }
+}
+
+/// The coordinates along one dimension: a run (first one, distance, number), or a list.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum AxisGiven {
+    Run([u64; 3]),
+    List { list: Piece },
+}
+
+/// The elements that a request moves ([`Elements`]).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Given {
+    Box { start: Vec<u64>, step: Vec<u64>, count: Vec<u64> },
+    Boxes { starts: Piece, step: Vec<u64>, count: Vec<u64> },
+    Outer(Vec<AxisGiven>),
+    Points(Piece),
+}
+
+/// A request of a host.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum ArrayRequest {
+    /// Names of arrays that begin with `prefix`.
+    Names {
+        prefix: String,
+    },
+    /// What an array is, by its name or its number.
+    Describe {
+        name: Option<String>,
+        array: Option<SpaceId>,
+    },
+    /// Unlocks an encrypted array with its key.
+    Unlock {
+        array: SpaceId,
+        key: Piece,
+    },
+    Create {
+        name: String,
+        shape: Vec<u64>,
+        itemsize: u32,
+        dtype: String,
+        building_block: Option<Vec<u64>>,
+        compression: Option<String>,
+        key: Option<Piece>,
+        fill: Option<Piece>,
+        attrs: String,
+    },
+    /// Deletes arrays, then renames arrays (from, to), then replaces attributes (name, text), all as one.
+    Change {
+        delete: Vec<String>,
+        rename: Vec<(String, String)>,
+        attrs: Vec<(String, String)>,
+    },
+    SetAttrs {
+        array: SpaceId,
+        attrs: String,
+    },
+    Resize {
+        array: SpaceId,
+        shape: Vec<u64>,
+    },
+    /// Grows one dimension and writes the new part, whose shape is `count`.
+    Append {
+        array: SpaceId,
+        axis: usize,
+        count: Vec<u64>,
+        values: Piece,
+    },
+    Deallocate {
+        array: SpaceId,
+        start: Vec<u64>,
+        count: Vec<u64>,
+    },
+    /// Use of space of an array.
+    Stat {
+        array: SpaceId,
+    },
+    Read {
+        array: SpaceId,
+        elements: Given,
+        view: Option<Vec<u64>>,
+    },
+    Write {
+        array: SpaceId,
+        elements: Given,
+        view: Option<Vec<u64>>,
+        values: Piece,
+    },
+    Offload(OffloadRequest),
+}
+
+pub(crate) fn invalid(text: String) -> Error {
+    nandarray::Error::Invalid(text).into()
+}
+
+impl ArrayRequest {
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, Error> {
+        serde_json::from_slice(text).map_err(|error| invalid(format!("a request that a drive does not know: {error}")))
+    }
+
+    /// Whether the request changes the store.
+    pub(crate) fn changes(&self) -> bool {
+        match self {
+            Self::Names { .. } | Self::Describe { .. } | Self::Unlock { .. } | Self::Stat { .. } => false,
+            Self::Read { .. } => false,
+            Self::Create { .. } | Self::Change { .. } | Self::SetAttrs { .. } | Self::Resize { .. } => true,
+            Self::Append { .. } | Self::Deallocate { .. } | Self::Write { .. } => true,
+            Self::Offload(request) => request.writes(),
+        }
+    }
+}
+
+/// Executes a request; returns its reply, a message.
+pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8]) -> Result<Vec<u8>, Error> {
+    let device = at.runtime.device();
+    let done = json!({});
+    Ok(match request {
+        ArrayRequest::Names { prefix } => {
+            Message::join(&json!({ "names": device.execute(command::List { prefix: &prefix })? }), &[])
+        }
+        ArrayRequest::Describe { name, array } => described(&*found(device, name.as_deref(), array)?),
+        ArrayRequest::Unlock { array, key } => {
+            let name = device.by_id(array)?.peek().record.name.clone();
+            let key = Some(key.of(data)?);
+            described(&*device.execute(command::Open { name: &name, key })?)
+        }
+        ArrayRequest::Create { name, shape, itemsize, dtype, building_block, compression, key, fill, attrs } => {
+            check_new(&name, &shape)?;
+            let space = device.execute(command::Create(NewSpace {
+                name: &name,
+                shape: &shape,
+                item_bytes: itemsize,
+                dtype: &dtype,
+                block: building_block.as_deref(),
+                compression: compression.as_deref(),
+                key: key.map(|key| key.of(data)).transpose()?,
+                fill: fill.map(|fill| fill.of(data)).transpose()?,
+                attrs: &attrs,
+            }))?;
+            described(&space)
+        }
+        ArrayRequest::Change { delete, rename, attrs } => {
+            change(device, &delete, &rename, &attrs)?;
+            Message::join(&done, &[])
+        }
+        ArrayRequest::SetAttrs { array, attrs } => {
+            device.execute(command::SetAttrs { space: array, attrs: &attrs })?;
+            Message::join(&done, &[])
+        }
+        ArrayRequest::Resize { array, shape } => {
+            device.execute(command::Resize { space: array, shape: &shape })?;
+            described(&*device.by_id(array)?)
+        }
+        ArrayRequest::Append { array, axis, count, values } => {
+            let space = device.by_id(array)?;
+            append_elements(device, &space, axis, &count, values.of(data)?)?;
+            described(&space)
+        }
+        ArrayRequest::Deallocate { array, start, count } => {
+            device.execute(command::Deallocate { space: array, start: &start, count: &count })?;
+            Message::join(&done, &[])
+        }
+        ArrayRequest::Stat { array } => {
+            let stat: serde_json::Map<_, _> = (device.execute(command::StatSpace { space: array })?.into_iter())
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect();
+            Message::join(&stat, &[])
+        }
+        ArrayRequest::Read { array, elements, view } => {
+            let elements = named(elements, data)?;
+            let found = read_elements(device, &*device.by_id(array)?, &elements, view.as_deref())?;
+            Message::join(&done, &found)
+        }
+        ArrayRequest::Write { array, elements, view, values } => {
+            let elements = named(elements, data)?;
+            write_elements(device, &*device.by_id(array)?, &elements, view.as_deref(), values.of(data)?)?;
+            Message::join(&done, &[])
+        }
+        ArrayRequest::Offload(_) if !at.programs => return Err(invalid("this drive runs no programs".to_owned())),
+        ArrayRequest::Offload(request) => offload::execute(at, &request, data)?,
+    })
+}
+
+fn found(device: &Device, name: Option<&str>, array: Option<SpaceId>) -> Result<Arc<Space>, Error> {
+    Ok(match (name, array) {
+        (Some(name), None) => device.describe(name)?,
+        (None, Some(array)) => device.by_id(array)?,
+        _ => return Err(invalid("an array must have a name or a number".to_owned())),
+    })
+}
+
+fn described(space: &Space) -> Vec<u8> {
+    let record = space.peek().record.clone();
+    let text = json!({
+        "array": record.id,
+        "name": record.name,
+        "shape": record.shape(),
+        "itemsize": record.item_bytes,
+        "dtype": record.dtype,
+        "building_block": record.block(),
+        "compression": record.compression,
+        "encrypted": space.encrypted(),
+        "attrs": record.attrs,
+    });
+    Message::join(&text, &record.fill)
+}
+
+/// Checks a name that a host gives: one of a user, or that of the hidden array without elements that keeps a group.
+fn check_new(name: &str, shape: &[u64]) -> Result<(), Error> {
+    match name.rsplit_once('/').unwrap_or(("", name)) {
+        ("", GROUP_MARKER) if shape == [0] => Ok(()),
+        (group, GROUP_MARKER) if shape == [0] => Ok(check_chosen_name(group)?),
+        _ => Ok(check_chosen_name(name)?),
+    }
+}
+
+fn change(
+    device: &Device,
+    delete: &[String],
+    rename: &[(String, String)],
+    attrs: &[(String, String)],
+) -> Result<(), Error> {
+    for (from, to) in rename {
+        // An array that keeps a group goes with it, under the name that keeps the new one.
+        let is_marker = |name: &str| name.rsplit('/').next() == Some(GROUP_MARKER);
+        check_new(to, if is_marker(from) && is_marker(to) { &[0] } else { &[] })?;
+    }
+    let mut changes: Vec<Change<'_>> = delete.iter().map(|name| Change::Delete { name }).collect();
+    changes.extend(rename.iter().map(|(from, to)| Change::Rename { from, to }));
+    changes.extend(attrs.iter().map(|(name, attrs)| Change::SetAttrs { name, attrs }));
+    Ok(device.execute(command::Batch { changes: &changes })?)
+}
+
+/// Returns the elements that a request names, with their coordinates from the data behind it.
+fn named(given: Given, data: &[u8]) -> Result<Elements, Error> {
+    Ok(match given {
+        Given::Box { start, step, count } => Elements::Box { start, step, count },
+        Given::Boxes { starts, step, count } => Elements::Boxes { starts: starts.numbers(data)?, step, count },
+        Given::Outer(axes) => Elements::Outer(axes.iter().map(|axis| axis_of(axis, data)).collect::<Result<_, _>>()?),
+        Given::Points(coordinates) => Elements::Points(coordinates.numbers(data)?),
+    })
+}
+
+fn axis_of(axis: &AxisGiven, data: &[u8]) -> Result<Axis, Error> {
+    Ok(match axis {
+        &AxisGiven::Run([start, step, count]) => Axis::Range { start, step, count },
+        AxisGiven::List { list } => Axis::List(list.numbers(data)?),
+    })
+}

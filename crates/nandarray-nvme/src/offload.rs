@@ -1,0 +1,242 @@
+//! Programs of array requests: several that feed each other, with boxes, views and tiles of arrays, and data of the host.
+//!
+//! The standard's command set runs one program on ranges of memory ([`Programs`](crate::programs::Programs)). A request
+//! brings its programs along, as ELF files in the data behind its text; they are loaded for this run alone. What is
+//! collected for the host has a limit, as the run's instructions have; programs never run in native form.
+
+use nandarray_cores::Form;
+use nandarray_runtime::{
+    Account, Error, Execution, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest,
+    Tiles,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::arrays::{Piece, invalid};
+use crate::programs::{INSTRUCTIONS_MAX, Surroundings, THREADS};
+use crate::requests::Message;
+
+/// Maximum number of programs, and of stages, of one request.
+const STAGES_MAX: usize = 64;
+/// Maximum size of the outputs that are collected for the host, in bytes.
+const COLLECT_BYTES_MAX: u64 = 64 << 20;
+
+/// A run of programs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OffloadRequest {
+    programs: Vec<ProgramGiven>,
+    stages: Vec<StageGiven>,
+    hold_bytes: u64,
+}
+
+/// A program: its ELF file, and its metadata as text, if they take the place of the file's.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramGiven {
+    elf: Piece,
+    metadata: Option<String>,
+}
+
+/// A stage of a run ([`StageRequest`]); `program` is a number of the request's list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StageGiven {
+    program: usize,
+    form: FormGiven,
+    inputs: Vec<InputGiven>,
+    scalars: Vec<u64>,
+    outputs: Vec<OutputGiven>,
+    task_bytes: u64,
+    instructions: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FormGiven {
+    Interpreted,
+    Translated,
+}
+
+/// A box of an array or of its view, with tiles as [`Tiles`] has them: first, size, extent axes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BoxGiven {
+    array: u32,
+    start: Vec<u64>,
+    step: Vec<u64>,
+    count: Vec<u64>,
+    view: Option<Vec<u64>>,
+    tiles: Option<(Vec<u64>, Vec<u64>, Vec<usize>)>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum InputGiven {
+    Box(BoxGiven),
+    Bytes(Piece),
+    /// An output of an earlier stage: numbers of the stage and of the output.
+    Output(usize, usize),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OutputGiven {
+    Box(BoxGiven),
+    /// The output is given back in the reply.
+    Collect,
+    /// Only later stages read the output.
+    Between,
+}
+
+/// The costs of a stage, or of a run, in a reply.
+#[derive(Debug, Serialize)]
+struct AccountGiven {
+    tasks: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    instructions: u64,
+}
+
+impl From<Account> for AccountGiven {
+    fn from(account: Account) -> Self {
+        let Account { tasks, bytes_in, bytes_out, instructions, .. } = account;
+        Self { tasks, bytes_in, bytes_out, instructions }
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ValueGiven {
+    Bytes(Piece),
+    Elements(u64),
+}
+
+#[derive(Debug, Serialize)]
+struct StageDone {
+    #[serde(flatten)]
+    account: AccountGiven,
+    outputs: Vec<Option<ValueGiven>>,
+    state: Piece,
+}
+
+#[derive(Debug, Serialize)]
+struct RunDone {
+    #[serde(flatten)]
+    account: AccountGiven,
+    stages: Vec<StageDone>,
+}
+
+impl OffloadRequest {
+    /// Whether an output goes to the store.
+    pub(crate) fn writes(&self) -> bool {
+        let mut outputs = self.stages.iter().flat_map(|stage| &stage.outputs);
+        outputs.any(|output| matches!(output, OutputGiven::Box(_)))
+    }
+}
+
+impl BoxGiven {
+    fn tiles(&self) -> Option<Tiles<'_>> {
+        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, extent_axes: told })
+    }
+}
+
+/// Programs that are loaded for one run, and unloaded with this value.
+struct Loaded<'a> {
+    runtime: &'a Runtime,
+    programs: Vec<ProgramId>,
+}
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        for program in &self.programs {
+            // A store that was closed meanwhile has none.
+            drop(self.runtime.unload(*program));
+        }
+    }
+}
+
+/// Runs the programs of a request; returns its reply, a message with the outputs.
+pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u8]) -> Result<Vec<u8>, Error> {
+    let (programs, stages) = (request.programs.len(), request.stages.len());
+    if programs.max(stages) > STAGES_MAX {
+        return Err(invalid(format!("{programs} programs and {stages} stages: a run must have at most {STAGES_MAX}")));
+    }
+    let mut loaded = Loaded { runtime: at.runtime, programs: Vec::new() };
+    for program in &request.programs {
+        let metadata = program.metadata.as_ref().map(String::as_bytes);
+        loaded.programs.push(at.runtime.load(program.elf.of(data)?, metadata)?);
+    }
+    let inputs: Vec<Vec<Input<'_>>> = (request.stages.iter())
+        .map(|stage| stage.inputs.iter().map(|input| input_of(input, data)).collect::<Result<_, _>>())
+        .collect::<Result<_, Error>>()?;
+    let outputs: Vec<Vec<Option<Output<'_>>>> =
+        request.stages.iter().map(|stage| stage.outputs.iter().map(output_of).collect()).collect();
+    let stages: Vec<StageRequest<'_>> = (request.stages.iter().zip(&inputs).zip(&outputs))
+        .map(|((stage, inputs), outputs)| {
+            let program = loaded.programs.get(stage.program).copied();
+            Ok(StageRequest {
+                program: program.ok_or_else(|| invalid(format!("program {} of {programs}", stage.program)))?,
+                form: match stage.form {
+                    FormGiven::Interpreted => Form::Interpreted,
+                    FormGiven::Translated => Form::Translated,
+                },
+                inputs,
+                scalars: &stage.scalars,
+                outputs,
+                task_bytes: stage.task_bytes,
+                instructions: Some(stage.instructions.unwrap_or(INSTRUCTIONS_MAX).min(INSTRUCTIONS_MAX)),
+                cores: &[],
+            })
+        })
+        .collect::<Result<_, Error>>()?;
+    let (threads, progress) = (at.runtime.threads(THREADS), Progress::default());
+    let done = at.runtime.execute(&Execution {
+        stages: &stages,
+        executor: at.executor.unwrap_or(&threads),
+        hold_bytes: request.hold_bytes.min(HOLD_BYTES),
+        collect_bytes: COLLECT_BYTES_MAX,
+        progress: &progress,
+    })?;
+    let mut found = Vec::new();
+    let mut value = |value: Option<OutputValue>| match value? {
+        OutputValue::Bytes(bytes) => Some(ValueGiven::Bytes(Piece::put(&mut found, &bytes))),
+        OutputValue::Elements(count) => Some(ValueGiven::Elements(count)),
+    };
+    let mut parts = Vec::new();
+    for stage in done.stages {
+        let outputs = stage.outputs.into_iter().map(&mut value).collect();
+        let state = OutputValue::Bytes(stage.state);
+        let Some(ValueGiven::Bytes(state)) = value(Some(state)) else { unreachable!("bytes stay bytes") };
+        parts.push(StageDone { account: stage.account.into(), outputs, state });
+    }
+    Ok(Message::join(&RunDone { account: done.account.into(), stages: parts }, &found))
+}
+
+fn input_of<'a>(input: &'a InputGiven, data: &'a [u8]) -> Result<Input<'a>, Error> {
+    Ok(match input {
+        InputGiven::Bytes(piece) => Input::Bytes(piece.of(data)?),
+        &InputGiven::Output(stage, output) => Input::Output { stage, output },
+        InputGiven::Box(b) => Input::Box {
+            space: b.array,
+            start: &b.start,
+            step: &b.step,
+            count: &b.count,
+            view: b.view.as_deref(),
+            tiles: b.tiles(),
+        },
+    })
+}
+
+fn output_of(output: &OutputGiven) -> Option<Output<'_>> {
+    match output {
+        OutputGiven::Between => None,
+        OutputGiven::Collect => Some(Output::Collect),
+        OutputGiven::Box(b) => Some(Output::Box {
+            space: b.array,
+            start: &b.start,
+            count: &b.count,
+            view: b.view.as_deref(),
+            tiles: b.tiles(),
+        }),
+    }
+}

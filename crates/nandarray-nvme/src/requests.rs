@@ -1,0 +1,227 @@
+//! Array requests: what hosts ask of a store beside blocks and boxes, as text with data behind it.
+//!
+//! Names and attributes, creating, renaming, resizing, appending, elements by steps, lists and points, and programs with
+//! pipelines take or give more than a submission entry holds, and fail with reasons that a status does not tell. A host
+//! sends a [`Message`] in parts with *Array Request* (opcode 11h of command set 30h), which is executed when it is
+//! whole, and fetches the reply, another message, with *Array Reply* (12h). The reply of a request that failed has the
+//! kind of the error and its text.
+//!
+//! This file keeps messages that have not arrived and replies that were not fetched; the requests themselves are in
+//! `arrays` (what they say and do) and `offload` (programs).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nandarray::nvme::{Status, SubmissionEntry};
+use nandarray_nvme_spec::NdOpcode;
+use nandarray_runtime::Error;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::arrays::{self, ArrayRequest};
+use crate::payload::Payload;
+use crate::programs::Surroundings;
+use crate::subsystem::NSID_ND;
+
+/// Returns the entry of an Array Request: a part of a request of `size` bytes, from byte `offset` on. Parts of one request
+/// have the same tag, which the host chooses; `changes` is whether the request may change the store.
+pub fn request_entry(tag: u32, size: u32, offset: u32, changes: bool) -> SubmissionEntry {
+    let mut entry = SubmissionEntry { opcode: NdOpcode::ARRAY_REQUEST, nsid: NSID_ND.into(), ..Default::default() };
+    for (word, value) in [(10, tag), (11, if changes { CHANGES_STORE } else { 0 }), (12, size), (13, offset)] {
+        entry.set_cdw(word, value);
+    }
+    entry
+}
+
+/// Returns the entry of an Array Reply: a part of the reply with this handle, from byte `offset` on.
+pub fn reply_entry(handle: u32, offset: u32) -> SubmissionEntry {
+    let mut entry = SubmissionEntry { opcode: NdOpcode::ARRAY_REPLY, nsid: NSID_ND.into(), ..Default::default() };
+    entry.set_cdw(10, handle);
+    entry.set_cdw(12, offset);
+    entry
+}
+
+/// Maximum size of a request, in bytes.
+const REQUEST_BYTES_MAX: u32 = 80 << 20;
+/// Maximum size of all requests and replies that are kept for one host, in bytes.
+pub(crate) const HELD_BYTES_MAX: usize = 256 << 20;
+/// Maximum number of requests that have begun to arrive, and of replies, each.
+const HELD_MAX: usize = 256;
+/// Bit of dword 11 of a request: it may change the store.
+pub(crate) const CHANGES_STORE: u32 = 1;
+/// Bytes in front of the text: its length in 4 bytes, and 4 reserved ones.
+const HEADER_BYTES: usize = 8;
+
+/// Text (JSON) with data behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) text: &'a [u8],
+    pub(crate) data: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    fn split(bytes: &'a [u8]) -> Option<Self> {
+        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        let [a, b, c, d, ..] = *header;
+        let (text, data) = rest.split_at_checked(u32::from_le_bytes([a, b, c, d]) as usize)?;
+        Some(Self { text, data })
+    }
+
+    /// Returns the bytes of a message.
+    pub(crate) fn join(text: &impl Serialize, data: &[u8]) -> Vec<u8> {
+        let text = serde_json::to_vec(text).expect("a reply is text");
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + text.len() + data.len());
+        bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&text);
+        bytes.extend_from_slice(data);
+        bytes
+    }
+}
+
+/// The reason why a request failed, as a reply tells it.
+#[derive(Debug, Serialize)]
+struct Refusal {
+    /// Kind of the error ([`nandarray::KINDS`], [`nandarray_runtime::KINDS`]).
+    kind: &'static str,
+    text: String,
+    /// Place of a failed program's error; `None` for other errors.
+    failed: Option<FailedAt>,
+}
+
+#[derive(Debug, Serialize)]
+struct FailedAt {
+    stage: usize,
+    pc: Option<u64>,
+    caller: Option<u64>,
+    task: Option<u64>,
+    noted: Option<[i64; 2]>,
+}
+
+impl Refusal {
+    fn new(error: &Error) -> Self {
+        let failed = match error {
+            Error::Execution(failed) => Some(FailedAt {
+                stage: failed.stage,
+                pc: failed.error.pc(),
+                caller: failed.error.caller(),
+                task: failed.error.task(),
+                noted: failed.error.noted().filter(|noted| *noted != [0; 2]),
+            }),
+            _ => None,
+        };
+        Self { kind: error.kind(), text: error.to_string(), failed }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// Requests of which some parts have arrived, by the host's tag.
+    arriving: BTreeMap<u32, Arriving>,
+    /// Replies that were not fetched to their end, by handle.
+    replies: BTreeMap<u32, Arc<Vec<u8>>>,
+    last: u32,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Arriving {
+    size: u32,
+    bytes: Vec<u8>,
+}
+
+/// The requests and replies of one host.
+#[derive(Debug, Default)]
+pub(crate) struct ArrayRequests {
+    held: Mutex<Held>,
+}
+
+impl ArrayRequests {
+    /// Forgets all of them.
+    pub(crate) fn clear(&self) {
+        let mut held = self.held.lock();
+        *held = Held { last: held.last, ..Held::default() };
+    }
+
+    /// Executes Array Request: takes a part, and executes the request once it is whole. Returns the handle of the reply
+    /// and its size in bytes; zeroes if parts are missing.
+    pub(crate) fn request(
+        &self,
+        at: &Surroundings<'_>,
+        entry: &SubmissionEntry,
+        payload: &Payload<'_>,
+    ) -> Result<(u32, u32), Status> {
+        let Some(whole) = self.take(entry, payload.source()?)? else { return Ok((0, 0)) };
+        let may_write = entry.cdw(11) & CHANGES_STORE != 0;
+        let done = Message::split(&whole).ok_or(Status::INVALID_FIELD).map(|message| {
+            let request = ArrayRequest::parse(message.text)?;
+            if request.changes() && !(may_write && at.writable) {
+                return Err(nandarray::Error::ReadOnly.into());
+            }
+            arrays::execute(at, request, message.data)
+        })?;
+        let reply =
+            done.unwrap_or_else(|error| Message::join(&serde_json::json!({ "error": Refusal::new(&error) }), &[]));
+        drop(whole);
+        self.keep(reply)
+    }
+
+    /// Executes Array Reply: gives a part of a reply, which is forgotten with its last byte.
+    pub(crate) fn reply(&self, entry: &SubmissionEntry, payload: &mut Payload<'_>) -> Result<(u32, u32), Status> {
+        let (handle, offset) = (entry.cdw(10), u64::from(entry.cdw(12)));
+        let found = self.held.lock().replies.get(&handle).cloned().ok_or(Status::INVALID_BOX)?;
+        let room = payload.room()?.len() as u64;
+        payload.give(&found, offset)?;
+        if offset + room >= found.len() as u64 {
+            let mut held = self.held.lock();
+            if let Some(reply) = held.replies.remove(&handle) {
+                held.bytes -= reply.len();
+            }
+        }
+        Ok((0, 0))
+    }
+
+    /// Takes a part of a request; returns the request if it is whole.
+    fn take(&self, entry: &SubmissionEntry, part: &[u8]) -> Result<Option<Vec<u8>>, Status> {
+        let (tag, size, offset) = (entry.cdw(10), entry.cdw(12), entry.cdw(13));
+        if size > REQUEST_BYTES_MAX || offset as usize + part.len() > size as usize {
+            return Err(Status::INVALID_FIELD);
+        }
+        if offset == 0 && part.len() == size as usize {
+            return Ok(Some(part.to_vec()));
+        }
+        let mut held = self.held.lock();
+        if offset == 0 {
+            let before = held.arriving.remove(&tag).map_or(0, |one| one.size as usize);
+            held.bytes -= before;
+            if held.arriving.len() >= HELD_MAX || held.bytes + size as usize > HELD_BYTES_MAX {
+                return Err(Status::RESOURCES);
+            }
+            held.bytes += size as usize;
+            held.arriving.insert(tag, Arriving { size, bytes: Vec::new() });
+        }
+        let arriving = held.arriving.get_mut(&tag).ok_or(Status::SEQUENCE_ERROR)?;
+        if arriving.size != size || arriving.bytes.len() != offset as usize {
+            return Err(Status::SEQUENCE_ERROR);
+        }
+        arriving.bytes.extend_from_slice(part);
+        if arriving.bytes.len() < size as usize {
+            return Ok(None);
+        }
+        held.bytes -= size as usize;
+        Ok(held.arriving.remove(&tag).map(|one| one.bytes))
+    }
+
+    fn keep(&self, reply: Vec<u8>) -> Result<(u32, u32), Status> {
+        let size = u32::try_from(reply.len()).map_err(|_| Status::RESOURCES)?;
+        let mut held = self.held.lock();
+        if held.replies.len() >= HELD_MAX || held.bytes + reply.len() > HELD_BYTES_MAX {
+            return Err(Status::RESOURCES);
+        }
+        held.bytes += reply.len();
+        held.last = held.last.checked_add(1).ok_or(Status::RESOURCES)?;
+        let handle = held.last;
+        let before = held.replies.insert(handle, Arc::new(reply));
+        assert!(before.is_none(), "handle {handle} was given twice");
+        Ok((handle, size))
+    }
+}

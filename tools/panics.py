@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: Layers that outside input reaches, each with its folders or files.
 LAYERS = {
-    "nvme": ("crates/nandarray-nvme/src", "crates/nandarray/src/nvme"),
+    "nvme": ("crates/nandarray-nvme/src", "crates/nandarray-nvme-spec/src", "crates/nandarray/src/nvme"),
     "queues": ("crates/nandarray-queues/src",),
     "python": ("crates/nandarray-python/src",),
     "model": (

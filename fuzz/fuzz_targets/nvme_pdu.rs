@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use nandarray::nvme::SubmissionEntry;
 use nandarray_nvme::tcp::{Digests, PduHeader};
-use nandarray_nvme::wire::{ConnectFields, DataDescriptor};
+use nandarray_nvme_spec::{ConnectFields, DataDescriptor};
 use zerocopy::FromBytes;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -2,8 +2,8 @@
 //! those that failed.
 //!
 //! A host may give an execution a tag (dword 14 of Execute Program), and finds its account by that tag, whatever ended
-//! meanwhile on other queues; loads that failed have the tag [`LOAD_TAG`](crate::wire::LOAD_TAG). The last accounts are
-//! kept, each of limited length.
+//! meanwhile on other queues; loads that failed have the tag [`nandarray_nvme_spec::LOAD_TAG`]. The last accounts
+//! are kept, each of limited length.
 
 use std::collections::VecDeque;
 

@@ -24,7 +24,7 @@ use crate::programs::Surroundings;
 use crate::properties::{self, ENABLE, FATAL, PropertyWrite, READY, SHUTDOWN, SHUTDOWN_COMPLETE};
 use crate::requests::ArrayRequests;
 use crate::subsystem::{self, NN, Subsystem};
-use crate::wire::{AdminOpcode, CNTLID_ANY, CommandSet, DISCOVERY_NQN, DiscoveryEntry, FabricsType, NdOpcode};
+use nandarray_nvme_spec::{AdminOpcode, CNTLID_ANY, CommandSet, DISCOVERY_NQN, DiscoveryEntry, FabricsType, NdOpcode};
 
 /// Maximum number of asynchronous event requests that a controller holds.
 const EVENTS_MAX: usize = 4;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::payload::Payload;
-use crate::wire::NdOpcode;
+use nandarray_nvme_spec::NdOpcode;
 
 /// Bit of dword 11: the coordinates are in a page before the data.
 const IN_PAGE: u32 = 1 << 9;

@@ -6,8 +6,9 @@
 
 use nandarray::nvme::{Opcode, OpenAction, SubmissionEntry};
 
+use nandarray_nvme_spec::{AdminOpcode, CommandSet, NdOpcode, ProgramOpcode, SlmOpcode};
+
 use crate::requests::CHANGES_STORE;
-use crate::wire::{AdminOpcode, CommandSet, NdOpcode, ProgramOpcode, SlmOpcode};
 
 /// The part of the drive that a command may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,10 @@
 use nandarray::nvme::{IDENTIFY_BYTES, Status, VIEWS_MAX, namespace_uuid, put_descriptors};
 
 use crate::association::Association;
+use crate::limits::{IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
 use crate::programs::{ACTIVE_MAX, RANGE_SETS, RANGES};
 use crate::subsystem::{NN, NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
-use crate::wire::{
-    ADMIN_IN_CAPSULE_BYTES, CommandSet, DISCOVERY_NQN, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX,
-};
+use nandarray_nvme_spec::{ADMIN_IN_CAPSULE_BYTES, CommandSet, DISCOVERY_NQN};
 
 const _: () = assert!(ADMIN_IN_CAPSULE_BYTES == 8192, "fixed by the specification, not told in identify");
 

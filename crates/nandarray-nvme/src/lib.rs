@@ -1,15 +1,15 @@
 //! NVMe for hosts outside this process: subsystems, controllers with their admin commands, queues, fabrics.
 //!
-//! The command sets of namespaces and views, with their entries and status codes, are in the engine
-//! ([`nandarray::nvme`]). This crate adds what lies between them and a transport: a [`Subsystem`] per store, an
-//! [`Association`] per connected host (admin commands, features, log pages, events, boxes), a [`QueuePair`] per queue
-//! (heads, phases, identifiers in flight), and Computational Programs on Subsystem Local Memory, executed by the
-//! runtime. None of these opens a socket. [`tcp`] is a transport, with an initiator for tests and clients. Formats are
-//! those of the NVMe base specification 2.0 and the TCP transport specification 1.0.
+//! Entries, commands, pages and status codes are those of `nandarray-nvme-spec`; the command sets of namespaces and
+//! views are executed in the engine ([`nandarray::nvme`]). This crate adds what lies between them and a transport: a
+//! [`Subsystem`] per store, an [`Association`] per connected host (admin commands, features, log pages, events, boxes),
+//! a [`QueuePair`] per queue (heads, phases, identifiers in flight), and Computational Programs on Subsystem Local
+//! Memory, executed by the runtime. None of these opens a socket. [`tcp`] is a transport, with an initiator for tests and
+//! clients. Formats are those of the NVMe base specification 2.0 and the TCP transport specification 1.0.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `wire` | numbers and structures of admin and fabrics commands |
+//! | `limits` | sizes that target and initiator have in common |
 //! | `commands` | which commands there are, and what each may change |
 //! | `features`, `properties` | values that a host reads and sets |
 //! | `queue` | one queue pair without a transport |
@@ -33,6 +33,7 @@ mod boxes;
 mod commands;
 mod features;
 mod identify;
+mod limits;
 mod logs;
 mod offload;
 mod payload;
@@ -44,7 +45,6 @@ mod slm;
 mod subsystem;
 #[allow(clippy::disallowed_methods, reason = "a transport gives up silent hosts: it has the machine's clock")]
 pub mod tcp;
-pub mod wire;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use nandarray::nvme::{DataBuffer, Status, SubmissionEntry};
 
 use crate::features;
-use crate::wire::{AdminOpcode, LOAD_PROGRAM_UNLOADS, RANGE_SET_ACTION, RANGE_SET_DELETES};
+use nandarray_nvme_spec::{AdminOpcode, LOAD_PROGRAM_UNLOADS, RANGE_SET_ACTION, RANGE_SET_DELETES};
 
 /// Direction of a command's data, as seen from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

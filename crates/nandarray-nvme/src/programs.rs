@@ -21,7 +21,7 @@ use crate::boxes::StoredBoxes;
 use crate::payload::Payload;
 use crate::slm::LocalMemory;
 use crate::subsystem::{NSID_MEMORY, NSID_ND};
-use crate::wire::{
+use nandarray_nvme_spec::{
     LOAD_PROGRAM_UNLOADS, LOAD_TAG, MemoryRange, RANGE_SET_ACTION, RANGE_SET_CREATES, RANGE_SET_DELETES,
 };
 

@@ -5,7 +5,8 @@
 
 use nandarray::nvme::{Status, SubmissionEntry};
 
-use crate::wire::{Property, QUEUE_ENTRIES_MAX};
+use crate::limits::QUEUE_ENTRIES_MAX;
+use nandarray_nvme_spec::Property;
 
 /// Controller capabilities (CAP): queue entries, contiguous queues, 7.5 s to become ready, subsystem reset, NVM and
 /// other command sets, ready modes.

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray::nvme::{Status, SubmissionEntry};
+use nandarray_nvme_spec::NdOpcode;
 use nandarray_runtime::Error;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -21,7 +22,6 @@ use crate::arrays::{self, ArrayRequest};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
 use crate::subsystem::NSID_ND;
-use crate::wire::NdOpcode;
 
 /// Returns the entry of an Array Request: a part of a request of `size` bytes, from byte `offset` on. Parts of one request
 /// have the same tag, which the host chooses; `changes` is whether the request may change the store.

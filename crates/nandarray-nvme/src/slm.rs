@@ -7,7 +7,7 @@ use nandarray::nvme::{Status, SubmissionEntry};
 use parking_lot::RwLock;
 
 use crate::payload::Payload;
-use crate::wire::SlmOpcode;
+use nandarray_nvme_spec::SlmOpcode;
 
 #[cfg(test)]
 mod tests;

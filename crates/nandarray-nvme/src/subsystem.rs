@@ -16,7 +16,7 @@ use crate::auth::{ControllerExchange, HostCredentials};
 use crate::logs::Health;
 use crate::programs::Programs;
 use crate::slm::LocalMemory;
-use crate::wire::{CNTLID_ANY, CommandSet, DISCOVERY_NQN};
+use nandarray_nvme_spec::{CNTLID_ANY, CommandSet, DISCOVERY_NQN};
 
 /// Maximum namespace identifier (NN).
 pub(crate) const NN: u32 = 1024;

@@ -11,10 +11,10 @@ use nandarray::nvme::{Blocks, Controller, NewNamespace, NvmeCommand, Status, Sub
 use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::auth::{AuthFailure, DhchapHash, DhchapSecret, HostCredentials, HostExchange};
 use nandarray_nvme::tcp::{ConnectError, HostQueue, Initiator, InitiatorOptions, Server, ServerOptions};
-use nandarray_nvme::wire::{
+use nandarray_nvme::{Subsystem, SubsystemOptions};
+use nandarray_nvme_spec::{
     AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectFields, DISCOVERY_NQN, FabricsType, Property, fabrics_entry,
 };
-use nandarray_nvme::{Subsystem, SubsystemOptions};
 use nandarray_runtime::Runtime;
 
 const HOST: &str = "nqn.2026-01.org.example:host";

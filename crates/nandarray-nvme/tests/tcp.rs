@@ -17,8 +17,8 @@ use nandarray::nvme::{
 };
 use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
-use nandarray_nvme::wire::{AdminOpcode, DISCOVERY_NQN, DataLocation, FabricsType, Property, fabrics_entry};
 use nandarray_nvme::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};
+use nandarray_nvme_spec::{AdminOpcode, DISCOVERY_NQN, DataLocation, FabricsType, Property, fabrics_entry};
 use nandarray_runtime::Runtime;
 use support::{
     admin, asked_for_data, capsule, connect_capsule, described, enabled, ended, exchange, ic_request, io, io_status,

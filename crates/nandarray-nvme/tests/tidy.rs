@@ -10,7 +10,7 @@ mod tidy;
 /// The layers of modules, from the bottom up: a module may use itself and those before it. Modules of one entry do not
 /// use each other.
 const LAYERS: tidy::Layers = &[
-    &["wire"],
+    &["limits"],
     &["commands", "features", "properties"],
     &["payload", "queue"],
     &["auth"],

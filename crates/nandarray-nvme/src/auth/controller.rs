@@ -10,7 +10,7 @@ use super::messages::{AuthFailure, AuthMessage, ProtocolDescriptor, response_num
 use super::secret::{DhchapHash, HostCredentials};
 use super::{DIGEST_BYTES_MAX, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL};
 use crate::payload::Payload;
-use crate::wire::FabricsType;
+use nandarray_nvme_spec::FabricsType;
 
 /// A challenge that the host has not answered.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl ControllerExchange {
         random: impl FnOnce(&mut [u8]),
     ) -> Result<(), Status> {
         let kind = entry.nsid.get() as u8;
-        if entry.opcode != crate::wire::AdminOpcode::FABRICS || !FabricsType::is_authentication(kind) {
+        if entry.opcode != nandarray_nvme_spec::AdminOpcode::FABRICS || !FabricsType::is_authentication(kind) {
             return Err(Status::AUTHENTICATION_REQUIRED);
         }
         let word = entry.cdw(10);

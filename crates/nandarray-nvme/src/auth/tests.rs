@@ -7,7 +7,7 @@ use nandarray::nvme::{Status, SubmissionEntry};
 
 use super::*;
 use crate::payload::Payload;
-use crate::wire::{FabricsType, fabrics_entry};
+use nandarray_nvme_spec::{FabricsType, fabrics_entry};
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427";
 const SUBSYSTEM: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";

@@ -25,13 +25,14 @@ use super::pdu::{
 use super::server::ServerState;
 use crate::association::{AdminAnswer, Association, HostIdentity};
 use crate::auth::ControllerExchange;
+use crate::limits::{QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
 use crate::payload::{Payload, TransferDirection};
 use crate::queue::QueuePair;
-use crate::wire::{
-    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectData, ConnectFields, DataDescriptor,
-    DataLocation, FabricsType, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX,
-};
 use crate::{NSID_PROGRAMS, Subsystem};
+use nandarray_nvme_spec::{
+    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectData, ConnectFields, DataDescriptor,
+    DataLocation, FabricsType,
+};
 
 /// Time within which a new connection has to become a queue by a connect command, and again for authentication.
 const CONNECT_TIME: Duration = Duration::from_secs(10);

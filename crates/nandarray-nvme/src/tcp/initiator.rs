@@ -18,10 +18,10 @@ use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FLAG_SUCCESS, HEADER_BYTES, PduHeader, PduKind, TransferFields,
 };
 use crate::auth::{AuthFailure, HostCredentials, HostExchange, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL};
-use crate::wire::{
+use crate::limits::{IN_CAPSULE_BYTES, TRANSFER_BYTES_MAX};
+use nandarray_nvme_spec::{
     ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, CONNECT_SECURE_CHANNEL, ConnectData,
-    ConnectFields, DISCOVERY_NQN, DataDescriptor, DataLocation, FabricsType, IN_CAPSULE_BYTES, Property,
-    TRANSFER_BYTES_MAX, fabrics_entry,
+    ConnectFields, DISCOVERY_NQN, DataDescriptor, DataLocation, FabricsType, Property, fabrics_entry,
 };
 
 /// Time after which an initiator gives up on a controller that does not answer.

@@ -6,7 +6,8 @@
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::wire::{ADMIN_IN_CAPSULE_BYTES, IN_CAPSULE_BYTES};
+use crate::limits::IN_CAPSULE_BYTES;
+use nandarray_nvme_spec::ADMIN_IN_CAPSULE_BYTES;
 
 /// Bytes of the header that all PDUs have in common.
 pub(crate) const HEADER_BYTES: usize = 8;
@@ -187,7 +188,7 @@ impl PduHeader {
             PduKind::CapsuleCmd if is_admin => ADMIN_IN_CAPSULE_BYTES,
             PduKind::CapsuleCmd => IN_CAPSULE_BYTES,
             PduKind::H2CData => H2C_BYTES_MAX as usize,
-            PduKind::C2HData => crate::wire::TRANSFER_BYTES_MAX,
+            PduKind::C2HData => crate::limits::TRANSFER_BYTES_MAX,
             PduKind::H2CTermReq | PduKind::C2HTermReq => 128,
             _ => 0,
         };

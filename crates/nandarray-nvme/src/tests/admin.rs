@@ -6,8 +6,8 @@ use fastrand::Rng;
 use nandarray::nvme::{Controller, Status};
 
 use super::{BLOCKS, Host, MEMORY, entry, number, property_set};
-use crate::wire::{AdminOpcode, FabricsType, Property, fabrics_entry};
 use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, SubsystemOptions};
+use nandarray_nvme_spec::{AdminOpcode, FabricsType, Property, fabrics_entry};
 
 fn property_get(offset: u32, wide: bool) -> nandarray::nvme::SubmissionEntry {
     let mut entry = fabrics_entry(FabricsType::PROPERTY_GET, 7);

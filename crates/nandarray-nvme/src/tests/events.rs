@@ -8,8 +8,8 @@ use nandarray::nvme::{Status, SubmissionEntry};
 use parking_lot::Mutex;
 
 use super::{Host, entry, number};
-use crate::wire::{AdminOpcode, DISCOVERY_NQN};
 use crate::{AdminAnswer, HostIdentity, Payload, SubsystemOptions};
+use nandarray_nvme_spec::{AdminOpcode, DISCOVERY_NQN};
 
 /// A completion that was sent to the host: identifier, status and dword 0.
 type Sent = (u16, Status, u32);

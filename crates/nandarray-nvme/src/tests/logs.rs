@@ -6,8 +6,8 @@ use fastrand::Rng;
 use nandarray::nvme::{Blocks, NvmeCommand, Status};
 
 use super::{Host, entry, number};
-use crate::wire::AdminOpcode;
 use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, SubsystemOptions};
+use nandarray_nvme_spec::AdminOpcode;
 
 #[test]
 fn any_part_of_a_log_page_is_that_part_of_the_whole() {

@@ -13,8 +13,8 @@ use nandarray::nvme::{Controller, NewNamespace, Status, SubmissionEntry};
 use nandarray::{Device, Geometry, MemoryMedia, Mode, Options};
 use nandarray_runtime::Runtime;
 
-use crate::wire::{AdminOpcode, FabricsType, Property, fabrics_entry};
 use crate::{AdminAnswer, Association, HostIdentity, Payload, Subsystem, SubsystemOptions};
+use nandarray_nvme_spec::{AdminOpcode, FabricsType, Property, fabrics_entry};
 
 /// Number of blocks of 512 bytes of namespace 1.
 const BLOCKS: u64 = 64;

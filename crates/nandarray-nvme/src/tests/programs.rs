@@ -11,8 +11,8 @@ use nandarray::nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
 
 use super::{Answer, Host, MEMORY, entry, number};
-use crate::wire::{AdminOpcode, MemoryRange};
 use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, SubsystemOptions};
+use nandarray_nvme_spec::{AdminOpcode, MemoryRange};
 
 const RISCV: u32 = 0xc0 << 16;
 

@@ -6,8 +6,8 @@ use nandarray::nvme::{
 use zerocopy::IntoBytes;
 
 use super::{Host, entry};
-use crate::wire::{AdminOpcode, FabricsType, fabrics_entry};
 use crate::{HostIdentity, NSID_MEMORY, NSID_ND, SubsystemOptions};
+use nandarray_nvme_spec::{AdminOpcode, FabricsType, fabrics_entry};
 
 /// Type, code, and whether the same command would fail again.
 type Code = (u8, u8, bool);

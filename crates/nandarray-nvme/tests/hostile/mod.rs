@@ -11,11 +11,11 @@ use nandarray::nvme::{Blocks, Controller, NewNamespace, NvmeCommand, SubmissionE
 use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::auth::{ControllerExchange, DhchapHash, DhchapSecret, HostCredentials, HostExchange};
 use nandarray_nvme::tcp::{Initiator, InitiatorOptions, Server, ServerOptions};
-use nandarray_nvme::wire::{AdminOpcode, ConnectData, FabricsType, Property, fabrics_entry};
 use nandarray_nvme::{
     AdminAnswer, Association, HostIdentity, NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Payload, Subsystem, SubsystemOptions,
     TransferDirection,
 };
+use nandarray_nvme_spec::{AdminOpcode, ConnectData, FabricsType, Property, fabrics_entry};
 use nandarray_runtime::Runtime;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use nandarray::nvme::{Blocks, Controller, NewNamespace, NvmeCommand, Status, SubmissionEntry};
 use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
-use nandarray_nvme::wire::{
+use nandarray_nvme::{Subsystem, SubsystemOptions};
+use nandarray_nvme_spec::{
     ConnectData, ConnectFields, DataDescriptor, DataLocation, FabricsType, Property, fabrics_entry,
 };
-use nandarray_nvme::{Subsystem, SubsystemOptions};
 use nandarray_runtime::Runtime;
 use zerocopy::IntoBytes;
 

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use nandarray::nvme::{Blocks, NvmeCommand, Status};
 use nandarray_nvme::SubsystemOptions;
 use nandarray_nvme::tcp::Digests;
-use nandarray_nvme::wire::DataLocation;
+use nandarray_nvme_spec::DataLocation;
 
 use crate::support::{
     Target, capsule, connect_capsule, described, enabled, ic_request, io, no_data, raw, read_pdu, target,

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use nandarray::nvme::{Blocks, NvmeCommand, Status, SubmissionEntry};
 use nandarray_nvme::SubsystemOptions;
 use nandarray_nvme::tcp::{ConnectError, Digests, HostQueue, InitiatorOptions};
-use nandarray_nvme::wire::{ConnectFields, DataLocation};
+use nandarray_nvme_spec::{ConnectFields, DataLocation};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::support::{

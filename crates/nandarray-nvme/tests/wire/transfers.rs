@@ -8,7 +8,7 @@ use fastrand::Rng;
 use nandarray::nvme::{Blocks, NvmeCommand, Status};
 use nandarray_nvme::SubsystemOptions;
 use nandarray_nvme::tcp::Digests;
-use nandarray_nvme::wire::DataLocation;
+use nandarray_nvme_spec::DataLocation;
 use zerocopy::IntoBytes;
 
 use crate::support::{connect_capsule, described, enabled, ic_request, io, raw, read_pdu, target};

@@ -11,12 +11,10 @@
 
 use std::sync::{Arc, Weak};
 
+use nandarray_nvme_spec::{CompletionEntry, NvmeCommand, Status, SubmissionEntry};
 use parking_lot::RwLock;
 
-use super::command::NvmeCommand;
 use super::data_buffer::DataBuffer;
-use super::entry::{CompletionEntry, SubmissionEntry};
-use super::status::Status;
 use super::views::Views;
 use crate::device::{self, Device, OwnedCommand, command};
 

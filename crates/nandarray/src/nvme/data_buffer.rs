@@ -6,9 +6,9 @@
 
 use std::marker::PhantomData;
 
-use super::status::Status;
 use crate::stl::read::BufferMut;
 use crate::stl::write::Source;
+use nandarray_nvme_spec::Status;
 
 /// Address and length in bytes of the data, by the direction of transfer.
 #[derive(Clone, Copy, Debug)]

@@ -2,16 +2,12 @@
 //!
 //! A command arrives as a 64-byte submission entry or as an [`NvmeCommand`], together with its buffers
 //! ([`DataBuffer`]); a [`Controller`] translates it to commands of `crate::device` and returns a [`Completion`].
-//! Formats, sizes and status codes are those of the NVMe base specification 2.0 and the NVM command set specification
-//! 1.0; zero-based fields of the wire format end in `_z`. A namespace is a one-dimensional space of logical blocks. N-D
-//! commands follow the NDS paper (section 5.3.1).
+//! Entries, commands, pages and status codes are those of `nandarray-nvme-spec`, which this module offers again. A
+//! namespace is a one-dimensional space of logical blocks. N-D commands follow the NDS paper (section 5.3.1).
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `entry` | submission and completion entries, byte for byte |
-//! | `status` | status codes, and their mapping from the engine's errors |
-//! | `command` | typed commands, and their conversion from and to entries |
-//! | `pages` | data structures that accompany a command |
+//! | `errors` | the mapping of the engine's errors to status codes |
 //! | `data_buffer` | the data buffer of a command, with its length and direction |
 //! | `controller` | the execution of a command, at once or in flight |
 //! | `namespace` | namespaces, and the NVM command set on them |
@@ -22,28 +18,25 @@
 //! Not here: queues, doorbells, PRP and SGL lists, admin commands (these belong to transports; the data of identify is
 //! here), metadata and end-to-end protection, fused commands.
 
-mod command;
 mod controller;
 mod data_buffer;
 mod elements;
-mod entry;
+mod errors;
 mod identify;
 mod namespace;
-mod pages;
 mod spaces;
-mod status;
 mod views;
 
-pub use command::{Blocks, Coordinates, NdBox, NvmeCommand, Opcode, OpenAction, Unit};
+pub use nandarray_nvme_spec::{
+    Blocks, BoxPage, CompletionEntry, Coordinates, CopyRange, DsmRange, IDENTIFY_BYTES, IdentifyController,
+    IdentifyNamespace, LbaFormat, NSID_ALL, NdBox, NdCapabilities, NvmeCommand, Opcode, OpenAction,
+    SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, Status, SubmissionEntry, Unit, from_text, put_descriptors, text,
+};
+
 pub use controller::{Completion, Controller};
 pub use data_buffer::DataBuffer;
 pub use elements::{Elements, MOVE_BYTES_MAX, append_elements, read_elements, write_elements};
-pub use entry::{CompletionEntry, SubmissionEntry};
-pub use identify::{
-    IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LbaFormat, NdCapabilities, namespace_uuid, put_descriptors,
-};
-pub use namespace::{COPY_BYTES_MAX, NSID_ALL, NewNamespace};
-pub use pages::{BoxPage, CopyRange, DsmRange, SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, from_text, text};
+pub use identify::namespace_uuid;
+pub use namespace::{COPY_BYTES_MAX, NewNamespace};
 pub use spaces::ResolvedBox;
-pub use status::Status;
 pub use views::VIEWS_MAX;

@@ -11,21 +11,18 @@
 
 use std::sync::Arc;
 
-use super::command::Blocks;
+use nandarray_nvme_spec::{Blocks, CopyRange, DsmRange, NSID_ALL, Status};
+use zerocopy::FromBytes;
+
 use super::controller::{Controller, run};
 use super::data_buffer::DataBuffer;
-use super::pages::{CopyRange, DsmRange};
 use super::spaces::ResolvedBox;
-use super::status::Status;
 use crate::device::{Device, NewSpace, OwnedCommand, OwnedTarget, Target, command};
 use crate::error::Error;
 use crate::stl::read::BufferMut;
 use crate::stl::space::Space;
 use crate::stl::write::Source;
-use zerocopy::FromBytes;
 
-/// The namespace identifier that stands for all namespaces, in a flush.
-pub const NSID_ALL: u32 = u32::MAX;
 /// Largest number of bytes that one copy command moves, since the command holds all of them in memory.
 pub const COPY_BYTES_MAX: u64 = 64 << 20;
 /// Number of bytes that a compare reads at a time: half of a core's cache.
@@ -114,12 +111,6 @@ impl Namespace {
     fn deallocate(&self, slba: u64, nlb: u64) -> Result<(), Status> {
         let command = command::Deallocate { space: self.space.id, start: &[slba], count: &[nlb] };
         run(&self.device, command).map(drop)
-    }
-}
-
-impl Blocks {
-    fn nlb(&self) -> u64 {
-        u64::from(self.nlb_z) + 1
     }
 }
 

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
+use nandarray_nvme_spec::{
+    BoxPage, Coordinates, NdBox, OpenAction, SpaceFlags, SpacePage, Status, Unit, from_text, text,
+};
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::command::{Coordinates, NdBox, OpenAction, Unit};
 use super::controller::{Controller, run};
 use super::data_buffer::DataBuffer;
-use super::pages::{BoxPage, SpaceFlags, SpacePage, from_text, text};
-use super::status::Status;
 use super::views::View;
 use crate::device::names::check_chosen_name;
 use crate::device::{Device, NewSpace, Target, command};

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::status::Status;
+use nandarray_nvme_spec::Status;
+
 use crate::stl::space::SpaceId;
 
 /// Largest number of views that may be open at once.

@@ -7,9 +7,10 @@
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::status::Status;
-use crate::stl::block_size::DIMENSIONS_MAX;
+use crate::status::Status;
 
+/// Largest number of dimensions of a space or a view.
+pub const DIMENSIONS_MAX: usize = 32;
 /// Largest length of a space's name in a [`SpacePage`], in bytes.
 pub const SPACE_NAME_BYTES_MAX: usize = 3072;
 
@@ -200,7 +201,7 @@ impl SpacePage {
     ///
     /// # Errors
     /// Invalid field, if `ndim` is more than 32.
-    pub(super) fn dims(&self) -> Result<Vec<u64>, Status> {
+    pub fn dims(&self) -> Result<Vec<u64>, Status> {
         numbers(&self.dims, self.ndim)
     }
 
@@ -208,7 +209,7 @@ impl SpacePage {
     ///
     /// # Errors
     /// Invalid field, if `bdim` is more than 32.
-    pub(super) fn block(&self) -> Result<Option<Vec<u64>>, Status> {
+    pub fn block(&self) -> Result<Option<Vec<u64>>, Status> {
         if self.bdim == 0 { Ok(None) } else { numbers(&self.block, self.bdim).map(Some) }
     }
 
@@ -216,13 +217,13 @@ impl SpacePage {
     ///
     /// # Errors
     /// Invalid field, if it is too long or not UTF-8.
-    pub(super) fn name(&self) -> Result<&str, Status> {
+    pub fn name(&self) -> Result<&str, Status> {
         let bytes = self.name.get(..usize::from(self.name_bytes.get())).ok_or(Status::INVALID_FIELD)?;
         std::str::from_utf8(bytes).map_err(|_| Status::INVALID_FIELD)
     }
 
     /// Returns the key; `None` if the page has none.
-    pub(super) fn key(&self) -> Option<&[u8]> {
+    pub fn key(&self) -> Option<&[u8]> {
         (self.flags.get() & SpaceFlags::KEY != 0).then_some(&self.key[..])
     }
 }

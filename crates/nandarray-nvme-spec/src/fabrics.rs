@@ -1,26 +1,19 @@
 //! Numbers and structures of admin and fabrics commands, byte for byte.
 //!
 //! The formats are those of the base specification 2.0, sections 3.1 (properties), 5 (admin commands) and 6 (fabrics
-//! commands). I/O commands are in the engine ([`nandarray::nvme::Opcode`]).
+//! commands).
 
-use nandarray::nvme::SubmissionEntry;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::entry::SubmissionEntry;
 
 /// Qualified name of every discovery service.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// Controller identifier in a connect command of a host that accepts any controller.
 pub const CNTLID_ANY: u16 = 0xffff;
-/// Maximum data transfer size (MDTS): a power of two of 4 KiB pages.
-pub const MDTS: u8 = 9;
-/// Maximum data transfer size in bytes.
-pub const TRANSFER_BYTES_MAX: usize = 4096 << MDTS;
-/// Maximum bytes of data within a capsule of an I/O queue.
-pub const IN_CAPSULE_BYTES: usize = 16384;
 /// Maximum bytes of data within a capsule of an admin queue, which the specification fixes.
 pub const ADMIN_IN_CAPSULE_BYTES: usize = 8192;
-/// Maximum number of entries of a queue.
-pub const QUEUE_ENTRIES_MAX: u16 = 128;
 
 /// Opcodes of admin commands.
 #[derive(Clone, Copy, Debug)]

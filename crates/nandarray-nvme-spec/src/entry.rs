@@ -5,7 +5,7 @@
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::status::Status;
+use crate::status::Status;
 
 /// A submission queue entry: 64 bytes.
 #[repr(C)]

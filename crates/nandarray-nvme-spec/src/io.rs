@@ -11,8 +11,11 @@
 //! descriptor format), and ignores all other fields without a counterpart in the types below, such as hints and
 //! protection information.
 
-use super::entry::SubmissionEntry;
-use super::status::Status;
+use crate::entry::SubmissionEntry;
+use crate::status::Status;
+
+/// The namespace identifier that stands for all namespaces, in a flush.
+pub const NSID_ALL: u32 = u32::MAX;
 
 /// Opcodes of I/O commands.
 #[derive(Clone, Copy, Debug)]
@@ -232,6 +235,11 @@ impl Blocks {
     pub fn new(nsid: u32, slba: u64, nlb: u32) -> Self {
         let nlb_z = nlb.saturating_sub(1).min(u32::from(u16::MAX)) as u16;
         Self { nsid, slba, nlb_z, fua: false, lr: false }
+    }
+
+    /// Returns the number of logical blocks, from 1 to 65536.
+    pub fn nlb(&self) -> u64 {
+        u64::from(self.nlb_z) + 1
     }
 
     fn decode(entry: &SubmissionEntry) -> Self {

@@ -1,4 +1,4 @@
-//! NVMe status codes, and the mapping of the engine's errors to them.
+//! NVMe status codes.
 //!
 //! A status is the completion entry's status field without its phase tag: SC in bits 7:0, SCT in bits 10:8, DNR ("do
 //! not retry") in bit 14 (NVMe base 2.0, figures 93 to 99). The constants include the DNR bit with which they are
@@ -6,8 +6,6 @@
 //! the N-D commands are defined here.
 
 use std::fmt;
-
-use crate::error::Error;
 
 const DNR: u16 = 1 << 14;
 
@@ -182,7 +180,8 @@ impl Status {
         Self::ALL.iter().find(|(s, _)| same(s)).map_or("Unknown Status", |(_, name)| name)
     }
 
-    fn retry(self) -> Self {
+    /// Returns the status without DNR: a retry of the same command may succeed.
+    pub fn retry(self) -> Self {
         Self(self.0 & !DNR)
     }
 }
@@ -199,46 +198,8 @@ impl fmt::Display for Status {
     }
 }
 
-impl From<&Error> for Status {
-    /// Converts an error by the table in docs/reference/nvme.md.
-    fn from(error: &Error) -> Self {
-        match error {
-            Error::Invalid(_) => Self::INVALID_FIELD,
-            Error::OutOfRange { .. } => Self::LBA_OUT_OF_RANGE,
-            Error::VolumeMismatch { .. } => Self::VOLUME_MISMATCH,
-            Error::NotFound { .. } => Self::SPACE_NOT_FOUND,
-            Error::Exists { .. } => Self::SPACE_EXISTS,
-            Error::ReadOnly => Self::WRITE_PROTECTED,
-            Error::Full { .. } => Self::CAPACITY_EXCEEDED,
-            // A failed read may succeed later; a damaged page stays damaged.
-            Error::Media { op: "read", .. } => Self::UNRECOVERED_READ_ERROR.retry(),
-            Error::Media { .. } => Self::WRITE_FAULT,
-            Error::Corrupt(_) | Error::Checksum { .. } => Self::UNRECOVERED_READ_ERROR,
-            Error::WrongKey { .. } => Self::ACCESS_DENIED,
-            Error::Closed(_) => Self::NOT_READY,
-            Error::Busy(_) => Self::INTERRUPTED,
-            Error::Cancelled => Self::ABORTED,
-            // Errors of opening a store, which commands cannot have, and of commands without an NVMe opcode.
-            Error::FileExists { .. }
-            | Error::FileMissing { .. }
-            | Error::Locked { .. }
-            | Error::NotAStore { .. }
-            | Error::Version { .. }
-            | Error::Internal(_) => Self::INTERNAL_ERROR,
-        }
-    }
-}
-
-impl From<Error> for Status {
-    fn from(error: Error) -> Self {
-        Self::from(&error)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]
@@ -262,13 +223,5 @@ mod tests {
                 assert!((a.sct(), a.sc()) != (b.sct(), b.sc()), "{a:?} {b:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_medium_that_may_recover_is_retried() {
-        let media = |op| Error::Media { op, offset: 0, len: 1, source: io::Error::other("x") };
-        assert!(!Status::from(media("read")).dnr());
-        assert_eq!(Status::from(media("read")).name(), "Unrecovered Read Error");
-        assert_eq!(Status::from(media("write")), Status::WRITE_FAULT);
     }
 }

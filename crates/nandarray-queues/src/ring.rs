@@ -279,8 +279,14 @@ fn move_blocks(shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) 
         // bytes.
         return unsafe { array.read(slba, nlb, at) };
     }
-    // SAFETY: as above.
-    unsafe { array.write(slba, nlb, at) }?;
+    let bytes = u64::from(entry.cdw(14));
+    if bytes == 0 {
+        // SAFETY: as above.
+        unsafe { array.write(slba, nlb, at) }?;
+    } else {
+        // SAFETY: as above.
+        unsafe { array.write_elements((slba, nlb), (entry.cdw(13).into(), bytes), at) }?;
+    }
     if fua { by_controller(shared, &flush_all()).0.ok().then_some(()).ok_or(Status::INTERNAL_ERROR) } else { Ok(()) }
 }
 

@@ -185,7 +185,8 @@ def _commands(pattern: Pattern, remote: Any) -> list[bytes]:
     if pattern.kind == "box":
         view = remote["m"]
         boxes = [[rng.randrange(0, _SIDE - 256) for _ in range(2)] for _ in range(500)]
-        return [_entry(0x02, 1024, {10: view._dsid, 11: 2 | 1 << 8 | 1 << 10, 12: view.box(at, (256, 256))})
+        space = view._space
+        return [_entry(0x02, 1024, {10: space.dsid(None), 11: 2 | 1 << 8 | 1 << 10, 12: space.box(at, (256, 256))})
                 for at in boxes]  # fmt: skip
     blocks = _NAMESPACE_BYTES // 512
     step = pattern.bytes // 512
@@ -211,7 +212,7 @@ def client(url: str, pattern: Pattern, seconds: float) -> tuple[int, float, floa
     until = time.perf_counter() + seconds
 
     def work(i: int) -> None:
-        native = remotes[i]._native
+        native = remotes[i]._source.connection
         assert isinstance(native, _nandarray.NvmeHost)
         while time.perf_counter() < until:
             part = works[i][: 200 if pattern.kind == "box" else None]

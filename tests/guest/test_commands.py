@@ -176,7 +176,7 @@ with connect(sys.argv[1]) as drive:
     program = drive.load(open("/tmp/elf", "rb").read(), index=3)
     print(program.execute(drive["m"])[0].hex(), drive["m"][2:5, 3:7].tolist())
     drive.flush()
-    print(drive.names())
+    print(drive.array_names())
 """
 AS_USER = """
 import os, sys

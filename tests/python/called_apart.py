@@ -265,9 +265,9 @@ SUBJECTS: dict[str, Callable[[Path], Any]] = {
     "Controller": lambda folder: filled(folder).nvme(),
     "Session": lambda folder: filled(folder).session(),
     "RemoteStore": remote,
-    "RemoteArray": lambda folder: remote(folder)["x"],
-    "SharedStore": shared,
-    "SharedArray": lambda folder: shared(folder)["x"],
+    "Array of a drive": lambda folder: remote(folder)["x"],
+    "Store in shared memory": shared,
+    "Array in shared memory": lambda folder: shared(folder)["x"],
 }
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import doors
 import hypothesis
 import pytest
 import typer.testing
 
-import doors
 import nandarray
 
 # The same examples on every run and every machine; "deep" looks for new ones.

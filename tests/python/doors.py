@@ -1,7 +1,7 @@
 """One store behind each door, for tests that run over all of them: a file, a drive, shared memory.
 
-A test makes arrays by ``create`` and deletes them by ``del``, whatever the door. Shared memory serves what was there when
-its server began, so that a :class:`Shelf` makes arrays in the file and serves it anew.
+A test makes arrays by ``create`` and deletes them by ``del``, whatever the door. Shared memory serves what was there
+when its server began, so that a :class:`Shelf` makes arrays in the file and serves it anew.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nandarray
+from nandarray import gpu
 
 DOORS = ("file", "drive", "region")
 
@@ -47,8 +48,8 @@ class Shelf:
     def __getitem__(self, name: str) -> Any:
         self.close()
         region = Path(self._store.path).with_suffix(f".region{next(_numbers)}")
-        server = self._open.enter_context(nandarray.gpu.serve(self._store, str(region), writable=True))
-        client = self._open.enter_context(nandarray.open(f"shm://{server.path}", "r+"))
+        self._open.callback(gpu.serve(self._store, str(region), writable=True, queues=1, depth=16).stop)
+        client = self._open.enter_context(nandarray.open(f"shm://{region}", "r+"))
         return client[name]
 
     def close(self) -> None:

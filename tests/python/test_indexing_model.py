@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import doors
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import doors
 import nandarray
 import strategies
 from nandarray._nandarray import select

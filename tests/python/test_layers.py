@@ -28,6 +28,7 @@ ORDER = (
     "nandarray.units",
     "nandarray.present",
     "nandarray.index",
+    "nandarray.door",
     "nandarray.device",
     "nandarray.model",
     "nandarray.nvme",
@@ -44,6 +45,8 @@ ORDER = (
     "nandarray.programs.kernels",
     "nandarray.programs.calls",
     "nandarray.array",
+    "nandarray.gpu.client",
+    "nandarray.nvme.remote",
     "nandarray.programs.advise",
     "nandarray.interop",
     "nandarray",
@@ -54,7 +57,7 @@ ORDER = (
 )
 
 #: Modules that only gather names for users; a lookup loads what it names.
-FACADES = {"nandarray", "nandarray.programs"}
+FACADES = {"nandarray", "nandarray.programs", "nandarray.gpu", "nandarray.nvme"}
 
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {

@@ -94,7 +94,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
 
 def test_arrays_blocks_and_programs(stand_in: StandIn) -> None:
     with RemoteStore(stand_in.drive(), "/dev/nvme3") as drive:
-        assert "m" in drive.names()
+        assert "m" in drive.array_names()
         np.testing.assert_array_equal(drive["m"][2:5, 3:7], np.arange(64).reshape(8, 8)[2:5, 3:7])
         drive["deep"][1, 2, 3] = 7
         np.testing.assert_array_equal(drive["deep"][1, 2, 2:], [[104, 105, 106, 107], [7, 7, 7, 7]])

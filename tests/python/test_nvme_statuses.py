@@ -170,7 +170,7 @@ def test_statuses_of_range_sets(remote: RemoteStore) -> None:
 
 
 def test_boxes_have_a_limit(remote: RemoteStore) -> None:
-    said, view = Said(remote), remote["m"]._dsid
+    said, view = Said(remote), remote._source.open_space("m").dsid(None)
     box = struct.pack("<32Q", *[0] * 32) + struct.pack("<32Q", 1, *[0] * 31)
     for _ in range(4096):
         said(OK, 0x0D, ND, {10: view, 11: 1 | 1 << 8 | 1 << 9}, box)

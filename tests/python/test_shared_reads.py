@@ -6,6 +6,7 @@ client whose native half is a stand-in says what a server's status means for an 
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import sys
@@ -18,12 +19,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nandarray
-from nandarray.errors import BadIndexError, ClosedError, InvalidError, NotFoundError, VolumeMismatchError
+from nandarray.errors import ClosedError, DoorError, InvalidError, NotFoundError, VolumeMismatchError
 from nandarray.gpu import client as client_module
 from nandarray.gpu import reads as reads_module
 from nandarray.gpu import server as server_module
-from nandarray.gpu.client import SharedArray, SharedStore
 from nandarray.gpu.gather import gather, library_of, rows_of
+from nandarray.gpu.source import RegionSource
 from strategies import DTYPES, content, keys, shapes
 
 Array = np.ndarray[Any, Any]
@@ -36,6 +37,7 @@ class Memory:
         self.arrays = [np.array(one, order="C") for one in arrays]
         self.reads: list[tuple[int, int]] = []
         self.gathers: list[int] = []
+        self.writes: list[tuple[int, int]] = []
         self.error: Exception | None = None
 
     def bytes(self, nsid: int) -> Array:
@@ -56,8 +58,14 @@ class Memory:
         self.gathers.append(len(numbers))
         memory[:] = records[numbers.astype(np.int64)].reshape(-1)
 
-    def write(self, nsid: int, first: int, values: Array) -> None:
-        self.bytes(nsid)[first : first + len(values)] = values
+    def write_runs(self, nsid: int, item: int, firsts: Array, values: Array) -> None:
+        whole, each = self.bytes(nsid), len(values) // len(firsts)
+        assert each % item == 0
+        for number, first in enumerate(firsts.tolist()):
+            assert first % item == 0
+            assert first + each <= len(whole), f"byte {first} and {each} of {len(whole)}"
+            self.writes.append((first, each))
+            whole[first : first + each] = values[number * each : (number + 1) * each]
 
     def flush(self, nsid: int) -> None:
         self.bytes(nsid)
@@ -67,10 +75,25 @@ class Memory:
         text = nandarray.dtypes.encode(array.dtype)
         return (nsid, f"a{nsid}", text, list(array.shape), array.itemsize, array.nbytes, writable)
 
+    def catalog(self) -> bytes:
+        told = []
+        for number, array in enumerate(self.arrays, 1):
+            facts = {"name": f"a{number}", "shape": array.shape, "dtype": nandarray.dtypes.encode(array.dtype)}
+            facts |= {"itemsize": array.itemsize, "building_block": array.shape, "compression": None}
+            told.append({**facts, "encrypted": False, "fill": bytes(array.itemsize).hex(), "attrs": '{"k": 1}'})
+        return json.dumps(told).encode()
 
-def served(array: Array) -> tuple[SharedArray, Memory]:
+    def rows(self) -> list[Any]:
+        return [self.row(number) for number, _ in enumerate(self.arrays, 1)]
+
+
+def served(array: Array) -> tuple[nandarray.Array, Memory]:
     memory = Memory(array)
-    return SharedArray(memory, memory.row(1)), memory  # type: ignore[arg-type]
+    source: Any = RegionSource(types.SimpleNamespace(  # type: ignore[arg-type]
+        arrays=memory.rows, catalog=memory.catalog, read=memory.read, gather=memory.gather,
+        write_runs=memory.write_runs, flush=memory.flush,
+    ), "features", read_only=False)  # fmt: skip
+    return nandarray.Store(source, "r+")["a1"], memory
 
 
 # --- any index --------------------------------------------------------------------------------------------------------
@@ -310,7 +333,7 @@ def test_rows_go_to_the_library_of_the_indices_or_of_the_memory(libraries: list[
     plain = np.zeros((3, 4))
     assert gather(array.shape, array.dtype, made(numbers), plain, reading(array)) is plain
     one, _ = served(array)
-    np.testing.assert_array_equal(one[made(numbers), 1:3], array[numbers, 1:3])
+    np.testing.assert_array_equal(one.gather(made(numbers)).array, array[numbers])
 
 
 def test_memory_that_is_known_by_dlpack_is_filled() -> None:
@@ -337,67 +360,75 @@ STATUSES = [
 def test_a_status_says_what_became_of_the_array(error: Exception, kind: type[Exception], says: str) -> None:
     one, memory = served(np.zeros((6, 4)))
     memory.error = error
-    for call in (lambda: one[2], lambda: one.gather([1, 2]), lambda: one[[0, 2], [1, 1]], one.flush, lambda: one[:, 1]):
+    for call in (
+        lambda: one[2],
+        lambda: one.gather([1, 2]),
+        lambda: one[[0, 2], [1, 1]],
+        lambda: one.write(0, 1),
+        lambda: one[:, 1],
+    ):
         with pytest.raises(kind) as caught:
             call()
         assert says in str(caught.value)
 
 
-@given(st.integers(1, 6), st.sampled_from(["u1", "<f4", "<f8", "V96", "V512"]), st.data())
-def test_writes_are_whole_blocks_of_512_bytes_or_refused(rows: int, dtype: str, data: st.DataObject) -> None:
-    width = data.draw(st.sampled_from([1, 64, 128, 512]))
-    array = np.zeros((rows * 3, width), dtype)
+@given(data=st.data())
+def test_any_write_is_numpys_and_touches_what_it_names(data: st.DataObject) -> None:
+    shape = data.draw(shapes(max_dims=4, max_side=7).filter(lambda one: 0 not in one))
+    array = content(shape, data.draw(st.sampled_from([one for one in DTYPES if one.itemsize])), 1)
+    key = data.draw(keys(shape))
     one, memory = served(array)
-    start = data.draw(st.integers(-1, rows * 3))
-    values = np.frombuffer(np.random.default_rng(1).bytes(rows * width * array.itemsize), dtype).reshape(rows, width)
-    values = values if array.dtype.kind == "V" else np.ones_like(values)
-    row = width * array.itemsize
-    first, last = start * row, (start + rows) * row
-    good = start >= 0 and start + rows <= len(array) and first % 512 == 0 and (last % 512 == 0 or last == array.nbytes)
-    if good:
-        one.write(start, values)
-        array[start : start + rows] = values
-    else:
-        with pytest.raises(
-            InvalidError, match="rows \\d+ and on of shape|cut a block of 512 bytes|start must be from 0"
-        ):
-            one.write(start, values)
+    try:
+        found = np.shape(array[key])
+        values = content(found, array.dtype, 2) if found else array.reshape(-1)[-1]
+    except IndexError:
+        with pytest.raises(IndexError):
+            one[key] = array.reshape(-1)[0]
+        return
+    array[key] = values
+    one[key] = values
     assert memory.arrays[0].tobytes() == array.tobytes()
+
+
+def test_elements_that_lie_together_are_one_run() -> None:
+    array = np.zeros((6, 5, 4), "<f4")
+    one, memory = served(array)
+    for key, runs in [
+        (np.s_[2], [(160, 80)]), (np.s_[1:3], [(80, 160)]), (np.s_[2, 1:4], [(176, 48)]), (np.s_[...], [(0, 480)]),
+        (np.s_[2, 3, 1:3], [(212, 8)]), (np.s_[::3, 1:3], [(16, 32), (256, 32)]), (np.s_[1, :2, 0], [(80, 4), (96, 4)]),
+    ]:  # fmt: skip
+        memory.writes.clear()
+        one[key] = 1
+        assert memory.writes == runs, key
 
 
 def test_an_array_says_what_it_is() -> None:
     one, _ = served(np.zeros((6, 4), "<i2"))
     assert (one.ndim, one.size, len(one), one.shape, one.nbytes) == (2, 24, 6, (6, 4), 48)
-    assert repr(one) == "<SharedArray 'a1' (6, 4) int16>"
+    assert dict(one.attrs) == {"k": 1}
     np.testing.assert_array_equal(np.asarray(one, "f4"), np.zeros((6, 4), "f4"))
-    with pytest.raises(ValueError, match="reading it copies"):
-        np.asarray(one, copy=False)
     single, _ = served(np.array(5.0))
     assert single[()] == 5.0
-    with pytest.raises(TypeError, match="unsized"):
-        len(single)
     with pytest.raises(InvalidError, match="an array without dimensions has no rows"):
         single.gather([0])
-    records, _ = served(np.zeros(3, [("x", "f4"), ("y", "i2")]))
-    with pytest.raises(BadIndexError, match=r"field 'x' of a served array: read the records, array\[:\]\['x'\]"):
-        records["x"]
-    with pytest.raises(InvalidError, match=r"rows 0 and on of shape \(2, 3\); the array is \(6, 4\)"):
-        one.write(0, np.zeros((2, 3)))
+    for change in (lambda: one.attrs.update(k=2), lambda: one.resize((7, 4)), one.stat):
+        with pytest.raises(DoorError, match="shm://features: shared memory has no "):
+            change()
 
 
 def test_a_store_is_a_mapping_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory(np.zeros(3), np.ones((2, 2)))
-    native = types.SimpleNamespace(arrays=lambda: [memory.row(1), memory.row(2)], read=memory.read)
+    native = types.SimpleNamespace(arrays=memory.rows, catalog=memory.catalog, read=memory.read)
     opened = types.SimpleNamespace(open=lambda name, deadline_ms: native)
     monkeypatch.setattr(client_module._nandarray, "QueueClient", opened)
-    with SharedStore("features") as store:
+    with client_module.connect("features") as store:
         assert list(store) == ["a1", "a2"]
         assert (len(store), "a2" in store, "a3" in store) == (2, True, False)
-        assert repr(store) == "<SharedStore shm://features, 2 arrays>"
+        assert repr(store) == "<nandarray.Store 'shm://features' mode='r+', 2 inside>"
         np.testing.assert_array_equal(store["a2"][...], np.ones((2, 2)))
-        with pytest.raises(NotFoundError, match="'a3' is not served by shm://features"):
+        with pytest.raises(NotFoundError, match="no array or group named 'a3' in 'shm://features'"):
             store["a3"]
-    assert repr(store) == "<SharedStore shm://features, closed>"
+    assert repr(store) == "<nandarray.Store 'shm://features' (closed)>"
     for call in (lambda: store["a1"], lambda: len(store), lambda: list(store), lambda: "a1" in store):
         with pytest.raises(ClosedError, match="the client of shm://features is closed"):
             call()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.door import Source, Space
+from nandarray.dtypes import decode
 from nandarray.errors import (
     BY_KIND,
     ClosedError,
@@ -26,6 +26,7 @@ from nandarray.errors import (
     NandarrayError,
     ProgramFailedError,
 )
+from nandarray.index.shapes import check_shape
 from nandarray.nvme.commands import (
     CloseSpace,
     Command,
@@ -169,16 +170,8 @@ class DriveSource(Source):
         except (ValueError, AttributeError) as error:
             raise NandarrayError(f"the drive: a reply that is none: {error}") from None
         if wrong is not None:
-            raise self._refusal(wrong)
+            raise _refusal(wrong)
         return answer, reply[_HEADER + length :]
-
-    def _refusal(self, told: dict[str, Any]) -> NandarrayError:
-        made = BY_KIND.get(told["kind"], NandarrayError)(told["text"])
-        if isinstance(made, ProgramFailedError) and told["failed"] is not None:
-            place = told["failed"]
-            made.stage, made.pc, made.caller, made.task = (place[key] for key in ("stage", "pc", "caller", "task"))
-            made.noted = None if place["noted"] is None else tuple(place["noted"])
-        return made
 
     def submit(self, command: Command, data: Any = None) -> Completion:
         """Execute a command of :mod:`nandarray.nvme`; its completion may be one of failure."""
@@ -604,12 +597,29 @@ def _value(told: dict[str, Any], data: memoryview) -> Any:
     return np.frombuffer(data[first : first + size], np.uint8).copy()
 
 
+def _refusal(told: Any) -> NandarrayError:
+    """Return the error that a reply tells."""
+    try:
+        made = BY_KIND.get(told["kind"], NandarrayError)(str(told["text"]))
+        if isinstance(made, ProgramFailedError) and told["failed"] is not None:
+            place = told["failed"]
+            made.stage, made.pc, made.caller, made.task = (place[key] for key in ("stage", "pc", "caller", "task"))
+            made.noted = None if place["noted"] is None else tuple(place["noted"])
+    except (KeyError, TypeError) as error:
+        return NandarrayError(f"the drive: an error that is none: {error}")
+    return made
+
+
 def _described(told: dict[str, Any], fill: memoryview) -> dict[str, Any]:
     """Return a description as the native store gives it."""
     try:
-        shapes = {key: tuple(told[key]) for key in ("shape", "building_block")}
-        if len(fill) != told["itemsize"] or math.prod(shapes["building_block"]) < 0:
-            raise ValueError(f"a fill value of {len(fill)} bytes")
-        return {**told, **shapes, "fill": bytes(fill)}
+        shapes = {key: tuple(check_shape(told[key], what=key)) for key in ("shape", "building_block")}
+        known = {**told, **shapes, "fill": bytes(fill)}
+        if not decode(known["dtype"]).itemsize == len(fill) == known["itemsize"]:
+            raise InvalidError(f"elements of {known['itemsize']!r} bytes, and their dtype {known['dtype']!r}")
+        kinds = {"array": int, "name": str, "compression": str | None, "encrypted": bool, "attrs": str}
+        if wrong := [key for key, kind in kinds.items() if not isinstance(known[key], kind)]:
+            raise InvalidError(f"{wrong[0]} {known[wrong[0]]!r}")
     except (KeyError, TypeError, ValueError) as error:
         raise NandarrayError(f"the drive: a description that is none: {error}") from None
+    return known

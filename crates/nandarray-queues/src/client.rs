@@ -13,7 +13,7 @@ use nandarray::{Home, past_caches};
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::entries::{FLUSH, READ, Status, SubmissionEntry, WRITE};
+use crate::entries::{Blocks, FLUSH, READ, Status, SubmissionEntry, WRITE};
 use crate::error::QueueError;
 use crate::futex;
 use crate::layout::{
@@ -350,13 +350,10 @@ impl QueueClient {
         let offset = self.area() + u64::from(slot) * rings.slot_bytes;
         let mut entry = SubmissionEntry::new_zeroed();
         entry.opcode = piece.direction.opcode();
-        entry.nsid.set(nsid);
         entry.dptr[0].set(offset);
         let slba = piece.first_byte / LBA_BYTES;
         let nlb = (piece.first_byte % LBA_BYTES + piece.bytes).div_ceil(LBA_BYTES);
-        entry.set_cdw(10, slba as u32);
-        entry.set_cdw(11, (slba >> 32) as u32);
-        entry.set_cdw(12, nlb as u32 - 1);
+        Blocks::new(nsid, slba, nlb as u32).encode(&mut entry);
         if piece.direction == ClientTransfer::Out {
             // SAFETY: the caller's memory, and a slot of this queue's data area.
             unsafe {

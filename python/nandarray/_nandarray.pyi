@@ -43,10 +43,22 @@ __all__ = [
     "fetch_run",
     "get",
     "get_sub_block",
+    "nvme_account",
+    "nvme_activate_entry",
     "nvme_completion",
+    "nvme_delete_box_entry",
     "nvme_encode",
+    "nvme_execute_entry",
+    "nvme_load_entry",
+    "nvme_log_entry",
+    "nvme_memory_entry",
+    "nvme_reply_entry",
+    "nvme_request_entry",
     "nvme_space",
+    "nvme_status_kind",
     "nvme_statuses",
+    "nvme_store_box_entry",
+    "nvme_unload_entry",
     "program_disassemble",
     "program_metadata",
     "program_run_bare",
@@ -81,6 +93,9 @@ class QueueClient:
     def gather(self, nsid: int, record_bytes: int, records: _Array, out: _Array) -> None: ...
     def read(self, nsid: int, first_byte: int, out: _Array) -> None: ...
     def write(self, nsid: int, first_byte: int, data: _Array) -> None: ...
+    # Runs of equal size from these bytes on, whole elements, one behind the other in `data`.
+    def write_runs(self, nsid: int, item_bytes: int, firsts: _Array, data: _Array) -> None: ...
+    def catalog(self) -> bytes: ...
     def flush(self, nsid: int) -> None: ...
 
 @final
@@ -177,6 +192,7 @@ class Store:
         threads: int,
         writable: bool,
         group: int | None = None,  # the number of a group whose members may be clients
+        catalog: bytes = b"",  # for clients, as it is
     ) -> QueueServer: ...
     # "own", "kept" or "new"; what a copy of a served file gives up, in 16 bytes
     def choose_identity(self, choice: str) -> bytes | None: ...
@@ -396,7 +412,7 @@ def select(key: object, shape: tuple[int, ...], mode: str = "numpy", *, outer: b
 # or scalar. None for what `select` and the commands of a space are to do: other dtypes, large results, masks, index arrays of a
 # view, other memory. A wrong expression raises as in `select`.
 def get(
-    space: Space,
+    space: object,
     key: object,
     dtype: np.dtype[Any],
     out: object = None,
@@ -404,7 +420,12 @@ def get(
     mode: str = "numpy",
 ) -> Any: ...
 def get_sub_block(
-    space: Space, view: tuple[int, ...], coordinate: object, sub_shape: object, dtype: np.dtype[Any], out: object = None
+    space: object,
+    view: tuple[int, ...],
+    coordinate: object,
+    sub_shape: object,
+    dtype: np.dtype[Any],
+    out: object = None,
 ) -> Any: ...
 def error_kinds() -> list[str]: ...
 def check_name(name: str, *, chosen: bool) -> None: ...  # the rule of new names
@@ -490,6 +511,8 @@ class NvmeHost:
     def call(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
     ) -> tuple[bytes, bytes]: ...
+    # Entry, data and room of each; completion and data of each. `depth` of them are in flight at a time.
+    def call_many(self, calls: list[tuple[bytes, bytes | None, int]], depth: int) -> list[tuple[bytes, bytes]]: ...
     def read_many(self, entries: list[bytes], bytes: int, depth: int) -> int: ...
     def write_many(self, entries: list[bytes], data: bytes, depth: int) -> None: ...
 
@@ -499,6 +522,20 @@ def nvme_statuses() -> list[tuple[int, str]]: ...
 # A command of nandarray.nvme.commands as its 64-byte entry; its data, if that is a part of it; its page of coordinates.
 def nvme_encode(command: object, cid: int = 0) -> tuple[bytes, bytes | None, bytes | None]: ...
 def nvme_completion(entry: bytes) -> tuple[int, int, int]: ...  # status bits, dw0, dw1
+def nvme_status_kind(status: int) -> str: ...  # of BY_KIND
+def nvme_request_entry(tag: int, size: int, offset: int, changes: bool) -> bytes: ...
+def nvme_reply_entry(handle: int, offset: int) -> bytes: ...
+def nvme_log_entry(lid: int, size: int, offset: int = 0, tag: int = 0) -> bytes: ...
+def nvme_load_entry(slot: int, size: int, program_id: int, part_bytes: int, offset: int) -> bytes: ...
+def nvme_unload_entry(slot: int) -> bytes: ...
+def nvme_activate_entry(slot: int, active: bool) -> bytes: ...
+def nvme_execute_entry(
+    slot: int, ranges: list[tuple[int, int, int]], scalars: list[int], tag: int
+) -> tuple[bytes, bytes]: ...  # ranges: namespace, first byte or handle, bytes; the entry and its data
+def nvme_memory_entry(writes: bool, first: int, size: int) -> bytes: ...
+def nvme_store_box_entry(dsid: int, ndim: int) -> bytes: ...
+def nvme_delete_box_entry(handle: int) -> bytes: ...
+def nvme_account(text: str) -> tuple[list[int], int] | None: ...  # bytes of outputs, instructions
 def nvme_space(page: bytes | bytearray) -> dict[str, Any]: ...  # what space information gave
 
 # Device descriptions: a TOML text and what is changed of it, a JSON object from dotted keys to values.

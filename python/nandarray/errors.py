@@ -27,6 +27,7 @@ __all__ = [
     "CompileError",
     "CorruptError",
     "DescriptionError",
+    "DoorError",
     "ExistsError",
     "InternalError",
     "InvalidError",
@@ -132,6 +133,12 @@ class DescriptionError(InvalidError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class DoorError(InvalidError):
+    """A store behind a door (a drive, shared memory) was asked for what only the process with the file can do."""
+
+    kind = "door"
 
 
 class VolumeMismatchError(InvalidError):

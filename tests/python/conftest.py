@@ -9,11 +9,13 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 import typer.testing
 
+import doors
 import nandarray
 
 # The same examples on every run and every machine; "deep" looks for new ones.
@@ -50,6 +52,13 @@ def recorder() -> None:
         recording.compiler()
     except nandarray.NotFoundError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module", params=doors.DOORS)
+def scratch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One store for all examples of a test, since Hypothesis runs many; behind each door."""
+    with doors.opened(request.param, tmp_path_factory.mktemp("scratch") / "data.nand") as store:
+        yield store
 
 
 @pytest.fixture

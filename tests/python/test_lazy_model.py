@@ -26,12 +26,6 @@ from nandarray.interop.rows import RowDataset
 _Array = np.ndarray[Any, Any]
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with nandarray.open(tmp_path_factory.mktemp("lazy") / "d.nand", "w") as store:
-        yield store
-
-
 def put(store: Any, data: _Array, **options: Any) -> Any:
     """Store an array under a name that is free again afterwards."""
     if "a" in store:

@@ -15,12 +15,6 @@ import strategies
 from nandarray.array.view import translate
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with nandarray.open(tmp_path_factory.mktemp("views") / "data.nand", mode="w") as store:
-        yield store
-
-
 @given(data=st.data(), shape=strategies.shapes(min_dims=1), dtype=strategies.dtypes())
 def test_sub_blocks_tile_the_view(
     scratch: nandarray.Store, data: st.DataObject, shape: tuple[int, ...], dtype: np.dtype[Any]

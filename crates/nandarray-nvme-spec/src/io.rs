@@ -62,6 +62,31 @@ pub struct Blocks {
     pub lr: bool,
 }
 
+/// The bytes of a write's blocks that are written, where they are not whole blocks: of queues in shared memory alone, in
+/// dwords 13 and 14, which are those of protection information elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockPart {
+    /// First byte, from the beginning of the first block on.
+    pub skip: u32,
+    /// Number of bytes; 0 for all bytes of the blocks.
+    pub bytes: u32,
+}
+
+impl BlockPart {
+    /// Reads the part from the entry of a write.
+    #[inline]
+    pub fn decode(entry: &SubmissionEntry) -> Self {
+        Self { skip: entry.cdw(13), bytes: entry.cdw(14) }
+    }
+
+    /// Writes the part into the entry of a write.
+    #[inline]
+    pub fn encode(&self, entry: &mut SubmissionEntry) {
+        entry.set_cdw(13, self.skip);
+        entry.set_cdw(14, self.bytes);
+    }
+}
+
 /// The action of an open space command before the view is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAction {

@@ -52,7 +52,7 @@ pub use identify::{
     Cns, IDENTIFY_BYTES, IdentifyController, IdentifyMemory, IdentifyNamespace, IdentifyNd, IdentifyPrograms,
     LbaFormat, NamespaceOfAnySet, NdCapabilities, put_descriptors,
 };
-pub use io::{Blocks, Coordinates, NdBox, NvmeCommand, Opcode, OpenAction, Unit};
+pub use io::{BlockPart, Blocks, Coordinates, NdBox, NvmeCommand, Opcode, OpenAction, Unit};
 pub use logs::{
     ChangedPage, DiscoveryHeader, EffectsPage, ErrorEntry, FirmwarePage, HealthPage, LogPage, LogRequest, NamesPage,
     SupportedBits, SupportedPage,

@@ -1,13 +1,12 @@
 //! Conversion of NVMe commands, dataclasses in Python (`python/nandarray/nvme/commands.py`), to entries and pages, and
 //! back.
 //!
-//! Fields are read by name and checked against their width in the entry; layouts are those of
-//! `nandarray-nvme-spec`.
-//! Nothing is executed here.
+//! Fields are read by name and checked against their width in the entry; layouts are those of `nandarray-nvme-spec`.
+//! Nothing is executed here. Commands of programs and stored boxes are in `nvme_entries`.
 
 use nandarray_nvme_spec::{
     Blocks, BoxPage, CompletionEntry, CopyRange, DsmRange, NdBox, NdCommand, NvmeCommand, Opcode, OpenAction,
-    ReplyPart, RequestPart, SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, Unit, from_text, text,
+    ReplyPart, RequestPart, SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, Status, Unit, from_text, text,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -98,6 +97,34 @@ pub(crate) fn nvme_request_entry(
 #[pyfunction]
 pub(crate) fn nvme_reply_entry(py: Python<'_>, handle: u32, offset: u32) -> Bound<'_, PyBytes> {
     PyBytes::new(py, NdCommand::ArrayReply(ReplyPart { handle, offset }).encode(0).as_bytes())
+}
+
+/// Returns the kind of error that a status stands for: the reverse of the engine's table, as far as it has one.
+#[pyfunction]
+pub(crate) fn nvme_status_kind(status: u16) -> &'static str {
+    let found = Status::from_bits(status);
+    let is = |of: Status| of.sct() == found.sct() && of.sc() == found.sc();
+    let kinds = [
+        (Status::INVALID_FIELD, "invalid"),
+        (Status::DATA_LENGTH_INVALID, "invalid"),
+        (Status::SIZE_LIMIT_EXCEEDED, "invalid"),
+        (Status::LBA_OUT_OF_RANGE, "out-of-range"),
+        (Status::VOLUME_MISMATCH, "volume-mismatch"),
+        (Status::SPACE_NOT_FOUND, "not-found"),
+        (Status::SPACE_EXISTS, "exists"),
+        (Status::WRITE_PROTECTED, "read-only"),
+        (Status::CAPACITY_EXCEEDED, "full"),
+        (Status::ACCESS_DENIED, "wrong-key"),
+        (Status::NOT_READY, "closed"),
+        (Status::INVALID_DSID, "closed"),
+        (Status::INTERRUPTED, "busy"),
+        (Status::RESOURCES, "busy"),
+        (Status::TOO_MANY_VIEWS, "busy"),
+        (Status::PROGRAM_FAILED, "execution"),
+        (Status::PROGRAM_DATA, "program"),
+        (Status::INTERNAL_ERROR, "internal"),
+    ];
+    kinds.iter().find(|(of, _)| is(*of)).map_or("error", |(_, kind)| kind)
 }
 
 /// Returns the status bits, dword 0 and dword 1 of a completion entry.

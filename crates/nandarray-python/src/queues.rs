@@ -8,7 +8,7 @@ use nandarray_queues::{QueueClient, QueueError, QueueServer, RegionGeometry, Ser
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArray};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::buffers::lend;
 use crate::errors::{detached, to_py};
@@ -42,9 +42,10 @@ impl PyQueueServer {
         name: &str,
         (queues, depth, data_bytes, threads): (u32, u32, u64, u32),
         (writable, group): (bool, Option<u32>),
+        catalog: Vec<u8>,
     ) -> PyResult<Self> {
         let geometry = RegionGeometry { queues, depth, data_bytes, threads };
-        let server = run(py, || QueueServer::start(device, name, ServeOptions { geometry, writable, group }))?;
+        let server = run(py, || QueueServer::start(device, name, ServeOptions { geometry, writable, group, catalog }))?;
         Ok(Self { server: Mutex::new(server), home: Home::here() })
     }
 }
@@ -144,6 +145,31 @@ impl PyQueueClient {
         let (from, bytes) = memory(py, data, false)?;
         // SAFETY: the caller's frame keeps the array.
         run(py, || unsafe { self.client.write(nsid, first_byte, bytes, from as *const u8) })
+    }
+
+    /// Writes runs of equal size, one behind the other in `data`, from the bytes `firsts` on.
+    fn write_runs(
+        &self,
+        py: Python<'_>,
+        nsid: u32,
+        item_bytes: u64,
+        firsts: &Bound<'_, PyArray1<u64>>,
+        data: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
+        let firsts = firsts.readonly();
+        let firsts = firsts.as_slice()?;
+        let (from, bytes) = memory(py, data, false)?;
+        let each = bytes / (firsts.len() as u64).max(1);
+        if each * firsts.len() as u64 != bytes || item_bytes == 0 || !each.is_multiple_of(item_bytes) {
+            let what = format!("{bytes} bytes for {} runs of elements of {item_bytes}", firsts.len());
+            return Err(to_py(py, &Error::Invalid(what), None));
+        }
+        // SAFETY: the caller's frame keeps the array, which has the bytes of all runs.
+        run(py, || unsafe { self.client.write_runs(nsid, item_bytes, firsts, each, from as *const u8) })
+    }
+
+    fn catalog<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.client.catalog())
     }
 
     fn flush(&self, py: Python<'_>, nsid: u32) -> PyResult<()> {

@@ -102,8 +102,12 @@ fn main() {
     };
     // In `/dev/shm`, as every server's.
     let name = format!("bench-{}", std::process::id());
-    let mut server =
-        QueueServer::stepped(&device, &name, ServeOptions { geometry, writable: false, group: None }).unwrap();
+    let mut server = QueueServer::stepped(
+        &device,
+        &name,
+        ServeOptions { geometry, writable: false, group: None, catalog: Vec::new() },
+    )
+    .unwrap();
     let mut step = || {
         server.step();
     };

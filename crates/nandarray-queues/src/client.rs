@@ -13,7 +13,7 @@ use nandarray::{Home, past_caches};
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::entries::{Blocks, FLUSH, READ, Status, SubmissionEntry, WRITE};
+use crate::entries::{BlockPart, Blocks, FLUSH, READ, Status, SubmissionEntry, WRITE};
 use crate::error::QueueError;
 use crate::futex;
 use crate::layout::{
@@ -31,15 +31,19 @@ pub use info::NamespaceInfo;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientTransfer {
+    /// From the array.
     In,
+    /// To whole blocks of the array.
     Out,
+    /// To whole elements of the array, which may begin and end within blocks.
+    Elements { item_bytes: u64 },
 }
 
 impl ClientTransfer {
     fn opcode(self) -> u8 {
         match self {
             Self::In => READ,
-            Self::Out => WRITE,
+            Self::Out | Self::Elements { .. } => WRITE,
         }
     }
 }
@@ -234,6 +238,43 @@ impl QueueClient {
         self.transfer(nsid, bytes, std::iter::once(run), &mut || ())
     }
 
+    /// Writes runs of `bytes` bytes from byte `firsts[i]` on, from `from + i * bytes`: whole elements of `item_bytes`. Each
+    /// run that fits a command is whole or absent; elements between runs stay as they are.
+    ///
+    /// # Safety
+    /// `from` points to the bytes of all runs, which can be read.
+    ///
+    /// # Errors
+    /// [`QueueError::Invalid`] if an element does not fit a command; otherwise as [`Self::gather`].
+    pub unsafe fn write_runs(
+        &self,
+        nsid: u32,
+        item_bytes: u64,
+        firsts: &[u64],
+        bytes: u64,
+        from: *const u8,
+    ) -> Result<(), QueueError> {
+        let room = slot_bytes(bytes, self.header.data_stride) - LBA_BYTES;
+        if item_bytes == 0 || item_bytes > room {
+            return Err(QueueError::Invalid(format!("elements of {item_bytes} bytes; a command has room for {room}")));
+        }
+        let run = |(i, &first_byte): (usize, &u64)| ByteRun {
+            direction: ClientTransfer::Elements { item_bytes },
+            first_byte,
+            bytes,
+            // SAFETY: the caller's promise.
+            memory: unsafe { from.add(i * bytes as usize) }.cast_mut(),
+        };
+        self.transfer(nsid, bytes, firsts.iter().enumerate().map(run), &mut || ())
+    }
+
+    /// Returns the catalog: text that describes the arrays, as the server's caller wrote it.
+    pub fn catalog(&self) -> Vec<u8> {
+        let mut text = vec![0; self.header.catalog_bytes as usize];
+        self.region.copy_out(self.header.catalog_offset, &mut text);
+        text
+    }
+
     /// Makes all earlier writes durable.
     ///
     /// # Errors
@@ -318,7 +359,10 @@ impl QueueClient {
                 let mut done = 0;
                 while done < run.bytes {
                     let first_byte = run.first_byte.saturating_add(done);
-                    let bytes = (rings.slot_bytes - first_byte % LBA_BYTES).min(run.bytes - done);
+                    let mut bytes = (rings.slot_bytes - first_byte % LBA_BYTES).min(run.bytes - done);
+                    if let ClientTransfer::Elements { item_bytes } = run.direction {
+                        bytes -= bytes % item_bytes;
+                    }
                     // SAFETY: within the run's memory, by the caller's promise.
                     let memory = unsafe { run.memory.add(done as usize) };
                     let piece = ByteRun { direction: run.direction, first_byte, bytes, memory };
@@ -354,10 +398,17 @@ impl QueueClient {
         let slba = piece.first_byte / LBA_BYTES;
         let nlb = (piece.first_byte % LBA_BYTES + piece.bytes).div_ceil(LBA_BYTES);
         Blocks::new(nsid, slba, nlb as u32).encode(&mut entry);
-        if piece.direction == ClientTransfer::Out {
+        if piece.direction != ClientTransfer::In {
+            let skip = match piece.direction {
+                ClientTransfer::Elements { .. } => piece.first_byte % LBA_BYTES,
+                ClientTransfer::In | ClientTransfer::Out => 0,
+            };
+            if let ClientTransfer::Elements { .. } = piece.direction {
+                BlockPart { skip: skip as u32, bytes: piece.bytes as u32 }.encode(&mut entry);
+            }
             // SAFETY: the caller's memory, and a slot of this queue's data area.
             unsafe {
-                let to = self.region.at(offset, piece.bytes);
+                let to = self.region.at(offset + skip, piece.bytes);
                 std::ptr::copy_nonoverlapping(piece.memory, to, piece.bytes as usize);
             }
         }

@@ -2,7 +2,7 @@
 
 pub(crate) use nandarray::nvme::{Controller, DataBuffer};
 use nandarray_nvme_spec::Opcode;
-pub(crate) use nandarray_nvme_spec::{Blocks, NSID_ALL, Status, SubmissionEntry};
+pub(crate) use nandarray_nvme_spec::{BlockPart, Blocks, NSID_ALL, Status, SubmissionEntry};
 
 /// Opcode of Flush.
 pub(crate) const FLUSH: u8 = Opcode::FLUSH;

@@ -1,4 +1,5 @@
-//! The layout of the region, byte for byte: a page for the header, the table of namespaces, the queue pairs, the data.
+//! The layout of the region, byte for byte: a page for the header, the table of namespaces, the queue pairs, the data,
+//! the catalog.
 //!
 //! `python/nandarray/gpu/include/nandarray/layout.hpp` defines the same layout for C++; `docs/reference/queues.md`
 //! describes it.
@@ -11,11 +12,13 @@ use crate::error::QueueError;
 
 /// Magic number at the beginning of the header: "NDAQUEUE" in memory order.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"NDAQUEUE");
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Size of a logical block, in bytes.
 pub(crate) const LBA_BYTES: u64 = 512;
 /// Size of a page of the region, in bytes: each part begins at a page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Largest size of the catalog, in bytes.
+const CATALOG_BYTES_MAX: u64 = 1 << 30;
 /// Longest name of an array that can be served, in bytes.
 pub const NAMESPACE_NAME_BYTES_MAX: usize = 295;
 /// Offset of the byte of the file that a running server locks.
@@ -43,6 +46,9 @@ pub(crate) struct RegionHeader {
     pub(crate) data_stride: u64,
     pub(crate) threads: u32,
     pub(crate) reserved: u32,
+    /// Place of the catalog: text that describes the arrays, for clients that want more than the table has.
+    pub(crate) catalog_offset: u64,
+    pub(crate) catalog_bytes: u64,
 }
 
 /// Offset in the region of the abort word, which is 0 while the server serves.
@@ -90,6 +96,7 @@ pub(crate) fn phase(count: u32, depth: u32) -> u64 {
 
 const _: () = assert!(size_of::<NamespaceEntry>() == 512 && offset_of!(NamespaceEntry, name) == 216);
 const _: () = assert!(offset_of!(RegionHeader, data_stride) == 72 && offset_of!(RegionHeader, threads) == 80);
+const _: () = assert!(offset_of!(RegionHeader, catalog_offset) == 88 && size_of::<RegionHeader>() <= 128);
 
 /// The sizes of a region, which its server chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,11 +112,11 @@ pub struct RegionGeometry {
 }
 
 impl RegionGeometry {
-    /// Computes the layout of a region with this number of namespaces.
+    /// Computes the layout of a region with this number of namespaces, and a catalog of this size in bytes.
     ///
     /// # Errors
     /// [`QueueError::Invalid`]: a size is out of its range.
-    pub(crate) fn header(&self, namespaces: u32) -> Result<RegionHeader, QueueError> {
+    pub(crate) fn header(&self, namespaces: u32, catalog_bytes: u64) -> Result<RegionHeader, QueueError> {
         let invalid = |what: String| Err(QueueError::Invalid(what));
         if !(1..=4096).contains(&self.queues) {
             return invalid(format!("queue pairs must be from 1 to 4096, not {}", self.queues));
@@ -129,11 +136,15 @@ impl RegionGeometry {
         let queues_offset = (namespaces_offset + table).next_multiple_of(PAGE_BYTES);
         let queue_stride = (QUEUE_HEADER_BYTES + 80 * depth).next_multiple_of(PAGE_BYTES);
         let data_offset = queues_offset + queues * queue_stride;
+        let catalog_offset = data_offset + queues * self.data_bytes;
+        if catalog_bytes > CATALOG_BYTES_MAX {
+            return invalid(format!("a catalog must have at most {CATALOG_BYTES_MAX} bytes, not {catalog_bytes}"));
+        }
         Ok(RegionHeader {
             magic: MAGIC,
             version: VERSION,
             header_bytes: PAGE_BYTES as u32,
-            region_bytes: data_offset + queues * self.data_bytes,
+            region_bytes: catalog_offset + catalog_bytes.next_multiple_of(PAGE_BYTES),
             queues: self.queues,
             depth: self.depth,
             namespaces,
@@ -145,6 +156,8 @@ impl RegionGeometry {
             data_stride: self.data_bytes,
             threads: self.threads,
             reserved: 0,
+            catalog_offset,
+            catalog_bytes,
         })
     }
 }
@@ -160,7 +173,7 @@ impl RegionHeader {
             threads: self.threads,
         };
         // Only this function's layout is ever written: any other header is not that of a region.
-        let expected = geometry.header(self.namespaces);
+        let expected = geometry.header(self.namespaces, self.catalog_bytes);
         expected.is_ok_and(|e| e.as_bytes() == self.as_bytes()) && self.region_bytes <= bytes
     }
 
@@ -177,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_layout_holds_itself_and_no_other() {
-        let header = RegionGeometry { queues: 3, depth: 8, data_bytes: 8192, threads: 2 }.header(5).unwrap();
+        let header = RegionGeometry { queues: 3, depth: 8, data_bytes: 8192, threads: 2 }.header(5, 100).unwrap();
         assert!(header.holds(header.region_bytes) && !header.holds(header.region_bytes - 1));
         for at in 0..size_of::<RegionHeader>() {
             let mut bytes: [u8; size_of::<RegionHeader>()] = header.as_bytes().try_into().unwrap();

@@ -31,7 +31,9 @@ pub(crate) struct Prepared {
     /// Shape of the one-dimensional view by which clients use the array; `None` if the array itself has one dimension.
     flat: Option<[u64; 1]>,
     runs: RunShape,
+    /// Whether whole blocks can be written, and elements.
     writable: bool,
+    writable_elements: bool,
     entry: NamespaceEntry,
 }
 
@@ -115,7 +117,8 @@ impl Prepared {
         }
         // Blocks that cut elements could not be written without reading the elements first.
         let whole = LBA_BYTES.is_multiple_of(item_bytes) || item_bytes.is_multiple_of(LBA_BYTES);
-        let writable = writable && whole && !device.read_only();
+        let writable_elements = writable && !device.read_only();
+        let writable = writable_elements && whole;
         let mut entry = NamespaceEntry {
             nsid,
             item_bytes: record.item_bytes,
@@ -131,7 +134,7 @@ impl Prepared {
         entry.name[..record.name.len()].copy_from_slice(record.name.as_bytes());
         let flat = (record.shape.len() != 1).then_some([elements]);
         let (device, space, runs) = (device.clone(), record.id, RunShape::new(record));
-        Some(Self { nsid, device, space, item_bytes, elements, flat, runs, writable, entry })
+        Some(Self { nsid, device, space, item_bytes, elements, flat, runs, writable, writable_elements, entry })
     }
 
     /// Returns the array's entry of the region's table of namespaces.
@@ -252,14 +255,46 @@ impl Prepared {
         if !self.writable {
             return Err(Status::WRITE_PROTECTED);
         }
-        let BlockPiece { first_byte, bytes } = self.piece(slba, nlb)?;
+        let piece = self.piece(slba, nlb)?;
+        // SAFETY: the caller's promise; the piece is at most `nlb` blocks.
+        unsafe { self.write_piece(piece, from) }
+    }
+
+    /// Writes the `bytes` bytes that begin `skip` bytes behind the beginning of block `slba`: whole elements, within
+    /// `nlb` blocks, from the same place behind the address `from`.
+    ///
+    /// # Safety
+    /// `from` points to `nlb` blocks of 512 bytes.
+    pub(crate) unsafe fn write_elements(
+        &self,
+        (slba, nlb): (u64, u64),
+        (skip, bytes): (u64, u64),
+        from: *const u8,
+    ) -> Result<(), Status> {
+        if !self.writable_elements {
+            return Err(Status::WRITE_PROTECTED);
+        }
+        let BlockPiece { first_byte, bytes: room } = self.piece(slba, nlb)?;
+        if skip.checked_add(bytes).is_none_or(|end| end > room) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let piece = BlockPiece { first_byte: first_byte + skip, bytes };
+        // SAFETY: the caller's promise; the piece lies within the blocks.
+        unsafe { self.write_piece(piece, from.add(skip as usize)) }
+    }
+
+    /// Writes whole elements from the address `from`.
+    ///
+    /// # Safety
+    /// `from` points to the bytes of the piece.
+    unsafe fn write_piece(&self, BlockPiece { first_byte, bytes }: BlockPiece, from: *const u8) -> Result<(), Status> {
         if !first_byte.is_multiple_of(self.item_bytes) || !bytes.is_multiple_of(self.item_bytes) {
             return Err(Status::INVALID_FIELD);
         }
         let (start, count) = ([first_byte / self.item_bytes], [bytes / self.item_bytes]);
         let strides = [self.item_bytes as isize];
         let target = self.target(&start, &count, &strides);
-        // SAFETY: the caller's promise; the target is at most `nlb` blocks.
+        // SAFETY: the caller's promise.
         let source = unsafe { Source::from_raw(from) };
         self.device.execute(command::Write { space: self.space, target, source }).map_err(Status::from)
     }

@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering;
 
 use zerocopy::FromZeros;
 
-use crate::entries::{BROKEN, Blocks, Controller, DataBuffer, FLUSH, NSID_ALL, READ, Status, SubmissionEntry, WRITE};
+use crate::entries::{
+    BROKEN, BlockPart, Blocks, Controller, DataBuffer, FLUSH, NSID_ALL, READ, Status, SubmissionEntry, WRITE,
+};
 use crate::layout::{
     CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_BYTES, READY, RegionHeader, SQ_TAIL, phase,
 };
@@ -275,8 +277,14 @@ fn move_blocks(shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) 
         // bytes.
         return unsafe { array.read(slba, nlb, at) };
     }
-    // SAFETY: as above.
-    unsafe { array.write(slba, nlb, at) }?;
+    let part = BlockPart::decode(entry);
+    if part.bytes == 0 {
+        // SAFETY: as above.
+        unsafe { array.write(slba, nlb, at) }?;
+    } else {
+        // SAFETY: as above.
+        unsafe { array.write_elements((slba, nlb), (part.skip.into(), part.bytes.into()), at) }?;
+    }
     if fua { by_controller(shared, &flush_all()).0.ok().then_some(()).ok_or(Status::INTERNAL_ERROR) } else { Ok(()) }
 }
 

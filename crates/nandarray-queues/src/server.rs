@@ -29,7 +29,7 @@ const YIELD_ROUNDS: u32 = 32;
 const SLEEP_MS: u32 = 100;
 
 /// Options of a server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// Sizes of the shared memory: number of queue pairs, entries of each, bytes for data.
     pub geometry: RegionGeometry,
@@ -37,6 +37,8 @@ pub struct ServeOptions {
     pub writable: bool,
     /// Group whose members may be clients, beside the owner; `None` for those who may read and write the store's file.
     pub group: Option<u32>,
+    /// Text that describes the arrays, for clients; this crate does not read it.
+    pub catalog: Vec<u8>,
 }
 
 /// Counts of the work that a server has done.
@@ -107,7 +109,7 @@ impl QueueServer {
             let nsid = ARRAY_NSID + arrays.len() as u32;
             arrays.extend(Prepared::new(device, &record, nsid, options.writable));
         }
-        let header = options.geometry.header(arrays.len() as u32)?;
+        let header = options.geometry.header(arrays.len() as u32, options.catalog.len() as u64)?;
         let store = device.file_state().map(|file| (file.uid, file.gid, file.mode));
         let access = RegionAccess::of_store(store, options.group);
         let region = QueueRegion::create(&region_path(name), header.region_bytes, access, options.group.is_some())?;
@@ -115,6 +117,7 @@ impl QueueServer {
             let at = header.namespaces_offset + (i * size_of::<NamespaceEntry>()) as u64;
             region.copy_in(at, array.entry().as_bytes());
         }
+        region.copy_in(header.catalog_offset, &options.catalog);
         region.copy_in(0, header.as_bytes());
         let threads = header.threads;
         let pairs =

@@ -214,7 +214,7 @@ fn store(dir: &tempfile::TempDir) -> (Arc<Device>, Vec<Vec<u8>>) {
 
 fn options(writable: bool) -> ServeOptions {
     let geometry = RegionGeometry { queues: QUEUES, depth: DEPTH, data_bytes: DATA_BYTES, threads: 1 };
-    ServeOptions { geometry, writable, group: None }
+    ServeOptions { geometry, writable, group: None, catalog: Vec::new() }
 }
 
 fn draw(chance: &mut fastrand::Rng, wire: &Wire, queue: u32) -> Meant {
@@ -457,7 +457,11 @@ fn regions_of_impossible_sizes_are_refused() {
         (RegionGeometry { threads: 0, ..fine }, "0 threads"),
         (RegionGeometry { threads: 4, ..fine }, "4 threads for 3"),
     ] {
-        let refused = QueueServer::stepped(&device, &name, ServeOptions { geometry, writable: true, group: None });
+        let refused = QueueServer::stepped(
+            &device,
+            &name,
+            ServeOptions { geometry, writable: true, group: None, catalog: Vec::new() },
+        );
         let error = refused.err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error.contains(text), "{error:?} does not say {text:?}");
         assert!(!region_path(&name).exists(), "a refused region left its file");

@@ -13,7 +13,7 @@ use nandarray_queues::{QueueClient, QueueError, QueueServer, RegionGeometry, Ser
 
 const DEADLINE: Duration = Duration::from_secs(5);
 const SMALL: RegionGeometry = RegionGeometry { queues: 4, depth: 8, data_bytes: 64 << 10, threads: 2 };
-const ALL: ServeOptions = ServeOptions { geometry: SMALL, writable: true, group: None };
+const ALL: ServeOptions = ServeOptions { geometry: SMALL, writable: true, group: None, catalog: Vec::new() };
 
 fn store(dir: &tempfile::TempDir) -> Arc<Device> {
     let device = Device::open_file(&dir.path().join("a.nand"), Mode::Append, &Options::default()).unwrap();
@@ -70,8 +70,12 @@ fn rows_of_whole_blocks_are_gathered_together() {
     let (space, whole) = create(&device, "rows", &[300, 2, 128], 4);
     let device = Arc::new(device);
     let geometry = RegionGeometry { depth: 64, ..SMALL };
-    let mut server =
-        QueueServer::start(&device, &name(&dir), ServeOptions { geometry, writable: true, group: None }).unwrap();
+    let mut server = QueueServer::start(
+        &device,
+        &name(&dir),
+        ServeOptions { geometry, writable: true, group: None, catalog: Vec::new() },
+    )
+    .unwrap();
     let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let nsid = client.arrays()[0].nsid;
     let mut chance = fastrand::Rng::with_seed(3);
@@ -105,8 +109,12 @@ fn runs_of_blocks_are_gathered_wherever_they_lie() {
         shapes.iter().enumerate().map(|(i, (shape, item))| create(&device, &format!("a{i}"), shape, *item)).collect();
     let device = Arc::new(device);
     let geometry = RegionGeometry { depth: 64, data_bytes: 1 << 20, ..SMALL };
-    let mut server =
-        QueueServer::start(&device, &name(&dir), ServeOptions { geometry, writable: true, group: None }).unwrap();
+    let mut server = QueueServer::start(
+        &device,
+        &name(&dir),
+        ServeOptions { geometry, writable: true, group: None, catalog: Vec::new() },
+    )
+    .unwrap();
     let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let mut chance = fastrand::Rng::with_seed(5);
     for (i, info) in client.arrays().iter().enumerate() {
@@ -211,8 +219,12 @@ fn random_bytes_in_rings_doorbells_and_header_harm_only_their_own_pair() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
     let one = RegionGeometry { threads: 1, ..SMALL };
-    let server =
-        QueueServer::start(&device, &name(&dir), ServeOptions { geometry: one, writable: false, group: None }).unwrap();
+    let server = QueueServer::start(
+        &device,
+        &name(&dir),
+        ServeOptions { geometry: one, writable: false, group: None, catalog: Vec::new() },
+    )
+    .unwrap();
     let good = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let line = good.arrays().into_iter().find(|a| a.name == "line").unwrap();
     let whole = bytes_of("line", line.bytes);

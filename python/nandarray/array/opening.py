@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from nandarray import _nandarray, holders
 from nandarray.array.creation import check_word
@@ -31,6 +31,8 @@ _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
 #: Modes in which a file may be made.
 _MAKES = ("a", "w", "x")
+#: What another process or the kernel serves.
+_SERVED = re.compile(r"nvme\+tcp://|shm://|/dev/nvme\d+\Z")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -59,10 +61,10 @@ def open(
     Parameters
     ----------
     path : path_like
-        The file; the URL of an NVMe/TCP drive (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`), which gives
-        a :class:`nandarray.nvme.RemoteStore`; or ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME``
-        serves. URLs take no option but ``mode``. Without a path, a store on a modelled device keeps its bytes in
-        memory.
+        The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`) or by the controller's
+        device of this machine's kernel (``/dev/nvmeX``); or ``shm://NAME``, a store that ``nandarray serve STORE --shm
+        NAME`` serves. What is served takes no option but ``mode``. Without a path, a store on a modelled device keeps
+        its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -104,8 +106,8 @@ def open(
     Returns
     -------
     Store
-        The store, also a context manager. For ``shm://NAME`` a :class:`nandarray.gpu.SharedStore`, which reads and
-        writes arrays by rows.
+        The store, also a context manager. Behind a door it is the same: arrays, views, groups, programs; what the door
+        cannot do is a :class:`nandarray.DoorError`.
 
     Raises
     ------
@@ -125,12 +127,12 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
-    if isinstance(path, str) and path.startswith(("nvme+tcp://", "shm://")):
+    if isinstance(path, str) and _SERVED.match(path):
         given = (device, bytes_in, trace, capacity, preset, geometry, placement, gc_policy, threads, write_buffer)
         plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
         if not plain or any(value is not None for value in given):
             raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
-        return cast("Store", _served(path, mode))
+        return _served(path, mode)
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
     if geometry is not None:
@@ -170,17 +172,17 @@ def open(
     return store
 
 
-def _served(url: str, mode: Mode) -> Any:
+def _served(url: str, mode: Mode) -> Store:
     """Return a store that a server has."""
     if mode not in ("r", "r+"):
         raise InvalidError(f"{url} is served and cannot be made: mode is 'r' or 'r+', not {mode!r}")
     if url.startswith("shm://"):
         from nandarray import gpu
 
-        return gpu.connect(url.removeprefix("shm://"))
+        return gpu.connect(url.removeprefix("shm://"), mode=mode)
     from nandarray import nvme
 
-    return nvme.connect(url)
+    return nvme.connect(url, mode=mode)
 
 
 def _sweep(native: _nandarray.Store) -> None:

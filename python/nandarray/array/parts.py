@@ -7,7 +7,6 @@ the array that they are of, as far as they still hold. :class:`Part` says them, 
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.lazy import Field
-from nandarray.array.pickling import reopen_array
+from nandarray.array.pickling import location, reopen_array
 from nandarray.array.view import View
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import aligned_chunks, run_shape
@@ -177,7 +176,7 @@ class Part:
             raise TypeError(f"{self.name!r} is encrypted, and its key stays in this process")
         if not self.store.read_only:
             self.store.flush()  # another process sees what has been flushed
-        return _again, (os.path.abspath(self.store.path), self.name, self.how)
+        return _again, (location(self.store), self.name, self.how)
 
 
 def _again(path: str, name: str, how: How) -> Array | Part:

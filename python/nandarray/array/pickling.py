@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from nandarray.array.fork import StoreLock
+from nandarray.door import Source
 from nandarray.errors import ClosedError, InvalidError, NandarrayError, StoreMissingError
 
 if TYPE_CHECKING:
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
     from nandarray.array.group import Group
     from nandarray.array.store import Store
 
-__all__ = ["dask_runs_elsewhere", "dask_token", "reduce_array", "reduce_group", "reduce_store", "reopen_array"]
+__all__ = [
+    "dask_runs_elsewhere",
+    "dask_token",
+    "location",
+    "reduce_array",
+    "reduce_group",
+    "reduce_store",
+    "reopen_array",
+    "state_of",
+]
 
 #: The arguments to open a store again: its path and the options that were given.
 Opening = tuple[str, tuple[tuple[str, Any], ...]]
@@ -57,6 +67,17 @@ def reduce_array(array: Array) -> tuple[Any, ...]:
     return reopen_array, (opening, array.name)
 
 
+def location(store: Store) -> str:
+    """Return by what another process opens a store: an absolute path, or the URL or device of a door."""
+    return store.path if isinstance(store._engine, Source) else os.path.abspath(store.path)
+
+
+def state_of(path: str) -> Any:
+    """Return what changes with the content of a store that is open for reading, for names of results."""
+    # Others may change the elements behind a door at any time.
+    return uuid.uuid4().hex if _is_served(path) else _version(path)
+
+
 def dask_token(array: Array, *how: Any) -> Any:
     """Return what names an array, or a part of it, in a graph of Dask's, which is being made.
 
@@ -74,8 +95,8 @@ def dask_token(array: Array, *how: Any) -> Any:
                 " gives is read there; with dask.config.set(scheduler='threads') all is done here"
             )
         return uuid.uuid4().hex  # its elements may change at any time
-    path = os.path.abspath(store.path)
-    version = _version(path) if os.path.exists(path) else None
+    path = location(store)
+    version = state_of(path) if _is_served(path) or os.path.exists(path) else None
     return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
 
 
@@ -99,6 +120,10 @@ def _opening(store: Store, what: str, what_for: str = "pickled") -> Opening:
             f"{what} cannot be {what_for}: {store.path!r} is open for writing here, and one process writes a store; for"
             " other processes to read, open it with mode 'r'; to write what they compute, gather it here"
         )
+    if store._opening is None and isinstance(store._engine, Source):
+        raise TypeError(
+            f"{what} cannot be {what_for}: {store.path!r} was opened with a secret, which stays in this process"
+        )
     if store._opening is None:
         raise TypeError(
             f"{what} cannot be {what_for}: {store.path!r} runs on a modelled device, which is in this process"
@@ -110,7 +135,18 @@ def _open(opening: Opening) -> Store:
     import nandarray
 
     path, options = opening
+    if _is_served(path):
+        from nandarray import gpu, nvme
+
+        if path.startswith("shm://"):
+            return gpu.connect(path.removeprefix("shm://"), mode="r")
+        return nvme.connect(path, mode="r", **dict(options))
     return nandarray.open(path, "r", **dict(options))
+
+
+def _is_served(path: str) -> bool:
+    """Whether another process or the kernel has the store."""
+    return "://" in path or path.startswith("/dev/nvme")
 
 
 def _shared(opening: Opening) -> Store:
@@ -134,6 +170,8 @@ def _shared(opening: Opening) -> Store:
 
 
 def _version(path: str) -> _Version:
+    if _is_served(path):
+        return 0, 0, 0
     try:
         status = os.stat(path)
     except FileNotFoundError as error:

@@ -6,9 +6,21 @@ says where it lies.
 
 from __future__ import annotations
 
-from nandarray.gpu.client import SharedArray, SharedStore, connect
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from nandarray.gpu.gather import gather
 from nandarray.gpu.headers import include
 from nandarray.gpu.server import serve
 
-__all__ = ["SharedArray", "SharedStore", "connect", "gather", "include", "serve"]
+if TYPE_CHECKING:
+    from nandarray.gpu.client import connect
+
+__all__ = ["connect", "gather", "include", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the client when it is first used: it stands on the store, whose arrays gather by :mod:`.gather`."""
+    if name == "connect":
+        return importlib.import_module("nandarray.gpu.client").connect
+    raise AttributeError(f"module 'nandarray.gpu' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import json
 from typing import TYPE_CHECKING
 
 from nandarray import _nandarray
@@ -79,8 +80,14 @@ def serve(
         raise InvalidError(f"threads for {queues} queue pairs must be from 1 to {queues}, not {threads}")
     return store._engine.serve_queues(
         name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable,
-        group=None if group is None else _group(group),
+        group=None if group is None else _group(group), catalog=_catalog(store),
     )  # fmt: skip
+
+
+def _catalog(store: Store) -> bytes:
+    """Describe all arrays, with those that keep groups, for clients: more than the region's table has room for."""
+    described = (store._engine.describe(name) for name in store._engine.names(""))
+    return json.dumps([{**one, "fill": one["fill"].hex()} for one in described]).encode()
 
 
 def _group(group: str | int) -> int:

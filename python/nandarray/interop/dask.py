@@ -12,7 +12,6 @@ This module computes no indices and keeps no cache beyond one open store a path 
 from __future__ import annotations
 
 import itertools
-import os
 import uuid
 from collections.abc import Sequence
 from math import prod
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray.array.parts import Part, part_of, stored
-from nandarray.array.pickling import dask_runs_elsewhere, reopen_array
+from nandarray.array.pickling import dask_runs_elsewhere, location, reopen_array, state_of
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import aligned_chunks
 from nandarray.optional import require
@@ -198,7 +197,7 @@ class _Reader:
         if not array.store.read_only:
             array.store.flush()  # another process sees what has been flushed
         how = array.how if isinstance(array, Part) else ()
-        return _reopen, (os.path.abspath(array.store.path), array.name, how)
+        return _reopen, (location(array.store), array.name, how)
 
 
 def _encrypted(array: Array | Part) -> str:
@@ -210,19 +209,14 @@ def _reopen(path: str, name: str, how: tuple[Any, ...] = ()) -> _Reader:
     return _Reader(part_of(reopen_array((path, ()), name), how))
 
 
-def _file_version(path: str) -> tuple[int, int, int]:
-    status = os.stat(path)
-    return status.st_ino, status.st_mtime_ns, status.st_size
-
-
 def _token(array: Array | Part) -> str:
     if not array.store.read_only:
         return uuid.uuid4().hex
     from dask.base import tokenize
 
-    path = os.path.abspath(array.store.path)
+    path = location(array.store)
     how = array.how if isinstance(array, Part) else ()
-    return str(tokenize(path, array.name, how, array.shape, str(array.dtype), _file_version(path)))
+    return str(tokenize(path, array.name, how, array.shape, str(array.dtype), state_of(path)))
 
 
 def _dask_array() -> Any:

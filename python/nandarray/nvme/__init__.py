@@ -8,13 +8,12 @@ need to know each other.
 from nandarray.nvme import commands
 from nandarray.nvme.commands import *  # noqa: F403
 from nandarray.nvme.controller import Controller
-from nandarray.nvme.remote import RemoteArray, RemoteProgram, RemoteStore, connect
+from nandarray.nvme.remote import RemoteProgram, RemoteStore, connect
 from nandarray.nvme.secrets import new_secret, read_secrets
 from nandarray.nvme.server import Server, serve
 
 __all__ = [
     "Controller",
-    "RemoteArray",
     "RemoteProgram",
     "RemoteStore",
     "Server",

@@ -133,6 +133,10 @@ class KernelDrive:
             found = b"" if data or status else memory[:room]
         return struct.pack("<QHHHH", result, 0, 0, 0, status << 1 & 0xFFFF), found
 
+    def call_many(self, calls: list[tuple[bytes, bytes | None, int]], depth: int) -> list[tuple[bytes, bytes]]:
+        """Execute commands of the I/O queue one after the other: a call of the kernel's waits for its command."""
+        return [self.call(entry, data, room) for entry, data, room in calls]
+
     def _refusal(self, error: OSError, opcode: int, *, admin: bool) -> NandarrayError:
         what = f"{self.path}: the kernel refuses the {'admin ' if admin else ''}command {opcode:02x}h"
         if error.errno in (errno.EACCES, errno.EPERM):

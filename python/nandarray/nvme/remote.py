@@ -1,9 +1,8 @@
-"""A store on the other side of NVMe/TCP: arrays, views and programs by N-D commands and command sets 3 and 4.
+"""A drive as a store: connecting, commands of the drive, programs in its slots (command sets 3 and 4).
 
 ``nandarray.open("nvme+tcp://HOST:PORT/NQN")`` gives a :class:`RemoteStore`, by an initiator of our own;
-``connect("/dev/nvmeX")`` gives one of a drive that this machine's kernel is connected to. A selection of an array
-becomes N-D reads or writes of boxes of at most 2 MiB, the largest transfer of the drive; each of them is atomic, not
-all together.
+``"/dev/nvmeX"`` gives one of a drive that this machine's kernel is connected to. Arrays and what is done with them are
+those of every store (:mod:`nandarray.array`), by way of :mod:`nandarray.nvme.source`.
 """
 
 from __future__ import annotations
@@ -14,33 +13,30 @@ import os
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, cast
 
 from nandarray import _nandarray
-from nandarray._nandarray import select
-from nandarray.dtypes import decode
-from nandarray.errors import BadIndexError, ClosedError, InvalidError, NandarrayError, NotFoundError
-from nandarray.index import buffers
-from nandarray.index.compare import Uncompared
-from nandarray.index.shapes import check_number, check_shape
-from nandarray.nvme.commands import CloseSpace, Command, Completion, Direction, OpenSpace, SpaceInformation, memory_of
+from nandarray.array.array import Array
+from nandarray.array.store import Store
+from nandarray.errors import InvalidError, NandarrayError
+from nandarray.index.shapes import check_number
+from nandarray.nvme.commands import Command, Completion, memory_of
 from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn
+from nandarray.nvme.source import TRANSFER, DriveSource, DriveSpace
 
 if TYPE_CHECKING:
-    from nandarray._nandarray import Selection
+    from nandarray.array.pickling import Opening
+    from nandarray.array.store import Mode
 
-__all__ = ["RemoteArray", "RemoteProgram", "RemoteStore", "connect", "is_url"]
+__all__ = ["RemoteProgram", "RemoteStore", "connect", "is_url"]
 
 _URL = re.compile(r"nvme\+tcp://(?P<address>[^/]+)/(?P<nqn>nqn\..+)", re.DOTALL)
+_DEVICE = re.compile(r"/dev/nvme\d+")
 _WRONG_PARAMETERS = "Connect Invalid Parameters"
 _ND, _PROGRAMS, _MEMORY = 1024, 1023, 1022
-_TRANSFER = 2 << 20
 _RISCV = 0xC0
 _PART = 64 << 10
-_NOT_FOUND = 0x1C0
 _PROGRAM_DATA = 0x18E
 _SLOTS = 64
 # Tags of accounts: those of executions go up to that of loads, which a host gives to none.
@@ -48,8 +44,8 @@ _LOAD_TAG = 0xFFFF
 
 
 def is_url(path: Any) -> bool:
-    """Whether a path, as :func:`nandarray.open` got it, names a drive: begins with ``nvme+tcp://``."""
-    return isinstance(path, str) and path.startswith("nvme+tcp://")
+    """Whether a path, as :func:`nandarray.open` got it, names a drive: begins with ``nvme+tcp://``, or a device."""
+    return isinstance(path, str) and (path.startswith("nvme+tcp://") or _DEVICE.fullmatch(path) is not None)
 
 
 def connect(
@@ -59,6 +55,7 @@ def connect(
     secret: str | None = None,
     controller_secret: str | None = None,
     digests: bool = False,
+    mode: Mode = "r+",
 ) -> RemoteStore:
     """Connect to a drive.
 
@@ -75,6 +72,8 @@ def connect(
         Secret by which the drive has to prove its own identity.
     digests : bool
         Whether headers and data have CRC32C digests.
+    mode : {"r+", "r"}
+        Whether the store may be changed from here.
 
     Returns
     -------
@@ -91,7 +90,7 @@ def connect(
     if url.startswith("/dev/"):
         if digests or not (hostnqn is secret is controller_secret is None):
             raise InvalidError(f"{url}: the kernel has chosen host, secrets and digests when it connected")
-        return RemoteStore(KernelDrive(url), url)
+        return RemoteStore(KernelDrive(url), url, mode, (url, ()))
     found = _URL.fullmatch(url)
     if not found:
         raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN or /dev/nvmeX; an NQN begins with 'nqn.'")
@@ -113,7 +112,10 @@ def connect(
         if _WRONG_PARAMETERS in str(error):  # of those of Connect, the name alone is the caller's
             raise InvalidError(f"no subsystem there has the name {found['nqn']!r}: {error}") from error
         raise
-    return RemoteStore(native, url)
+    shown = {"hostnqn": hostnqn, "digests": digests or None}
+    # A pickle has no secret: another process connects with its own.
+    opening = None if secret is not None else (url, tuple((key, value) for key, value in shown.items() if value))
+    return RemoteStore(native, url, mode, opening)
 
 
 def _entry(opcode: int, nsid: int, words: dict[int, int]) -> bytes:
@@ -125,8 +127,11 @@ def _entry(opcode: int, nsid: int, words: dict[int, int]) -> bytes:
     return bytes(entry)
 
 
-class RemoteStore:
-    """A store behind NVMe/TCP. What :func:`nandarray.open` gives for a URL.
+class RemoteStore(Store):
+    """A store behind NVMe/TCP. What :func:`nandarray.open` gives for a URL of a drive.
+
+    It is a :class:`nandarray.Store`: arrays, views, groups and programs are those of a store here. What is its own are
+    commands of the drive, for programs in its slots and for hosts that speak NVMe themselves.
 
     Parameters
     ----------
@@ -134,14 +139,28 @@ class RemoteStore:
         The connection.
     url : str
         Address of the drive.
+    mode : {"r+", "r"}
+        Whether the store may be changed from here.
+    opening : tuple, optional
+        Arguments to open it again in another process, without secrets.
     """
 
-    def __init__(self, native: _nandarray.NvmeHost | KernelDrive, url: str) -> None:
-        self._native: _nandarray.NvmeHost | KernelDrive | None = native
-        self.url = url
-        self._unused: list[int] = []
+    def __init__(
+        self,
+        native: _nandarray.NvmeHost | KernelDrive,
+        url: str,
+        mode: Mode = "r+",
+        opening: Opening | None = None,
+    ) -> None:
+        self._source = DriveSource(native, url, read_only=mode == "r")
+        super().__init__(cast("_nandarray.Store", self._source), mode, opening)
         # Tags of executions. The first one is random: processes may share one controller of the kernel.
         self._tags = itertools.count(int.from_bytes(os.urandom(2), "little"))
+
+    @property
+    def url(self) -> str:
+        """Address of the drive."""
+        return self._source.path
 
     def call(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
@@ -165,27 +184,17 @@ class RemoteStore:
             Completion of the command, and the controller's data.
         """
         if not isinstance(entry, bytes) or not isinstance(data, bytes | None):
-            raise InvalidError(f"entry and data are bytes, not {type(entry).__name__} and {type(data).__name__}")
+            raise InvalidError(f"entry and data must be bytes, not {type(entry).__name__} and {type(data).__name__}")
         if not isinstance(admin, bool):
             raise InvalidError(f"admin must be True or False, not {admin!r}")
-        done, found = self._connection.call(entry, data, check_number("room", room, most=2**32 - 1), admin=admin)
+        room = check_number("room", room, most=2**32 - 1)
+        done, found = self._source.connection.call(entry, data, room, admin=admin)
         return Completion.decode(done), found
-
-    @property
-    def _connection(self) -> _nandarray.NvmeHost | KernelDrive:
-        if self._native is None:
-            raise ClosedError(f"the connection to {self.url} is closed")
-        return self._native
 
     def _done(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
     ) -> tuple[Completion, bytes]:
-        done, found = self.call(entry, data, room, admin=admin)
-        if not done.ok:
-            raise NandarrayError(f"the drive: {done}")
-        if data is None and len(found) != room:
-            raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {room}")
-        return done, found
+        return self._source.done(entry, data, room, admin=admin)
 
     def submit(self, command: Command, data: Any = None) -> Completion:
         """Execute a command of :mod:`nandarray.nvme`, as :meth:`nandarray.nvme.Controller.submit` does.
@@ -202,86 +211,7 @@ class RemoteStore:
         Completion
             Completion of the command.
         """
-        entry, payload, page = _nandarray.nvme_encode(command)
-        if page is not None:
-            raise InvalidError("boxes of more than three dimensions go through RemoteArray")
-        if command.opcode >= 0x80:
-            entry = bytes([command.opcode & 0x7F, *entry[1:4], *_ND.to_bytes(4, "little"), *entry[8:]])
-        to_host = command.direction is Direction.TO_HOST
-        memory = None if data is None else memory_of(data, write=to_host)
-        if to_host:
-            if memory is None:
-                raise InvalidError(f"{type(command).__name__} needs memory to read into")
-            done, found = self.call(entry, None, memory.nbytes)
-            if done.ok:
-                if len(found) != memory.nbytes:
-                    raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {memory.nbytes}")
-                memory[:] = np.frombuffer(found, np.uint8)
-            return done
-        if payload is not None and memory is not None:
-            raise InvalidError(f"{type(command).__name__} brings its own data")
-        return self.call(entry, payload if memory is None else memory.tobytes())[0]
-
-    def names(self) -> list[str]:
-        """List the arrays.
-
-        Returns
-        -------
-        list of str
-            Their names, in order.
-        """
-        return list(self)
-
-    def __iter__(self) -> Iterator[str]:
-        def log(offset: int, room: int) -> bytes:
-            dwords = room // 4 - 1
-            words = {10: 0xC0 | (dwords & 0xFFFF) << 16, 11: dwords >> 16, 12: offset}
-            return self._done(_entry(0x02, 0, words), None, room, admin=True)[1]
-
-        page, at = log(0, 1 << 16), 4
-        for _ in range(int.from_bytes(page[:4], "little")):
-            while len(page) < at + 2 or len(page) < at + 2 + int.from_bytes(page[at : at + 2], "little"):
-                page += log(len(page), 1 << 16)
-            size = int.from_bytes(page[at : at + 2], "little")
-            try:
-                name = page[at + 2 : at + 2 + size].decode()
-            except UnicodeDecodeError as error:
-                raise NandarrayError(f"the drive: byte {at + 2} of its list of arrays is no text: {error}") from None
-            if not name:
-                raise NandarrayError(f"the drive: byte {at} of its list of arrays is a name of no bytes")
-            yield name
-            at += 2 + size
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self.names()
-
-    def __getitem__(self, name: str) -> RemoteArray:
-        if not isinstance(name, str):
-            raise InvalidError(f"arrays of a drive are opened by name, not by {type(name).__name__}")
-        return self._open(name, ())
-
-    def _open(self, name: str, dims: Sequence[int]) -> RemoteArray:
-        # Views of arrays that were dropped: a drive keeps at most 65536.
-        while self._unused:
-            self.submit(CloseSpace(self._unused.pop()))
-        done = self.submit(OpenSpace(name, dims=tuple(dims)))
-        if done.status == _NOT_FOUND:
-            raise NotFoundError(f"no array {name!r}")
-        if not done.ok:
-            raise NandarrayError(f"the drive: {done}")
-        page = bytearray(4096)
-        try:
-            told = self.submit(SpaceInformation(done.dw0), page)
-            if not told.ok:
-                raise NandarrayError(f"the drive: {told}")
-            return RemoteArray(self, done.dw0, SpaceInformation.decode(page))
-        except NandarrayError:
-            self._unused.append(done.dw0)
-            raise
-
-    def flush(self) -> None:
-        """Make everything that was written durable."""
-        self._done(_entry(0x00, 0xFFFFFFFF, {}))
+        return self._source.submit(command, data)
 
     def load(self, elf: bytes, *, index: int = 1, program_id: int = 0) -> RemoteProgram:
         """Load a program in parts and activate it.
@@ -332,8 +262,8 @@ class RemoteStore:
         """
         first, data = check_number("first", first), memory_of(data, write=False).tobytes()
         data += bytes(-len(data) % 4)
-        for at in range(0, len(data), _TRANSFER):
-            part = data[at : at + _TRANSFER]
+        for at in range(0, len(data), TRANSFER):
+            part = data[at : at + TRANSFER]
             place = first + at
             self._done(_entry(0x05, _MEMORY, {10: place, 11: place >> 32, 12: len(part)}), part)
 
@@ -355,8 +285,8 @@ class RemoteStore:
         first, size = check_number("first", first), check_number("size", size)
         found = bytearray()
         whole = size + -size % 4
-        for at in range(0, whole, _TRANSFER):
-            part, place = min(_TRANSFER, whole - at), first + at
+        for at in range(0, whole, TRANSFER):
+            part, place = min(TRANSFER, whole - at), first + at
             found += self._done(_entry(0x02, _MEMORY, {10: place, 11: place >> 32, 12: part}), None, part)[1]
         return bytes(found[:size])
 
@@ -372,181 +302,6 @@ class RemoteStore:
             raise
         for handle in handles:
             self._done(_entry(0x10, _ND, {12: handle}))
-
-    def close(self) -> None:
-        """End the connection."""
-        if isinstance(self._native, KernelDrive):
-            self._native.close()
-        self._native = None
-
-    def __enter__(self) -> RemoteStore:
-        _ = self._connection
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<nandarray.nvme.RemoteStore {self.url}>"
-
-
-class RemoteArray(Uncompared):
-    """An array, or a view of it, behind NVMe/TCP.
-
-    Parameters
-    ----------
-    store : RemoteStore
-        Its store.
-    dsid : int
-        Its dynamic space identifier.
-    told : dict
-        Properties of the space, from Space Information.
-    """
-
-    def __init__(self, store: RemoteStore, dsid: int, told: dict[str, Any]) -> None:
-        self._told = told
-        self.name: str = told["name"]
-        self.shape: tuple[int, ...] = tuple(told["view"])
-        self.dtype = decode(told["dtype"])
-        if self.dtype.itemsize != told["itemsize"]:
-            what = f"elements of {told['itemsize']} bytes, and their dtype {self.dtype}"
-            raise NandarrayError(f"the drive: array {self.name!r} has {what}")
-        self._store, self._dsid = store, dsid
-
-    def __del__(self) -> None:
-        # No command from here: the collector may run in the midst of another one.
-        if hasattr(self, "_dsid"):
-            self._store._unused.append(self._dsid)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    def view(self, *shape: int) -> RemoteArray:
-        """Open a view of the array in another shape of equal volume.
-
-        Parameters
-        ----------
-        *shape : int
-            The shape.
-
-        Returns
-        -------
-        RemoteArray
-            The view.
-        """
-        return self._store._open(self.name, shape)
-
-    def _parts(self, start: Sequence[int], count: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-        """Cut a box into boxes of one transfer."""
-        size = self.dtype.itemsize * int(np.prod(count, dtype=object))
-        if size <= _TRANSFER - 512 or all(n == 1 for n in count):
-            yield list(start), list(count)
-            return
-        axis = next(i for i, n in enumerate(count) if n > 1)
-        half = count[axis] // 2
-        for first, n in ((0, half), (half, count[axis] - half)):
-            yield from self._parts(
-                [s + first * (i == axis) for i, s in enumerate(start)],
-                [n if i == axis else c for i, c in enumerate(count)],
-            )
-
-    def _page(self, start: Sequence[int], count: Sequence[int]) -> bytes:
-        page = bytearray(512)
-        struct.pack_into(f"<{len(start)}Q", page, 0, *start)
-        struct.pack_into(f"<{len(count)}Q", page, 256, *count)
-        return bytes(page)
-
-    def box(self, start: Sequence[int], count: Sequence[int]) -> int:
-        """Store a box of the array in the drive, for reads and for programs; hold the array as long as it is used.
-
-        Parameters
-        ----------
-        start, count : sequence of int
-            First coordinate and elements along each dimension.
-
-        Returns
-        -------
-        int
-            Its handle.
-        """
-        start, count = check_shape(start, what="start"), check_shape(count, what="count")
-        if not len(start) == len(count) == self.ndim:
-            raise InvalidError(f"start {start} and count {count}: the array {self.name!r} has {self.ndim} dimensions")
-        words = {10: self._dsid, 11: self.ndim | 1 << 8}
-        return self._store._done(_entry(0x0D, _ND, words), self._page(start, count))[0].dw0
-
-    def _inline(self, start: Sequence[int], count: Sequence[int]) -> dict[int, int] | None:
-        if self.ndim > 3 or any(n >= 1 << 32 for n in (*start, *count)):
-            return None
-        words = {10: self._dsid, 11: self.ndim | 1 << 8}
-        return {**words, **dict(zip((2, 3, 12), start, strict=False)), **dict(zip((13, 14, 15), count, strict=False))}
-
-    def _read(self, start: Sequence[int], count: Sequence[int]) -> np.ndarray[Any, Any]:
-        room = self.dtype.itemsize * int(np.prod(count, dtype=object))
-        words = self._inline(start, count)
-        if words is not None:
-            _, found = self._store._done(_entry(0x02, _ND, words), None, room)
-        else:
-            handle = self.box(start, count)
-            with self._store._freed([handle]):
-                _, found = self._store._done(_entry(0x02, _ND, {11: 1 << 10, 12: handle}), None, room)
-        return np.frombuffer(found, self.dtype).reshape(count)
-
-    def _write(self, start: Sequence[int], values: np.ndarray[Any, Any]) -> None:
-        words = self._inline(start, values.shape)
-        if words is not None:
-            self._store._done(_entry(0x01, _ND, words), values.tobytes())
-        else:
-            page = self._page(start, values.shape)
-            words = {10: self._dsid, 11: self.ndim | 1 << 8 | 1 << 9}
-            self._store._done(_entry(0x01, _ND, words), page + values.tobytes())
-
-    def _selection(self, key: Any) -> Selection:
-        """Return what a key selects, which is a box with steps of 1, or raise."""
-        if isinstance(key, str) and self.dtype.names:
-            raise BadIndexError(f"field {key!r} of a drive's array: read the records, array[...][{key!r}]")
-        selection = select(key, self.shape)
-        if not selection.is_box:
-            raise InvalidError("arrays of indices and masks: a drive reads and writes boxes, of integers and slices")
-        turned = selection.reverse or (False,) * self.ndim
-        for step, count, back in zip(selection.step, selection.lengths, turned, strict=True):
-            if count > 1 and (back or step != 1):
-                raise InvalidError(f"a step of {-step if back else step}; a box of a drive has steps of 1")
-        return selection
-
-    def __getitem__(self, key: Any) -> Any:
-        """Read a box, by integers, slices with steps of 1, ``...`` and None."""
-        selection = self._selection(key)
-        out = buffers.empty(selection.shape, self.dtype)
-        if out.size:
-            whole, start = out.reshape(selection.lengths), selection.start
-            for first, part in self._parts(start, selection.lengths):
-                where = tuple(slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True))
-                whole[where] = self._read(first, part)
-        return out[()] if selection.scalar else out
-
-    def __setitem__(self, key: Any, values: Any) -> None:
-        selection = self._selection(key)
-        source = buffers.broadcast(buffers.as_source(values, self.dtype), selection.shape)
-        if source.size:
-            whole, start = source.reshape(selection.lengths), selection.start
-            for first, part in self._parts(start, selection.lengths):
-                where: tuple[Any, ...] = tuple(
-                    slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True)
-                )
-                # An array also where it has no dimensions: a scalar would have another dtype.
-                self._write(first, whole[(*where, ...)])
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise InvalidError("the array lies in a drive: reading it copies")
-        found: np.ndarray[Any, Any] = buffers.converted(np.asarray(self[...]), dtype)
-        return found
-
-    def __repr__(self) -> str:
-        return f"<nandarray.nvme.RemoteArray {self.name!r} {self.shape} {self.dtype}>"
 
 
 class RemoteProgram:
@@ -580,8 +335,8 @@ class RemoteProgram:
 
         Parameters
         ----------
-        *inputs : RemoteArray or bytes
-            An array is streamed where it lies; bytes are put into Subsystem Local Memory first.
+        *inputs : Array or bytes
+            An array of the drive is streamed where it lies; bytes are put into Subsystem Local Memory first.
         scalars : sequence of int
             Bit patterns of the program's scalars. Those at the end that are left out have their defaults; one without a
             default must be given.
@@ -605,8 +360,8 @@ class RemoteProgram:
             raise InvalidError(f"room must be from 1 to {(1 << 32) - 4} bytes for each output, not {room}")
         with self._store._freed(handles):
             for one in inputs:
-                if isinstance(one, RemoteArray):
-                    handles.append(one.box([0] * one.ndim, one.shape))
+                if isinstance(one, Array):
+                    handles.append(self._box(one))
                     ranges += struct.pack("<IIQ16x", _ND, 0, handles[-1])
                 else:
                     raw = memory_of(one, write=False).tobytes()
@@ -626,6 +381,13 @@ class RemoteProgram:
         if any(size > room for size in sizes):
             raise NandarrayError(f"the drive: outputs of {sizes} bytes, where each has room for {room}")
         return [self._store.memory_read(place, size) for place, size in zip(places, sizes, strict=True)]
+
+    def _box(self, array: Array) -> int:
+        """Store the box of a whole array in the drive; return its handle."""
+        space = array._space
+        if not isinstance(space, DriveSpace) or space.source is not self._store._source:
+            raise InvalidError(f"array {array.name!r} is not of the drive that runs the program")
+        return space.box([0] * array.ndim, array.shape)
 
     def _sizes(self, done: Completion, outputs: int, tag: int) -> list[int]:
         """Return the bytes of each output of the execution with a tag."""

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nandarray import _nandarray
+from nandarray.door import Source
 from nandarray.errors import InvalidError, ProgramFailedError
 from nandarray.programs import abi, ports
 from nandarray.programs.compile import native as forms
@@ -254,8 +255,8 @@ def offload(
     store = run.store(targets)
     native = store._engine
     common["half_bytes"] = getattr(store, "_half_bytes", None)
-    # A modelled device counts instructions, which the native form does not.
-    common["counted"] = native.clock is not None
+    # A modelled device counts instructions, a door executes no native code of its clients.
+    common["counted"] = native.clock is not None or isinstance(native, Source)
     watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
     try:

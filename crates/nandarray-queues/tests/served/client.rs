@@ -25,8 +25,12 @@ fn any_bytes_are_read_and_any_blocks_written_as_in_a_vector() {
         let dir = tempfile::tempdir().unwrap();
         let device = store(&dir);
         let geometry = RegionGeometry { depth, data_bytes, ..SMALL };
-        let server =
-            QueueServer::start(&device, &name(&dir), ServeOptions { geometry, writable: true, group: None }).unwrap();
+        let server = QueueServer::start(
+            &device,
+            &name(&dir),
+            ServeOptions { geometry, writable: true, group: None, catalog: Vec::new() },
+        )
+        .unwrap();
         let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
         let mut chance = fastrand::Rng::with_seed(seed);
         let arrays: Vec<_> = client.arrays().into_iter().filter(|array| array.writable).collect();
@@ -167,9 +171,12 @@ fn files_that_are_no_region_of_a_running_server_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
     let tiny = RegionGeometry { queues: 1, depth: 2, data_bytes: 4096, threads: 1 };
-    let server =
-        QueueServer::stepped(&device, &name(&dir), ServeOptions { geometry: tiny, writable: true, group: None })
-            .unwrap();
+    let server = QueueServer::stepped(
+        &device,
+        &name(&dir),
+        ServeOptions { geometry: tiny, writable: true, group: None, catalog: Vec::new() },
+    )
+    .unwrap();
     let right = std::fs::read(region_path(&name(&dir))).unwrap();
     let path = dir.path().join("copy");
     let copy = path.display().to_string();

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from nandarray.array.lazy import Field
 from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part
+from nandarray.array.pickling import location
 from nandarray.array.store import Store
 from nandarray.array.view import View
 from nandarray.errors import InvalidError, NotFoundError
@@ -68,7 +70,7 @@ class _OpenStore(FileManager["Store"]):
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._store.read_only:
             self._store.flush()  # another process sees what has been flushed
-        return _manager, (os.path.abspath(self._store.path),)
+        return _manager, (location(self._store),)
 
 
 def _manager(path: str) -> CachingFileManager[Any]:
@@ -164,7 +166,7 @@ class _GroupStore(AbstractDataStore):
         return sizes
 
     def get_encoding(self) -> dict[str, Any]:
-        return {"source": os.path.abspath(self._manager.acquire().path)}
+        return {"source": location(self._manager.acquire())}
 
     def close(self) -> None:
         self._manager.close()
@@ -325,7 +327,12 @@ def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> D
 def _manager_of(filename_or_obj: Any) -> Any:
     if isinstance(filename_or_obj, Store):
         return _OpenStore(filename_or_obj)
-    return _manager(os.path.abspath(os.fspath(filename_or_obj)))
+    path = os.fspath(filename_or_obj)
+    # xarray takes the URL of a drive for a path, and makes it absolute.
+    url = re.search(r"(?:^|/)(nvme\+tcp):/+(.*)", path) if isinstance(path, str) else None
+    if url:
+        return _manager(f"{url[1]}://{url[2]}")
+    return _manager(path if "://" in path else os.path.abspath(path))
 
 
 def _registered() -> bool:

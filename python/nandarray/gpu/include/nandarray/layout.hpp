@@ -32,7 +32,7 @@ static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8, "sizes o
 
 /// "NDAQUEUE" in memory order.
 constexpr u64 region_magic = 0x455545555141444eull;
-constexpr u32 region_version = 1;
+constexpr u32 region_version = 2;
 /// Bytes of a logical block of every namespace of an array.
 constexpr u32 lba_bytes = 512;
 
@@ -63,7 +63,11 @@ struct alignas(4096) region_header {
     u64 data_stride;
     /// Threads of the server: thread t serves the queues whose number has remainder t, and sleeps on queue t's word.
     u32 threads;
-    u8 reserved0[44];
+    u32 reserved0;
+    /// Text that describes the arrays, for clients that want more than the table has.
+    u64 catalog_offset;
+    u64 catalog_bytes;
+    u8 reserved1[24];
     /// 0 while the server serves; it is set before the server leaves.
     alignas(64) shared_u32 abort;
     /// Counts rounds of the server; for people who look, nothing waits for it.

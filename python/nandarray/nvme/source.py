@@ -1,0 +1,615 @@
+"""A store behind NVMe/TCP, as :class:`~nandarray.array.store.Store` stands on it.
+
+Boxes of up to three dimensions without steps, of one transfer, are one N-D command each. Everything else is an array
+request (docs/reference/nvme.md): text with data behind it, sent in parts and answered in parts. Reads are as few
+commands as their bytes need, many in flight. A write of at most 64 MiB is whole or absent; larger ones are several.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray import _nandarray
+from nandarray.door import Source, Space
+from nandarray.errors import (
+    BY_KIND,
+    ClosedError,
+    InvalidError,
+    NandarrayError,
+    ProgramFailedError,
+)
+from nandarray.nvme.commands import (
+    CloseSpace,
+    Command,
+    Completion,
+    Direction,
+    Flush,
+    NdRead,
+    NdWrite,
+    OpenSpace,
+    memory_of,
+)
+
+if TYPE_CHECKING:
+    from nandarray.nvme.kernel import KernelDrive
+
+__all__ = ["TRANSFER", "DriveSource", "DriveSpace"]
+
+_Array = np.ndarray[Any, Any]
+
+#: Bytes of the largest transfer of a drive.
+TRANSFER = 2 << 20
+_ND = 1024
+_MANY = 64
+#: Bytes of the elements of one request: reads are cut so that neither side holds much, writes are whole up to here.
+_READ, _WRITE = 16 << 20, 64 << 20
+_INLINE_DIMENSIONS = 3
+_HEADER = 8
+_NOT_FOUND = 0x1C0
+
+_Call = tuple[bytes, bytes | None, int]
+
+
+class DriveSource(Source):
+    """The store of a drive.
+
+    Parameters
+    ----------
+    native : NvmeHost or KernelDrive
+        The connection.
+    path : str
+        Address of the drive.
+    read_only : bool
+        Whether changes are refused on this side.
+    """
+
+    door = "a drive"
+
+    def __init__(self, native: _nandarray.NvmeHost | KernelDrive, path: str, *, read_only: bool) -> None:
+        super().__init__(path, read_only=read_only)
+        self._native: _nandarray.NvmeHost | KernelDrive | None = native
+        #: Dynamic space identifiers of views that were dropped: a drive keeps at most 65536.
+        self.unused: list[int] = []
+        self.generation = 0
+        # The first one is random: processes may share one controller of the kernel.
+        self._tags = itertools.count(int.from_bytes(os.urandom(4), "little"))
+        self._programs: dict[int, tuple[bytes, bytes | None]] = {}
+        self._numbers = itertools.count(1)
+
+    # --- Commands ----------------------------------------------------------------------------------------------------
+
+    @property
+    def connection(self) -> _nandarray.NvmeHost | KernelDrive:
+        """The connection, or a ClosedError."""
+        if self._native is None:
+            raise ClosedError(f"the connection to {self.path} is closed")
+        return self._native
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection was ended here."""
+        return self._native is None
+
+    def close(self) -> None:
+        """End the connection."""
+        close = getattr(self._native, "close", None)
+        if close is not None:
+            close()
+        self._native = None
+
+    def failed(self, done: Completion, what: str = "") -> NandarrayError:
+        """Make the error of a command's status; ``what`` stands in front of it."""
+        kind = BY_KIND[_nandarray.nvme_status_kind(done.status)]
+        return kind(f"the drive: {what}{done}")
+
+    def done(
+        self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
+    ) -> tuple[Completion, bytes]:
+        """Execute a command that is given as bytes, or raise the error of its status."""
+        raw, found = self.connection.call(entry, data, room, admin=admin)
+        done = Completion.decode(raw)
+        if not done.ok:
+            raise self.failed(done)
+        if data is None and len(found) != room:
+            raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {room}")
+        return done, found
+
+    def done_all(self, calls: Sequence[_Call]) -> list[tuple[Completion, bytes]]:
+        """Execute commands that do not depend on each other, many in flight; raise the first error there is."""
+        if len(calls) == 1:
+            return [self.done(*calls[0])]
+        given = [(Completion.decode(raw), found) for raw, found in self.connection.call_many(list(calls), _MANY)]
+        for done, _ in given:
+            if not done.ok:
+                raise self.failed(done)
+        for (_, data, room), (_, found) in zip(calls, given, strict=True):
+            if data is None and len(found) != room:
+                raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {room}")
+        return given
+
+    def request(self, text: dict[str, Any], data: Sequence[Any] = (), *, changes: bool) -> tuple[Any, memoryview]:
+        """Send an array request and fetch its reply: its text, and the data behind it.
+
+        Pieces of ``data`` follow each other behind the text. An error of the request is raised as the same error of a
+        store here.
+        """
+        if changes:
+            self.check_writable()
+        said = json.dumps(text).encode()
+        message = b"".join([len(said).to_bytes(_HEADER, "little"), said, *data])
+        tag = next(self._tags) % (1 << 32)
+        calls: list[_Call] = []
+        for at in range(0, len(message), TRANSFER):
+            entry = _nandarray.nvme_request_entry(tag, len(message), at, changes)
+            calls.append((entry, message[at : at + TRANSFER], 0))
+        # Parts arrive in order, each when the one before it has been taken.
+        for call in calls[:-1]:
+            self.done(*call)
+        told, _ = self.done(*calls[-1])
+        handle, size = told.dw0, told.dw1
+        parts: list[_Call] = [
+            (_nandarray.nvme_reply_entry(handle, at), None, min(TRANSFER, size - at)) for at in range(0, size, TRANSFER)
+        ]
+        # The last part ends the reply, and goes when the others are here.
+        got = [found for _, found in (self.done_all(parts[:-1]) if parts[1:] else ())]
+        got.append(self.done(*parts[-1])[1])
+        reply = memoryview(got[0] if len(got) == 1 else b"".join(got))
+        try:
+            length = int.from_bytes(reply[:4], "little")
+            answer = json.loads(bytes(reply[_HEADER : _HEADER + length]))
+            wrong = answer.get("error")
+        except (ValueError, AttributeError) as error:
+            raise NandarrayError(f"the drive: a reply that is none: {error}") from None
+        if wrong is not None:
+            raise self._refusal(wrong)
+        return answer, reply[_HEADER + length :]
+
+    def _refusal(self, told: dict[str, Any]) -> NandarrayError:
+        made = BY_KIND.get(told["kind"], NandarrayError)(told["text"])
+        if isinstance(made, ProgramFailedError) and told["failed"] is not None:
+            place = told["failed"]
+            made.stage, made.pc, made.caller, made.task = (place[key] for key in ("stage", "pc", "caller", "task"))
+            made.noted = None if place["noted"] is None else tuple(place["noted"])
+        return made
+
+    def submit(self, command: Command, data: Any = None) -> Completion:
+        """Execute a command of :mod:`nandarray.nvme`; its completion may be one of failure."""
+        entry, payload, page = _nandarray.nvme_encode(command)
+        if page is not None:
+            raise InvalidError("boxes of more than three dimensions go through arrays: store[name][...]")
+        if command.opcode >= 0x80:
+            entry = _on_nd(entry)
+        to_host = command.direction is Direction.TO_HOST
+        memory = None if data is None else memory_of(data, write=to_host)
+        if to_host:
+            if memory is None:
+                raise InvalidError(f"{type(command).__name__} needs memory to read into")
+            raw, found = self.connection.call(entry, None, memory.nbytes)
+            done = Completion.decode(raw)
+            if done.ok:
+                if len(found) != memory.nbytes:
+                    raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {memory.nbytes}")
+                memory[:] = np.frombuffer(found, np.uint8)
+            return done
+        if payload is not None and memory is not None:
+            raise InvalidError(f"{type(command).__name__} brings its own data")
+        return Completion.decode(self.connection.call(entry, payload if memory is None else memory.tobytes(), 0)[0])
+
+    # --- The store ---------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Make everything written so far durable."""
+        self.done(_nandarray.nvme_encode(Flush())[0])
+
+    def refresh(self) -> None:
+        """See what others have changed: descriptions of arrays are asked for again."""
+        self.generation += 1
+
+    def names(self, prefix: str = "") -> list[str]:
+        """List the full names of arrays that begin with a prefix, sorted."""
+        found: list[str] = self.request({"do": "names", "prefix": prefix}, changes=False)[0]["names"]
+        return found
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """Describe an array, or raise NotFoundError."""
+        return _described(*self.request({"do": "describe", "name": name}, changes=False))
+
+    def open_space(self, name: str, *, encryption_key: bytes | None = None) -> DriveSpace:
+        """Open an array."""
+        told = self.describe(name)
+        if encryption_key is not None:
+            asked = {"do": "unlock", "array": told["array"], "key": [0, len(encryption_key)]}
+            told = _described(*self.request(asked, [encryption_key], changes=False))
+        return DriveSpace(self, told)
+
+    def create(
+        self,
+        name: str,
+        shape: Sequence[int],
+        itemsize: int,
+        dtype: str,
+        *,
+        building_block: Sequence[int] | None = None,
+        compression: str | None = None,
+        encryption_key: bytes | None = None,
+        fill: bytes | None = None,
+        attrs: str = "{}",
+    ) -> DriveSpace:
+        """Create an array."""
+        key, value = encryption_key or b"", fill or b""
+        asked = {
+            "do": "create",
+            "name": name,
+            "shape": _numbers(shape),
+            "itemsize": itemsize,
+            "dtype": dtype,
+            "building_block": None if building_block is None else _numbers(building_block),
+            "compression": compression,
+            "key": [0, len(key)] if key else None,
+            "fill": [len(key), len(value)] if value else None,
+            "attrs": attrs,
+        }
+        return DriveSpace(self, _described(*self.request(asked, [key, value], changes=True)))
+
+    def together(
+        self,
+        *,
+        delete: Sequence[str] = (),
+        rename: Sequence[tuple[str, str]] = (),
+        attrs: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Delete, rename, and set attributes by name, all as one."""
+        asked = {"do": "change", "delete": list(delete), "rename": list(rename), "attrs": list(attrs)}
+        self.request(asked, changes=True)
+
+    # --- Programs ----------------------------------------------------------------------------------------------------
+
+    def load_program(self, elf: bytes, metadata: bytes | None = None) -> int:
+        """Take a program for runs: it goes with each of them."""
+        number = next(self._numbers)
+        self._programs[number] = (elf, metadata)
+        return number
+
+    def unload_program(self, program: int) -> None:
+        """Forget a program."""
+        self._programs.pop(program, None)
+
+    def execute(self, asked: Any, watch: _nandarray.Watch) -> dict[str, Any]:
+        """Run programs beside the data, as the native store does; ``watch`` learns nothing of a drive."""
+        pieces: list[bytes] = []
+        used = list(dict.fromkeys(stage.program for stage in asked.stages))
+        programs = []
+        for number in used:
+            elf, metadata = self._programs[number]
+            text = None if metadata is None else metadata.decode()
+            programs.append({"elf": _piece(pieces, elf), "metadata": text})
+        stages = [
+            {
+                "program": used.index(stage.program),
+                "form": stage.form,
+                "inputs": [self._input(given, pieces) for given in stage.inputs],
+                "scalars": list(stage.scalars),
+                "outputs": [self._output(given) for given in stage.outputs],
+                "task_bytes": min(stage.task_bytes, 2**64 - 1),
+                "instructions": stage.instructions,
+            }
+            for stage in asked.stages
+        ]
+        request = {"do": "offload", "programs": programs, "stages": stages, "hold_bytes": asked.hold_bytes}
+        writes = any("box" in one for stage in stages for one in stage["outputs"] if isinstance(one, dict))
+        told, data = self.request(request, pieces, changes=writes)
+        for stage in told["stages"]:
+            stage["outputs"] = [None if one is None else _value(one, data) for one in stage["outputs"]]
+            first, size = stage["state"]
+            stage["state"] = bytes(data[first : first + size])
+        found: dict[str, Any] = told
+        return found
+
+    def _box(self, given: Any, tiles: Any = None) -> dict[str, Any]:
+        space, start, step, count, view = given
+        if getattr(space, "source", None) is not self:
+            raise InvalidError("an array of another store; a program runs beside the arrays of one")
+        box = {"array": space.known()["array"], "start": _numbers(start), "step": _numbers(step)}
+        shape = None if view is None else _numbers(view)
+        lists = None if tiles is None else [_numbers(one) for one in tiles]
+        return {"box": {**box, "count": _numbers(count), "view": shape, "tiles": lists}}
+
+    def _input(self, given: Any, pieces: list[bytes]) -> dict[str, Any]:
+        if isinstance(given, np.ndarray):
+            return {"bytes": _piece(pieces, given.tobytes())}
+        if isinstance(given[0], tuple):
+            return self._box(*given)
+        if len(given) == 2:
+            return {"output": list(given)}
+        return self._box(given)
+
+    def _output(self, given: Any) -> Any:
+        if isinstance(given, bool):
+            return "collect" if given else "between"
+        return self._box(*given) if isinstance(given[0], tuple) else self._box(given)
+
+
+class DriveSpace(Space):
+    """An array of a drive."""
+
+    source: DriveSource
+
+    def __init__(self, source: DriveSource, told: dict[str, Any]) -> None:
+        super().__init__(source, told)
+        self._generation = source.generation
+        #: Dynamic space identifiers, by the shape of the view.
+        self._open: dict[tuple[int, ...] | None, int] = {}
+
+    def __del__(self) -> None:
+        # No command from here: the collector may run in the midst of another one.
+        if hasattr(self, "_open"):
+            self.source.unused.extend(self._open.values())
+
+    def known(self) -> dict[str, Any]:
+        """Return the description; after a refresh as it is now."""
+        if self._generation != self.source.generation and not self.source.closed:
+            self._tell(self._told_now())
+        return super().known()
+
+    def _told_now(self) -> dict[str, Any]:
+        number = self._told["array"]
+        return _described(*self.source.request({"do": "describe", "array": number}, changes=False))
+
+    def _tell(self, told: dict[str, Any]) -> None:
+        self._told, self._generation = told, self.source.generation
+
+    @property
+    def attrs(self) -> str:
+        """The attributes as JSON, as they are now."""
+        self._tell(self._told_now())
+        return str(self._told["attrs"])
+
+    def set_attrs(self, attrs: str) -> None:
+        """Replace the attributes."""
+        self.source.request({"do": "set-attrs", "array": self._told["array"], "attrs": attrs}, changes=True)
+
+    def stat(self) -> dict[str, Any]:
+        """Return the use of space."""
+        found: dict[str, Any] = self.source.request({"do": "stat", "array": self._told["array"]}, changes=False)[0]
+        return found
+
+    def resize(self, shape: Sequence[int]) -> None:
+        """Give it another shape."""
+        asked = {"do": "resize", "array": self._told["array"], "shape": _numbers(shape)}
+        self._tell(_described(*self.source.request(asked, changes=True)))
+
+    def append(self, src: _Array, axis: int) -> tuple[int, ...]:
+        """Grow one axis and write the new part; return the new shape. What is over 64 MiB is appended in parts."""
+        rows = max(1, _WRITE // max(1, src.nbytes // max(1, src.shape[axis])))
+        for low in range(0, max(1, src.shape[axis]), rows):
+            part = src[(*[slice(None)] * axis, slice(low, low + rows))]
+            values = _packed(part)
+            asked = {"do": "append", "array": self._told["array"], "axis": axis, "count": list(part.shape)}
+            told = self.source.request({**asked, "values": [0, len(values)]}, [values], changes=True)
+            self._tell(_described(*told))
+        return self.shape
+
+    def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
+        """Give a box back: it reads as the fill value, and takes no space."""
+        asked = {"do": "deallocate", "array": self._told["array"], "start": _numbers(start), "count": _numbers(count)}
+        self.source.request(asked, changes=True)
+
+    # --- Moving elements ---------------------------------------------------------------------------------------------
+
+    def dsid(self, view: Sequence[int] | None) -> int:
+        """Return the dynamic space identifier of the array, or of a view of it."""
+        shape = None if view is None else tuple(view)
+        if shape not in self._open:
+            while self.source.unused:
+                self.source.submit(CloseSpace(self.source.unused.pop()))
+            done = self.source.submit(OpenSpace(self._told["array"], dims=shape or ()))
+            if not done.ok:
+                gone = done.status == _NOT_FOUND
+                raise ClosedError(f"array {self.name!r} was deleted") if gone else self.source.failed(done)
+            self._open[shape] = done.dw0
+        return self._open[shape]
+
+    def read(
+        self, out: _Array, start: Sequence[int], step: Sequence[int] | None = None, view: Sequence[int] | None = None
+    ) -> None:
+        """Read the box ``start + step * [0, out.shape)`` of the array, or of its view."""
+        if not out.size:
+            return
+        start, step = _numbers(start), _steps(step, out.shape)
+        if not _is_inline(start, step, out.shape, view):
+            for first, part in _parts(start, step, out, _READ):
+                elements = {"box": {"start": first, "step": step, "count": list(part.shape)}}
+                self._fetch(part, elements, view=view)
+            return
+        dsid, calls, parts = self.dsid(view), [], []
+        for first, part in _parts(start, step, out, TRANSFER - 512):
+            command = NdRead(dsid, first, part.shape, elements=True)
+            calls.append((_on_nd(_nandarray.nvme_encode(command)[0]), None, part.nbytes))
+            parts.append(part)
+        for at in range(0, len(calls), _MANY // 8):
+            many = slice(at, at + _MANY // 8)
+            for part, (_, found) in zip(parts[many], self.source.done_all(calls[many]), strict=True):
+                part[...] = np.frombuffer(found, part.dtype).reshape(part.shape)
+
+    def write(
+        self, src: _Array, start: Sequence[int], step: Sequence[int] | None = None, view: Sequence[int] | None = None
+    ) -> None:
+        """Write the box ``start + step * [0, src.shape)`` of the array, or of its view."""
+        self.source.check_writable()
+        if not src.size:
+            return
+        start, step = _numbers(start), _steps(step, src.shape)
+        if src.nbytes <= TRANSFER - 512 and _is_inline(start, step, src.shape, view):
+            command = NdWrite(self.dsid(view), start, src.shape, elements=True)
+            self.source.done(_on_nd(_nandarray.nvme_encode(command)[0]), _packed(src))
+            return
+        for first, part in _parts(start, step, src, _WRITE):
+            elements = {"box": {"start": first, "step": step, "count": list(part.shape)}}
+            self._send(part, elements, view=view)
+
+    def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int], view: Sequence[int] | None = None) -> None:
+        """Read boxes of the shape of ``out[0]``, one a row of ``starts``."""
+        self._boxes(out, starts, step, view, reads=True)
+
+    def write_boxes(self, src: _Array, starts: _Array, step: Sequence[int], view: Sequence[int] | None = None) -> None:
+        """Write boxes of the shape of ``src[0]``, one a row of ``starts``; of equal ones the last."""
+        self._boxes(src, starts, step, view, reads=False)
+
+    def _boxes(
+        self, memory: _Array, starts: _Array, step: Sequence[int], view: Sequence[int] | None, *, reads: bool
+    ) -> None:
+        limit = _READ if reads else _WRITE
+        each = memory[0].nbytes + 8 * starts.shape[1]
+        if each > limit:
+            for box, start in zip(memory, starts, strict=True):
+                (self.read if reads else self.write)(box, [int(at) for at in start], step, view)
+            return
+        for low in range(0, len(memory), limit // each):
+            part, places = memory[low : low + limit // each], _words(starts[low : low + limit // each])
+            count = list(memory.shape[1:])
+            elements = {"boxes": {"starts": [0, len(places)], "step": _numbers(step), "count": count}}
+            (self._fetch if reads else self._send)(part, elements, [places], view)
+
+    def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
+        """Read the product of runs and index arrays."""
+        self._outer(out, list(axes), reads=True)
+
+    def write_outer(self, src: _Array, axes: Sequence[Any]) -> None:
+        """Write the product of runs and index arrays."""
+        self._outer(src, list(axes), reads=False)
+
+    def _outer(self, memory: _Array, axes: list[Any], *, reads: bool) -> None:
+        listed = sum(8 * len(axis) for axis in axes if isinstance(axis, np.ndarray))
+        if memory.nbytes + listed > (_READ if reads else _WRITE) and memory.size > 1:
+            axis = int(np.argmax(memory.shape))
+            half = memory.shape[axis] // 2
+            for part in (slice(0, half), slice(half, None)):
+                cut = [_cut_axis(taken, part) if at == axis else taken for at, taken in enumerate(axes)]
+                self._outer(memory[(*[slice(None)] * axis, part)], cut, reads=reads)
+            return
+        pieces: list[bytes] = []
+        said = [
+            {"list": _piece(pieces, _words(axis))} if isinstance(axis, np.ndarray) else _numbers(axis) for axis in axes
+        ]
+        (self._fetch if reads else self._send)(memory, {"outer": said}, pieces)
+
+    def read_points(self, out: _Array, coords: _Array) -> None:
+        """Read single elements."""
+        self._points(out, coords, reads=True)
+
+    def write_points(self, src: _Array, coords: _Array) -> None:
+        """Write single elements."""
+        self._points(src, coords, reads=False)
+
+    def _points(self, memory: _Array, coords: _Array, *, reads: bool) -> None:
+        many = max(1, (_READ if reads else _WRITE) // (memory.itemsize + 8 * coords.shape[1]))
+        for low in range(0, len(memory), many):
+            places = _words(coords[low : low + many])
+            elements = {"points": [0, len(places)]}
+            (self._fetch if reads else self._send)(memory[low : low + many], elements, [places])
+
+    def _fetch(
+        self, out: _Array, elements: dict[str, Any], pieces: Sequence[bytes] = (), view: Sequence[int] | None = None
+    ) -> None:
+        shape = None if view is None else _numbers(view)
+        asked = {"do": "read", "array": self._told["array"], "elements": elements, "view": shape}
+        _, data = self.source.request(asked, pieces, changes=False)
+        if len(data) != out.nbytes:
+            raise NandarrayError(f"the drive: {len(data)} bytes of elements, and not {out.nbytes}")
+        out[...] = np.frombuffer(data, out.dtype).reshape(out.shape)
+
+    def _send(
+        self, src: _Array, elements: dict[str, Any], pieces: Sequence[bytes] = (), view: Sequence[int] | None = None
+    ) -> None:
+        values, before = _packed(src), sum(map(len, pieces))
+        shape = None if view is None else _numbers(view)
+        asked = {"do": "write", "array": self._told["array"], "elements": elements, "view": shape}
+        self.source.request({**asked, "values": [before, len(values)]}, [*pieces, values], changes=True)
+
+    def box(self, start: Sequence[int], count: Sequence[int]) -> int:
+        """Store a box of the array in the drive, for programs in its slots; return its handle."""
+        page = np.zeros(64, "<u8")
+        page[: len(start)], page[32 : 32 + len(count)] = start, count
+        entry = struct.pack("<II32xII16x", 0x0D, _ND, self.dsid(None), len(start) | 1 << 8)
+        return self.source.done(entry, page.tobytes())[0].dw0
+
+
+def _on_nd(entry: bytes) -> bytes:
+    """Address an entry of a vendor command to the namespace of views, where its opcode has no highest bit."""
+    return bytes([entry[0] & 0x7F, *entry[1:4], *_ND.to_bytes(4, "little"), *entry[8:]])
+
+
+def _numbers(given: Sequence[Any]) -> list[int]:
+    return [int(one) for one in given]
+
+
+def _steps(step: Sequence[int] | None, count: Sequence[int]) -> list[int]:
+    """Give the steps of a box, 1 where there is only one element."""
+    return [1 if n == 1 else int(one) for one, n in zip(step or [1] * len(count), count, strict=True)]
+
+
+def _is_inline(start: Sequence[int], step: Sequence[int], count: Sequence[int], view: Sequence[int] | None) -> bool:
+    """Whether a box fits a submission entry; that of a view without dimensions cannot be opened by one."""
+    few = len(count) <= _INLINE_DIMENSIONS and all(one == 1 for one in step)
+    return few and view != () and all(one < 1 << 32 for one in (*start, *count))
+
+
+def _parts(start: Sequence[int], step: Sequence[int], memory: _Array, most: int) -> Iterator[tuple[list[int], _Array]]:
+    """Cut a box into boxes of at most ``most`` bytes, with their parts of the memory."""
+    if memory.nbytes <= most or memory.size == 1:
+        yield list(start), memory
+        return
+    axis = next(i for i, n in enumerate(memory.shape) if n > 1)
+    half = memory.shape[axis] // 2
+    for low, part in ((0, slice(0, half)), (half, slice(half, None))):
+        first = [at + low * step[axis] * (i == axis) for i, at in enumerate(start)]
+        yield from _parts(first, step, memory[(*[slice(None)] * axis, part)], most)
+
+
+def _cut_axis(taken: Any, part: slice) -> Any:
+    if isinstance(taken, np.ndarray):
+        return taken[part]
+    start, step, count = taken
+    low, high, _ = part.indices(count)
+    return start + low * step, step, high - low
+
+
+def _packed(src: _Array) -> bytes:
+    return np.ascontiguousarray(src).tobytes()
+
+
+def _words(numbers: _Array) -> bytes:
+    return np.ascontiguousarray(numbers, "<u8").tobytes()
+
+
+def _piece(pieces: list[bytes], data: bytes) -> list[int]:
+    """Put data behind the others; return its place."""
+    first = sum(map(len, pieces))
+    pieces.append(data)
+    return [first, len(data)]
+
+
+def _value(told: dict[str, Any], data: memoryview) -> Any:
+    if "elements" in told:
+        return told["elements"]
+    first, size = told["bytes"]
+    return np.frombuffer(data[first : first + size], np.uint8).copy()
+
+
+def _described(told: dict[str, Any], fill: memoryview) -> dict[str, Any]:
+    """Return a description as the native store gives it."""
+    try:
+        shapes = {key: tuple(told[key]) for key in ("shape", "building_block")}
+        if len(fill) != told["itemsize"] or math.prod(shapes["building_block"]) < 0:
+            raise ValueError(f"a fill value of {len(fill)} bytes")
+        return {**told, **shapes, "fill": bytes(fill)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise NandarrayError(f"the drive: a description that is none: {error}") from None

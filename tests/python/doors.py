@@ -1,0 +1,71 @@
+"""One store behind each door, for tests that run over all of them: a file, a drive, shared memory.
+
+A test makes arrays by ``create`` and deletes them by ``del``, whatever the door. Shared memory serves what was there when
+its server began, so that a :class:`Shelf` makes arrays in the file and serves it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nandarray
+
+DOORS = ("file", "drive", "region")
+
+_FILES: weakref.WeakKeyDictionary[Any, nandarray.Store] = weakref.WeakKeyDictionary()
+_numbers = itertools.count()
+
+
+def file_of(store: Any) -> nandarray.Store:
+    """The store in this process that is behind a door, for its counters."""
+    return _FILES[store]
+
+
+class Shelf:
+    """Arrays of a file, seen through shared memory."""
+
+    def __init__(self, store: nandarray.Store) -> None:
+        self._store = store
+        self._open = contextlib.ExitStack()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._store
+
+    def __delitem__(self, name: str) -> None:
+        self.close()
+        del self._store[name]
+
+    def create(self, name: str, *given: Any, **options: Any) -> Any:
+        self._store.create(name, *given, **options)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        self.close()
+        region = Path(self._store.path).with_suffix(f".region{next(_numbers)}")
+        server = self._open.enter_context(nandarray.gpu.serve(self._store, str(region), writable=True))
+        client = self._open.enter_context(nandarray.open(f"shm://{server.path}", "r+"))
+        return client[name]
+
+    def close(self) -> None:
+        self._open.close()
+
+
+@contextlib.contextmanager
+def opened(door: str, path: Path) -> Iterator[Any]:
+    """A new store, behind a door."""
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(nandarray.open(path, "w"))
+        store: Any = file
+        if door == "drive":
+            server = stack.enter_context(nandarray.serve(file, "127.0.0.1:0"))
+            store = stack.enter_context(nandarray.open(server.url, "r+"))
+        elif door == "region":
+            store = Shelf(file)
+            stack.callback(store.close)
+        _FILES[store] = file
+        yield store

@@ -50,7 +50,7 @@ pub enum AdminCommand {
     GetLogPage(LogRequest),
     /// Returns a description of the controller or of namespaces.
     Identify {
-        /// Data structure that is asked for.
+        /// Requested data structure.
         cns: Cns,
         /// Command set, of data structures that depend on one.
         csi: u8,
@@ -70,7 +70,7 @@ pub enum AdminCommand {
     GetFeatures {
         /// The feature.
         feature: Feature,
-        /// Value that is asked for.
+        /// Requested value.
         select: FeatureSelect,
     },
     /// Asks for an event: completes when there is one.
@@ -115,8 +115,8 @@ impl AdminCommand {
     /// Decodes a submission entry.
     ///
     /// # Errors
-    /// Invalid opcode. Invalid field: Identify of an unknown data structure, an unknown feature, or a reserved selection
-    /// of its values.
+    /// Invalid opcode. Invalid field: Identify of an unknown data structure, an unknown feature, or a reserved
+    /// selection of its values.
     pub fn decode(entry: &SubmissionEntry) -> Result<Self, Status> {
         Ok(match AdminOpcode::of(entry.opcode).ok_or(Status::INVALID_OPCODE)? {
             AdminOpcode::GetLogPage => Self::GetLogPage(LogRequest::decode(entry)),

@@ -43,7 +43,7 @@ numbers! {
         Default = 1,
         /// The value that survives a reset.
         Saved = 2,
-        /// What can be done with the value.
+        /// Possible changes of the value ([`FeatureCapabilities`]).
         Capabilities = 3,
     }
 }

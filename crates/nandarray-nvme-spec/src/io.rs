@@ -62,8 +62,8 @@ pub struct Blocks {
     pub lr: bool,
 }
 
-/// The bytes of a write's blocks that are written, where they are not whole blocks: of queues in shared memory alone, in
-/// dwords 13 and 14, which are those of protection information elsewhere.
+/// The bytes of a write's blocks that are written, where they are not whole blocks: of queues in shared memory alone,
+/// in dwords 13 and 14, which are those of protection information elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockPart {
     /// First byte, from the beginning of the first block on.
@@ -368,8 +368,8 @@ impl NvmeCommand {
         }
     }
 
-    /// Returns the first logical block that an entry names (SLBA, or SDLBA of a copy); of a command that names none, any
-    /// number.
+    /// Returns the first logical block that an entry names (SLBA, or SDLBA of a copy); of a command that names none,
+    /// any number.
     pub fn first_block(entry: &SubmissionEntry) -> u64 {
         entry.cdw_pair(10)
     }

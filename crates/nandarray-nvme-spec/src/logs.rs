@@ -81,7 +81,7 @@ impl LogRequest {
         Self { lid: page as u8, dwords_z, ..Self::default() }
     }
 
-    /// Returns the number of bytes that are asked for.
+    /// Returns the requested number of bytes.
     pub fn bytes(&self) -> u64 {
         (u64::from(self.dwords_z) + 1) * 4
     }

@@ -1,4 +1,4 @@
-//! Commands of Subsystem Local Memory (command set 3), modelled on the Subsystem Local Memory command set 1.0, section 3.
+//! Commands of Subsystem Local Memory (command set 3), modelled on the command set specification 1.0, section 3.
 
 use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

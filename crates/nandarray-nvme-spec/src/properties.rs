@@ -1,4 +1,4 @@
-//! Properties of a controller: the registers that a host reads and writes by fabrics commands (base 2.0, section 3.1.3).
+//! Properties of a controller: the registers that a host reads and writes by fabrics commands (base 2.0, 3.1.3).
 
 use crate::fields::numbers;
 

@@ -1,8 +1,8 @@
 //! Promise: hosts of this project send the entries that they have always sent, byte for byte.
 //!
 //! `captured.txt` has what the binding (`nvme_encode`), the Python client of a drive and the initiator gave when it was
-//! recorded; each line is a name and bytes. Every entry of the file is encoded here from its command, and
-//! decoded to it.
+//! recorded; each line is a name and bytes. Every entry of the file is encoded here from its command, and decoded to
+//! it.
 
 use std::collections::BTreeMap;
 

@@ -153,8 +153,8 @@ impl IoCommand {
     }
 }
 
-/// Returns the command of the admin queue that an opcode means; `None` if it means none. `programs` is whether there are
-/// commands of programs, which a subsystem may leave out.
+/// Returns the command of the admin queue that an opcode means; `None` if it means none. `programs` is whether there
+/// are commands of programs, which a subsystem may leave out.
 pub(crate) fn admin_opcode(opcode: u8, programs: bool) -> Option<AdminOpcode> {
     let found = AdminOpcode::of(opcode)?;
     let is_of_programs = match found {

@@ -1,8 +1,8 @@
 //! Values of a controller's features, and log page 12h, which describes them.
 //!
-//! Which features there are and how a host writes them is in `nandarray-nvme-spec`. What is not listed here is refused
-//! as an invalid field. A feature that the base specification makes mandatory and that means nothing for a store in a
-//! file (arbitration, power, interrupts) has its default value, and cannot be changed.
+//! The features, and their form in a command, are declared in `nandarray-nvme-spec`; any other one is refused as an
+//! invalid field. A feature that the base specification makes mandatory and that means nothing for a store in a file
+//! (arbitration, power, interrupts) has its default value, and cannot be changed.
 
 use nandarray_nvme_spec::{
     Feature, FeatureCapabilities, FeatureChange, FeatureSelect, QueueCounts, Status, SupportedBits, SupportedPage,

@@ -1,8 +1,8 @@
 //! Log pages, and the counters that they report.
 //!
 //! Supported log pages (00h), errors (01h), health (02h), firmware (03h), changed namespaces (04h), effects of commands
-//! (05h), features (12h, in `features`), discovery (70h, in `admin`); programs (82h) and range sets (84h) of command set 4; two
-//! vendor pages: names of arrays (C0h), and the accounts of the host's executions (C1h, in `accounts`).
+//! (05h), features (12h, in `features`), discovery (70h, in `admin`); programs (82h) and range sets (84h) of command
+//! set 4; two vendor pages: names of arrays (C0h), and the accounts of the host's executions (C1h, in `accounts`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -418,17 +418,7 @@ impl Programs {
             collect_bytes: u64::MAX,
             progress: &progress,
         };
-        let done = at.runtime.execute(&execution).map_err(|error| {
-            let why = error.to_string();
-            let status = match error {
-                Error::Engine(error) => Status::from(error),
-                Error::Program(_) => Status::PROGRAM_DATA,
-                Error::Execution(_) => Status::PROGRAM_FAILED,
-                // Errors of sessions, which an execution cannot have.
-                _ => Status::INTERNAL_ERROR,
-            };
-            ExecutionFailure::new(status, why)
-        })?;
+        let done = at.runtime.execute(&execution).map_err(failure_of)?;
         let lengths = deliver(at, to, &done.stages[0].outputs)?;
         Ok((lengths, done.account.instructions))
     }
@@ -454,6 +444,19 @@ impl Programs {
         };
         state.sets.iter().map(entry).collect::<Vec<_>>().as_bytes().to_vec()
     }
+}
+
+/// Returns the failure of an execution that ended with an error.
+fn failure_of(error: Error) -> ExecutionFailure {
+    let why = error.to_string();
+    let status = match error {
+        Error::Engine(error) => Status::from(error),
+        Error::Program(_) => Status::PROGRAM_DATA,
+        Error::Execution(_) => Status::PROGRAM_FAILED,
+        // Errors of sessions, which an execution cannot have.
+        _ => Status::INTERNAL_ERROR,
+    };
+    ExecutionFailure::new(status, why)
 }
 
 /// Empties a slot, unless its program is active.

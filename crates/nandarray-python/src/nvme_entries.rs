@@ -1,4 +1,4 @@
-//! Entries of commands that Python's client of a drive gives as plain numbers: log pages, programs, memory, stored boxes.
+//! Entries of commands that Python's client of a drive gives as numbers: log pages, programs, memory, stored boxes.
 //!
 //! Layouts are those of `nandarray-nvme-spec`. Nothing is executed here.
 
@@ -103,8 +103,8 @@ pub(crate) fn nvme_delete_box_entry(py: Python<'_>, handle: u32) -> Bound<'_, Py
     bytes_of(py, &NdCommand::DeleteBox { handle }.encode(0))
 }
 
-/// Returns the lengths of the outputs and the number of instructions in the account of an execution; None if the account
-/// is that of a failure.
+/// Returns the lengths of the outputs and the number of instructions in the account of an execution; None if the
+/// account is that of a failure.
 #[pyfunction]
 pub(crate) fn nvme_account(text: &str) -> Option<(Vec<u64>, u64)> {
     match ExecutionAccount::decode(text) {

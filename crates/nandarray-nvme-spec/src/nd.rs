@@ -1,8 +1,8 @@
 //! The command set of N-D commands (30h, the vendor's), for hosts whose commands have only one buffer.
 //!
 //! The opcodes are those of the N-D commands in the NVM command set without their highest bit; Store Box, Delete
-//! Box, Array Request and Array Reply exist here alone. An N-D read or write has its coordinates in the entry, names a stored
-//! box, or, if it writes, has a page of coordinates in front of its data.
+//! Box, Array Request and Array Reply exist here alone. An N-D read or write has its coordinates in the entry, names a
+//! stored box, or, if it writes, has a page of coordinates in front of its data.
 
 use crate::entry::SubmissionEntry;
 use crate::fields::{Bit, Bits};

@@ -201,6 +201,19 @@ pub(crate) fn time_chance_and_surroundings_come_in_through_the_door(allowed: &[&
     }
 }
 
+/// No code of these folders reads or writes a dword of a submission entry: `nandarray-nvme-spec` alone knows them.
+pub(crate) fn no_dword_is_packed(folders: &[&str]) {
+    let mut all = Vec::new();
+    folders.iter().for_each(|folder| files(&root().join(folder), &mut all));
+    assert!(!all.is_empty(), "no files in {folders:?}");
+    for path in all.into_iter().filter(|path| !path.to_str().unwrap().contains("tests")) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for (number, line) in code(&text) {
+            assert!(!line.contains("cdw"), "{}:{number} has a dword: {}", path.display(), line.trim());
+        }
+    }
+}
+
 /// Names that are declared as hashes, by the file that a local one is in; a field's name stands for it in every file.
 fn hashes(sources: &[(String, String)]) -> BTreeSet<(Option<String>, String)> {
     let mut found = BTreeSet::new();

@@ -2,9 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nandarray::nvme::SubmissionEntry;
 use nandarray_nvme::tcp::{Digests, PduHeader};
-use nandarray_nvme_spec::{ConnectFields, DataDescriptor};
+use nandarray_nvme_spec::{AdminCommand, DataDescriptor, FabricsCommand, SubmissionEntry};
 use zerocopy::FromBytes;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -18,6 +17,12 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Ok((entry, _)) = SubmissionEntry::read_from_prefix(rest) {
-        let _ = (ConnectFields::decode(&entry), DataDescriptor::decode(&entry));
+        let _ = DataDescriptor::decode(&entry);
+        if let Ok(command) = FabricsCommand::decode(&entry) {
+            assert_eq!(FabricsCommand::decode(&command.encode(0)), Ok(command));
+        }
+        if let Ok(command) = AdminCommand::decode(&entry) {
+            assert_eq!(AdminCommand::decode(&command.encode(0)), Ok(command));
+        }
     }
 });

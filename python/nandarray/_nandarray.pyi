@@ -43,13 +43,22 @@ __all__ = [
     "fetch_run",
     "get",
     "get_sub_block",
+    "nvme_account",
+    "nvme_activate_entry",
     "nvme_completion",
+    "nvme_delete_box_entry",
     "nvme_encode",
+    "nvme_execute_entry",
+    "nvme_load_entry",
+    "nvme_log_entry",
+    "nvme_memory_entry",
     "nvme_reply_entry",
     "nvme_request_entry",
     "nvme_space",
     "nvme_status_kind",
     "nvme_statuses",
+    "nvme_store_box_entry",
+    "nvme_unload_entry",
     "program_disassemble",
     "program_metadata",
     "program_run_bare",
@@ -516,6 +525,17 @@ def nvme_completion(entry: bytes) -> tuple[int, int, int]: ...  # status bits, d
 def nvme_status_kind(status: int) -> str: ...  # of BY_KIND
 def nvme_request_entry(tag: int, size: int, offset: int, changes: bool) -> bytes: ...
 def nvme_reply_entry(handle: int, offset: int) -> bytes: ...
+def nvme_log_entry(lid: int, size: int, offset: int = 0, tag: int = 0) -> bytes: ...
+def nvme_load_entry(slot: int, size: int, program_id: int, part_bytes: int, offset: int) -> bytes: ...
+def nvme_unload_entry(slot: int) -> bytes: ...
+def nvme_activate_entry(slot: int, active: bool) -> bytes: ...
+def nvme_execute_entry(
+    slot: int, ranges: list[tuple[int, int, int]], scalars: list[int], tag: int
+) -> tuple[bytes, bytes]: ...  # ranges: namespace, first byte or handle, bytes; the entry and its data
+def nvme_memory_entry(writes: bool, first: int, size: int) -> bytes: ...
+def nvme_store_box_entry(dsid: int, ndim: int) -> bytes: ...
+def nvme_delete_box_entry(handle: int) -> bytes: ...
+def nvme_account(text: str) -> tuple[list[int], int] | None: ...  # bytes of outputs, instructions
 def nvme_space(page: bytes | bytearray) -> dict[str, Any]: ...  # what space information gave
 
 # Device descriptions: a TOML text and what is changed of it, a JSON object from dotted keys to values.

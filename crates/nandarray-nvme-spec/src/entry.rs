@@ -30,10 +30,21 @@ pub struct SubmissionEntry {
 }
 
 impl SubmissionEntry {
+    /// Creates an entry whose other fields are zero.
+    pub fn new(opcode: u8, nsid: u32, cid: u16) -> Self {
+        Self { opcode, cid: cid.into(), nsid: nsid.into(), ..Self::default() }
+    }
+
+    /// Whether the command is one of a fused pair (FUSE in CDW0), which no controller of this project has.
+    pub fn is_fused(&self) -> bool {
+        self.flags & 3 != 0
+    }
+
     /// Returns a command dword by its number in the specification: 2, 3, or 10 to 15.
     ///
     /// # Panics
     /// For any other number.
+    #[inline]
     pub fn cdw(&self, number: usize) -> u32 {
         match number {
             2 | 3 => self.cdw2[number - 2].get(),
@@ -45,6 +56,7 @@ impl SubmissionEntry {
     ///
     /// # Panics
     /// As [`Self::cdw`].
+    #[inline]
     pub fn set_cdw(&mut self, number: usize, value: u32) {
         match number {
             2 | 3 => self.cdw2[number - 2].set(value),
@@ -53,11 +65,13 @@ impl SubmissionEntry {
     }
 
     /// Returns two successive dwords as one number; dword `first` is the lower half.
+    #[inline]
     pub fn cdw_pair(&self, first: usize) -> u64 {
         u64::from(self.cdw(first)) | u64::from(self.cdw(first + 1)) << 32
     }
 
     /// Sets two successive dwords to one number; dword `first` is the lower half.
+    #[inline]
     pub fn set_cdw_pair(&mut self, first: usize, value: u64) {
         self.set_cdw(first, value as u32);
         self.set_cdw(first + 1, (value >> 32) as u32);
@@ -83,6 +97,16 @@ pub struct CompletionEntry {
 }
 
 impl CompletionEntry {
+    /// Creates the entry of a command that succeeded with these dwords, or failed; the transport fills in the rest.
+    pub fn new(cid: u16, done: Result<(u32, u32), Status>) -> Self {
+        let mut entry = Self { cid: cid.into(), ..Self::default() };
+        match done {
+            Ok((dw0, dw1)) => (entry.dw0, entry.dw1) = (dw0.into(), dw1.into()),
+            Err(status) => entry.set_status(status),
+        }
+        entry
+    }
+
     /// Returns the command's status.
     pub fn status(&self) -> Status {
         Status::from_bits(self.status_phase.get() >> 1)

@@ -1,12 +1,12 @@
-//! Numbers and structures of admin and fabrics commands, byte for byte.
-//!
-//! The formats are those of the base specification 2.0, sections 3.1 (properties), 5 (admin commands) and 6 (fabrics
-//! commands).
+//! Fabrics commands, the data of connect, and the location of a command's data (base 2.0, sections 3.3.3.2.1.1 and 6).
 
-use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::byteorder::little_endian::U16;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::entry::SubmissionEntry;
+use crate::fields::{Bits, Wide, numbers};
+use crate::properties::PropertyWidth;
+use crate::status::Status;
 
 /// Qualified name of every discovery service.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -15,151 +15,50 @@ pub const CNTLID_ANY: u16 = 0xffff;
 /// Maximum bytes of data within a capsule of an admin queue, which the specification fixes.
 pub const ADMIN_IN_CAPSULE_BYTES: usize = 8192;
 
-/// Opcodes of admin commands.
-#[derive(Clone, Copy, Debug)]
-pub struct AdminOpcode;
+/// Opcode of all fabrics commands, on any queue.
+pub const FABRICS_OPCODE: u8 = 0x7f;
+/// Security protocol (SECP) of Authentication Send and Receive: the one of NVMe.
+pub const SECURITY_PROTOCOL: u8 = 0xe9;
+/// Both bytes of the specific field (SPSP) of Authentication Send and Receive.
+pub const PROTOCOL_SPECIFIC: u16 = 0x0101;
 
-impl AdminOpcode {
-    /// Get Log Page.
-    pub const GET_LOG_PAGE: u8 = 0x02;
-    /// Identify.
-    pub const IDENTIFY: u8 = 0x06;
-    /// Abort.
-    pub const ABORT: u8 = 0x08;
-    /// Set Features.
-    pub const SET_FEATURES: u8 = 0x09;
-    /// Get Features.
-    pub const GET_FEATURES: u8 = 0x0a;
-    /// Asynchronous Event Request.
-    pub const ASYNC_EVENT: u8 = 0x0c;
-    /// Keep Alive.
-    pub const KEEP_ALIVE: u8 = 0x18;
-    /// All fabrics commands, on any queue.
-    pub const FABRICS: u8 = 0x7f;
-    /// Load Program.
-    pub const LOAD_PROGRAM: u8 = 0x85;
-    /// Program Activation Management.
-    pub const ACTIVATE_PROGRAM: u8 = 0x88;
-    /// Memory Range Set Management.
-    pub const MEMORY_RANGE_SET: u8 = 0x89;
-}
-
-/// Bit of dword 10 of Load Program: the program is unloaded.
-pub const LOAD_PROGRAM_UNLOADS: u32 = 1 << 24;
-/// Tag of the account of a program's load that failed, in log page C1h; hosts give executions other tags.
-pub const LOAD_TAG: u16 = 0xffff;
-/// Bits of dword 10 of Memory Range Set Management: its action, one of the next two.
-pub const RANGE_SET_ACTION: u32 = 0xf;
-/// Action of Memory Range Set Management: a set is created.
-pub const RANGE_SET_CREATES: u32 = 0;
-/// Action of Memory Range Set Management: a set is deleted.
-pub const RANGE_SET_DELETES: u32 = 1;
-
-/// Opcodes of Subsystem Local Memory.
-#[derive(Clone, Copy, Debug)]
-pub struct SlmOpcode;
-
-impl SlmOpcode {
-    /// Memory Copy.
-    pub const COPY: u8 = 0x01;
-    /// Memory Read.
-    pub const READ: u8 = 0x02;
-    /// Memory Fill.
-    pub const FILL: u8 = 0x04;
-    /// Memory Write.
-    pub const WRITE: u8 = 0x05;
-}
-
-/// Opcodes of Computational Programs.
-#[derive(Clone, Copy, Debug)]
-pub struct ProgramOpcode;
-
-impl ProgramOpcode {
-    /// Execute Program.
-    pub const EXECUTE: u8 = 0x01;
-}
-
-/// Opcodes of the command set of N-D commands; the others are those of the NVM command set without [`Self::VENDOR`].
-#[derive(Clone, Copy, Debug)]
-pub struct NdOpcode;
-
-impl NdOpcode {
-    /// The highest bit of the N-D commands' opcodes in the NVM command set, which marks vendor commands.
-    pub const VENDOR: u8 = 0x80;
-    /// N-D Write.
-    pub const WRITE: u8 = 0x01;
-    /// N-D Read.
-    pub const READ: u8 = 0x02;
-    /// Store Box.
-    pub const STORE_BOX: u8 = 0x0d;
-    /// Delete Box.
-    pub const DELETE_BOX: u8 = 0x10;
-    /// Array Request.
-    pub const ARRAY_REQUEST: u8 = 0x11;
-    /// Array Reply.
-    pub const ARRAY_REPLY: u8 = 0x12;
-}
-
-/// Types of fabrics commands.
-#[derive(Clone, Copy, Debug)]
-pub struct FabricsType;
-
-impl FabricsType {
-    /// Property Set.
-    pub const PROPERTY_SET: u8 = 0x00;
-    /// Connect.
-    pub const CONNECT: u8 = 0x01;
-    /// Property Get.
-    pub const PROPERTY_GET: u8 = 0x04;
-    /// Authentication Send.
-    pub const AUTH_SEND: u8 = 0x05;
-    /// Authentication Receive.
-    pub const AUTH_RECEIVE: u8 = 0x06;
-
-    /// Whether a fabrics command of this type belongs to authentication.
-    pub fn is_authentication(fctype: u8) -> bool {
-        matches!(fctype, Self::AUTH_SEND | Self::AUTH_RECEIVE)
+numbers! {
+    /// Types of fabrics commands (FCTYPE; base 2.0, figure 380).
+    FabricsType {
+        /// Property Set.
+        PropertySet = 0x00,
+        /// Connect.
+        Connect = 0x01,
+        /// Property Get.
+        PropertyGet = 0x04,
+        /// Authentication Send.
+        AuthSend = 0x05,
+        /// Authentication Receive.
+        AuthReceive = 0x06,
     }
 }
+
+/// Width of a property (ATTRIB.SIZE; base 2.0, figures 391 and 393).
+type Width = Bits<10, 2, 0>;
+/// Offset of a property (OFST).
+type Offset = Bits<11, 31, 0>;
+/// Value of a property (VALUE).
+type Value = Wide<12>;
+/// Fields of Connect (base 2.0, figure 382).
+type RecordFormat = Bits<10, 15, 0>;
+type QueueIdentifier = Bits<10, 31, 16>;
+type QueueSize = Bits<11, 15, 0>;
+type ConnectAttributes = Bits<11, 23, 16>;
+type KeepAliveTimeout = Bits<12, 31, 0>;
+/// Fields of Authentication Send and Receive (base 2.0, figures 384 and 387).
+type ProtocolSpecific = Bits<10, 23, 8>;
+type SecurityProtocol = Bits<10, 31, 24>;
+type AuthenticationBytes = Bits<11, 31, 0>;
 
 /// Bit of dword 0 in the completion of a connect command: the host has to authenticate itself on this queue (ATR).
 pub const CONNECT_AUTHENTICATE: u32 = 1 << 17;
 /// Bit of dword 0 in the completion of a connect command: authentication has to set up a secure channel (ASCR).
 pub const CONNECT_SECURE_CHANNEL: u32 = 1 << 18;
-
-/// Command set identifiers.
-#[derive(Clone, Copy, Debug)]
-pub struct CommandSet;
-
-impl CommandSet {
-    /// The NVM command set.
-    pub const NVM: u8 = 0;
-    /// Subsystem Local Memory.
-    pub const MEMORY: u8 = 3;
-    /// Computational Programs.
-    pub const PROGRAMS: u8 = 4;
-    /// The N-D commands, in the range for vendors.
-    pub const ND: u8 = 0x30;
-}
-
-/// Properties of a controller, by the offsets of its registers.
-#[derive(Clone, Copy, Debug)]
-pub struct Property;
-
-impl Property {
-    /// Capabilities, 8 bytes.
-    pub const CAP: u32 = 0x00;
-    /// Version.
-    pub const VS: u32 = 0x08;
-    /// Configuration.
-    pub const CC: u32 = 0x14;
-    /// Status.
-    pub const CSTS: u32 = 0x1c;
-    /// Subsystem reset.
-    pub const NSSR: u32 = 0x20;
-    /// Ready timeouts.
-    pub const CRTO: u32 = 0x68;
-}
 
 /// Data of a connect command, 1024 bytes.
 #[repr(C)]
@@ -179,7 +78,7 @@ pub struct ConnectData {
 
 impl Default for ConnectData {
     fn default() -> Self {
-        zerocopy::FromZeros::new_zeroed()
+        Self::new_zeroed()
     }
 }
 
@@ -198,36 +97,157 @@ pub struct ConnectFields {
     pub kato_ms: u32,
 }
 
-impl ConnectFields {
-    /// Reads the parameters from an entry.
-    pub fn decode(entry: &SubmissionEntry) -> Self {
-        let (first, second) = (entry.cdw(10), entry.cdw(11));
+/// The fields of Authentication Send and Receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthFields {
+    /// Security protocol; [`SECURITY_PROTOCOL`].
+    pub protocol: u8,
+    /// Specific field of the protocol; [`PROTOCOL_SPECIFIC`].
+    pub specific: u16,
+    /// Length of the message, or of the room for it, in bytes.
+    pub bytes: u32,
+}
+
+impl AuthFields {
+    /// Creates the fields of a message, or of room for one, in the protocol of NVMe.
+    pub fn new(bytes: u32) -> Self {
+        Self { protocol: SECURITY_PROTOCOL, specific: PROTOCOL_SPECIFIC, bytes }
+    }
+
+    /// Whether the protocol is the one of NVMe.
+    pub fn is_known(&self) -> bool {
+        (self.protocol, self.specific) == (SECURITY_PROTOCOL, PROTOCOL_SPECIFIC)
+    }
+
+    fn decode(entry: &SubmissionEntry) -> Self {
         Self {
-            recfmt: first as u16,
-            qid: (first >> 16) as u16,
-            sqsize_z: second as u16,
-            cattr: (second >> 16) as u8,
-            kato_ms: entry.cdw(12),
+            protocol: SecurityProtocol::u8(entry),
+            specific: ProtocolSpecific::u16(entry),
+            bytes: AuthenticationBytes::get(entry),
         }
     }
 
-    /// Makes an entry with these parameters.
-    pub fn encode(&self, cid: u16) -> SubmissionEntry {
-        let mut entry = fabrics_entry(FabricsType::CONNECT, cid);
-        entry.set_cdw(10, u32::from(self.recfmt) | u32::from(self.qid) << 16);
-        entry.set_cdw(11, u32::from(self.sqsize_z) | u32::from(self.cattr) << 16);
-        entry.set_cdw(12, self.kato_ms);
-        entry
+    fn encode(&self, entry: &mut SubmissionEntry) {
+        SecurityProtocol::put(entry, self.protocol);
+        ProtocolSpecific::put(entry, self.specific);
+        AuthenticationBytes::put(entry, self.bytes);
     }
 }
 
-/// Makes an entry of a fabrics command of type `fctype`.
-pub fn fabrics_entry(fctype: u8, cid: u16) -> SubmissionEntry {
-    SubmissionEntry {
-        opcode: AdminOpcode::FABRICS,
-        cid: cid.into(),
-        nsid: u32::from(fctype).into(),
-        ..SubmissionEntry::default()
+impl FabricsType {
+    /// Whether a command of this type belongs to authentication.
+    pub fn is_authentication(self) -> bool {
+        matches!(self, Self::AuthSend | Self::AuthReceive)
+    }
+}
+
+impl ConnectFields {
+    /// Whether the controller tells how far it has taken entries of the queue (CATTR bit 2 is clear).
+    pub fn has_flow_control(&self) -> bool {
+        self.cattr & 1 << 2 == 0
+    }
+
+    fn decode(entry: &SubmissionEntry) -> Self {
+        Self {
+            recfmt: RecordFormat::u16(entry),
+            qid: QueueIdentifier::u16(entry),
+            sqsize_z: QueueSize::u16(entry),
+            cattr: ConnectAttributes::u8(entry),
+            kato_ms: KeepAliveTimeout::get(entry),
+        }
+    }
+
+    fn encode(&self, entry: &mut SubmissionEntry) {
+        RecordFormat::put(entry, self.recfmt);
+        QueueIdentifier::put(entry, self.qid);
+        QueueSize::put(entry, self.sqsize_z);
+        ConnectAttributes::put(entry, self.cattr);
+        KeepAliveTimeout::put(entry, self.kato_ms);
+    }
+}
+
+/// A fabrics command, with the fields that its submission entry has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FabricsCommand {
+    /// Writes a property.
+    PropertySet {
+        /// Offset of the property ([`crate::Property`]).
+        offset: u32,
+        /// Width of the property.
+        width: PropertyWidth,
+        /// Value; of a property of 4 bytes, its lower half.
+        value: u64,
+    },
+    /// Connects a queue.
+    Connect(ConnectFields),
+    /// Reads a property.
+    PropertyGet {
+        /// Offset of the property.
+        offset: u32,
+        /// Width of the property.
+        width: PropertyWidth,
+    },
+    /// Sends a message of authentication.
+    AuthSend(AuthFields),
+    /// Receives a message of authentication.
+    AuthReceive(AuthFields),
+}
+
+impl FabricsCommand {
+    /// Returns the command's type.
+    pub fn fctype(&self) -> FabricsType {
+        match self {
+            Self::PropertySet { .. } => FabricsType::PropertySet,
+            Self::Connect(_) => FabricsType::Connect,
+            Self::PropertyGet { .. } => FabricsType::PropertyGet,
+            Self::AuthSend(_) => FabricsType::AuthSend,
+            Self::AuthReceive(_) => FabricsType::AuthReceive,
+        }
+    }
+
+    /// Returns the type of an entry with the opcode of fabrics commands; `None` if it has none of ours.
+    pub fn type_of(entry: &SubmissionEntry) -> Option<FabricsType> {
+        // FCTYPE is byte 4 of the entry, where other commands have the lowest byte of their namespace.
+        if entry.opcode == FABRICS_OPCODE { FabricsType::of(entry.nsid.get() as u8) } else { None }
+    }
+
+    /// Decodes a submission entry.
+    ///
+    /// # Errors
+    /// Invalid opcode: it is no fabrics command. Invalid field: an unknown type, or a property of another width.
+    pub fn decode(entry: &SubmissionEntry) -> Result<Self, Status> {
+        if entry.opcode != FABRICS_OPCODE {
+            return Err(Status::INVALID_OPCODE);
+        }
+        let width = || PropertyWidth::of(Width::u8(entry)).ok_or(Status::INVALID_FIELD);
+        Ok(match Self::type_of(entry).ok_or(Status::INVALID_FIELD)? {
+            FabricsType::PropertySet => {
+                Self::PropertySet { offset: Offset::get(entry), width: width()?, value: Value::get(entry) }
+            }
+            FabricsType::Connect => Self::Connect(ConnectFields::decode(entry)),
+            FabricsType::PropertyGet => Self::PropertyGet { offset: Offset::get(entry), width: width()? },
+            FabricsType::AuthSend => Self::AuthSend(AuthFields::decode(entry)),
+            FabricsType::AuthReceive => Self::AuthReceive(AuthFields::decode(entry)),
+        })
+    }
+
+    /// Encodes the command as the submission entry of a host, without pointers to data.
+    pub fn encode(&self, cid: u16) -> SubmissionEntry {
+        let mut entry = SubmissionEntry::new(FABRICS_OPCODE, self.fctype() as u32, cid);
+        match *self {
+            Self::PropertySet { offset, width, value } => {
+                Width::put(&mut entry, width as u8);
+                Offset::put(&mut entry, offset);
+                Value::put(&mut entry, value);
+            }
+            Self::Connect(fields) => fields.encode(&mut entry),
+            Self::PropertyGet { offset, width } => {
+                Width::put(&mut entry, width as u8);
+                Offset::put(&mut entry, offset);
+            }
+            Self::AuthSend(fields) | Self::AuthReceive(fields) => fields.encode(&mut entry),
+        }
+        entry
     }
 }
 
@@ -312,28 +332,7 @@ pub struct DiscoveryEntry {
     pub tsas: [u8; 256],
 }
 
-/// A range of a memory range set, 32 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct MemoryRange {
-    /// Namespace: Subsystem Local Memory, a block namespace, or the N-D namespace.
-    pub nsid: U32,
-    /// Length in bytes; 0 for a whole box.
-    pub len: U32,
-    /// First byte; in the N-D namespace, the handle of a stored box.
-    pub sb: U64,
-    reserved16: [u8; 16],
-}
-
-impl MemoryRange {
-    /// Makes a range of `len` bytes from byte `sb` of a namespace.
-    pub fn new(nsid: u32, sb: u64, len: u32) -> Self {
-        Self { nsid: nsid.into(), len: len.into(), sb: sb.into(), reserved16: [0; 16] }
-    }
-}
-
-const _: () =
-    assert!(size_of::<ConnectData>() == 1024 && size_of::<DiscoveryEntry>() == 1024 && size_of::<MemoryRange>() == 32);
+const _: () = assert!(size_of::<ConnectData>() == 1024 && size_of::<DiscoveryEntry>() == 1024);
 
 #[cfg(test)]
 mod tests {
@@ -342,11 +341,11 @@ mod tests {
     #[test]
     fn connect_lies_where_the_specification_has_it() {
         let fields = ConnectFields { recfmt: 0, qid: 0x0201, sqsize_z: 127, cattr: 4, kato_ms: 5000 };
-        let entry = fields.encode(0x1234);
+        let entry = FabricsCommand::Connect(fields).encode(0x1234);
         let bytes = entry.as_bytes();
         assert_eq!((bytes[0], bytes[4]), (0x7f, 1));
         assert_eq!(bytes[40..52], [0, 0, 1, 2, 127, 0, 4, 0, 0x88, 0x13, 0, 0]);
-        assert_eq!(ConnectFields::decode(&entry), fields);
+        assert_eq!(FabricsCommand::decode(&entry), Ok(FabricsCommand::Connect(fields)));
         let mut data = ConnectData::default();
         data.subnqn[0] = 1;
         data.hostnqn[0] = 2;

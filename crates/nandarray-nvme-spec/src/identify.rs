@@ -5,7 +5,35 @@
 //! vendor specific part announces the N-D commands.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::fields::numbers;
+
+numbers! {
+    /// The data structure that Identify returns (CNS; base 2.0, figure 273).
+    Cns {
+        /// Namespace.
+        Namespace = 0x00,
+        /// Controller.
+        Controller = 0x01,
+        /// Identifiers of the active namespaces.
+        ActiveNamespaces = 0x02,
+        /// Identification descriptors of a namespace.
+        Descriptors = 0x03,
+        /// Namespace, as its command set describes it.
+        NamespaceOfSet = 0x05,
+        /// Controller, as a command set describes it.
+        ControllerOfSet = 0x06,
+        /// Identifiers of the active namespaces of a command set.
+        ActiveNamespacesOfSet = 0x07,
+        /// Namespace, whatever its command set.
+        NamespaceOfAnySet = 0x08,
+        /// Identifiers of the allocated namespaces.
+        AllocatedNamespaces = 0x10,
+        /// Command sets of the controller.
+        CommandSets = 0x1c,
+    }
+}
 
 /// Length of the data of an identify command in bytes.
 pub const IDENTIFY_BYTES: usize = 4096;
@@ -56,21 +84,43 @@ pub struct IdentifyController {
     pub cntlid: U16,
     /// Version of the specification.
     pub ver: U32,
-    reserved84: [u8; 27],
-    /// Controller type; 1 is an I/O controller.
+    reserved84: [u8; 8],
+    /// Supported events: bit 8, changed namespaces; bit 31, a changed discovery log.
+    pub oaes: U32,
+    /// Attributes: bit 0, host identifiers of 128 bits; bit 6, every command restarts the keep alive timer.
+    pub ctratt: U32,
+    reserved100: [u8; 11],
+    /// Controller type; 1 is an I/O controller, 2 one of a discovery service.
     pub cntrltype: u8,
     reserved112: [u8; 144],
     /// Supported optional admin commands.
     pub oacs: U16,
-    reserved258: [u8; 5],
+    /// Number of commands that can be aborted at once, minus one.
+    pub acl: u8,
+    /// Number of event requests that the controller holds, minus one.
+    pub aerl: u8,
+    /// Firmware: bit 0, slot 1 is read only; bits 3:1, number of slots.
+    pub frmw: u8,
+    /// Log pages: bit 1, effects of commands; bit 2, extended data.
+    pub lpa: u8,
+    /// Number of entries of the error log, minus one.
+    pub elpe: u8,
     /// Number of power states, minus one.
     pub npss: u8,
-    reserved264: [u8; 16],
+    reserved264: [u8; 2],
+    /// Temperature in kelvin from which on there is a warning.
+    pub wctemp: U16,
+    /// Temperature in kelvin from which on the controller is too hot.
+    pub cctemp: U16,
+    reserved270: [u8; 10],
     /// Total capacity in bytes; 0 if the store grows without limit.
     pub tnvmcap: [U64; 2],
     /// Unallocated capacity in bytes.
     pub unvmcap: [U64; 2],
-    reserved312: [u8; 200],
+    reserved312: [u8; 8],
+    /// Granularity of the keep alive timer, in units of 100 ms.
+    pub kas: U16,
+    reserved322: [u8; 190],
     /// Sizes of submission entries as powers of two: the required one in bits 3:0, the largest in bits 7:4.
     pub sqes: u8,
     /// Sizes of completion entries, in the same form as `sqes`.
@@ -106,7 +156,18 @@ pub struct IdentifyController {
     reserved544: [u8; 224],
     /// Qualified name of the NVM subsystem (NQN).
     pub subnqn: [u8; 256],
-    reserved1024: [u8; 2048],
+    reserved1024: [u8; 768],
+    /// Size of a submission capsule of an I/O queue, in units of 16 bytes.
+    pub ioccsz: U32,
+    /// Size of a completion capsule of an I/O queue, in units of 16 bytes.
+    pub iorcsz: U32,
+    /// Offset of data within a capsule, in units of 16 bytes.
+    pub icdoff: U16,
+    /// Attributes of a controller over fabrics.
+    pub fcatt: u8,
+    /// Number of SGL descriptors of a command.
+    pub msdbd: u8,
+    reserved1804: [u8; 1268],
     /// Vendor specific announcement of the N-D commands.
     pub nd: NdCapabilities,
     reserved3104: [u8; 992],
@@ -195,8 +256,85 @@ pub struct IdentifyNamespace {
     reserved384: [u8; 3712],
 }
 
-const _: () =
-    assert!(size_of::<IdentifyController>() == IDENTIFY_BYTES && size_of::<IdentifyNamespace>() == IDENTIFY_BYTES);
+/// What Identify says of a namespace whatever its command set (CNS 08h; base 2.0, figure 280): 4096 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct NamespaceOfAnySet {
+    /// Features of the namespace.
+    pub nsfeat: u8,
+    /// Multi-path I/O and sharing capabilities; bit 0, several controllers have the namespace.
+    pub nmic: u8,
+    reserved2: [u8; 6],
+    /// Attributes; bit 0 is set if the namespace is write protected.
+    pub nsattr: u8,
+    reserved9: [u8; 5],
+    /// Status; bit 0 is set if the namespace is ready.
+    pub nstat: u8,
+    reserved15: [u8; 4081],
+}
+
+/// What Identify says of the namespace of Subsystem Local Memory (CNS 05h): 4096 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct IdentifyMemory {
+    /// Size of the memory in bytes.
+    pub bytes: U64,
+    reserved8: [u8; 4088],
+}
+
+/// What Identify says of the namespace of Computational Programs (CNS 05h): 4096 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct IdentifyPrograms {
+    /// Largest number of programs that are active at once.
+    pub active_max: U16,
+    /// Largest number of memory range sets.
+    pub range_sets_max: U16,
+    reserved4: [u8; 2],
+    /// Largest number of ranges of a set or an execution.
+    pub ranges_max: u8,
+    reserved7: u8,
+    /// Largest size of all programs together, in MiB.
+    pub programs_mib: U64,
+    reserved16: [u8; 4080],
+}
+
+/// What Identify says of the N-D namespace (CNS 05h): 4096 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct IdentifyNd {
+    /// The announcement of the N-D commands.
+    pub nd: NdCapabilities,
+    reserved32: [u8; 4064],
+}
+
+const _: () = assert!(
+    size_of::<IdentifyController>() == IDENTIFY_BYTES
+        && size_of::<IdentifyNamespace>() == IDENTIFY_BYTES
+        && size_of::<NamespaceOfAnySet>() == IDENTIFY_BYTES
+        && size_of::<IdentifyMemory>() == IDENTIFY_BYTES
+        && size_of::<IdentifyPrograms>() == IDENTIFY_BYTES
+        && size_of::<IdentifyNd>() == IDENTIFY_BYTES
+        && size_of::<NdCapabilities>() == 32
+);
+
+impl NdCapabilities {
+    /// Announces a version of the N-D commands.
+    pub fn new(version: u16, ndim_max: u16, views_max: u32) -> Self {
+        Self {
+            signature: *b"NDSPACES",
+            version: version.into(),
+            ndim_max: ndim_max.into(),
+            views_max: views_max.into(),
+            reserved: [0; 16],
+        }
+    }
+
+    /// Announces nothing: there are no N-D commands.
+    pub fn none() -> Self {
+        Self::new_zeroed()
+    }
+}
 
 /// Fills the page of CNS 03h: a namespace's identifiers, and its command set.
 pub fn put_descriptors(page: &mut [u8; IDENTIFY_BYTES], uuid: [u8; 16], csi: u8) {
@@ -221,7 +359,22 @@ mod tests {
             (offset_of!(IdentifyController, mdts), 77),
             (offset_of!(IdentifyController, cntlid), 78),
             (offset_of!(IdentifyController, ver), 80),
+            (offset_of!(IdentifyController, oaes), 92),
+            (offset_of!(IdentifyController, ctratt), 96),
             (offset_of!(IdentifyController, cntrltype), 111),
+            (offset_of!(IdentifyController, acl), 258),
+            (offset_of!(IdentifyController, elpe), 262),
+            (offset_of!(IdentifyController, wctemp), 266),
+            (offset_of!(IdentifyController, cctemp), 268),
+            (offset_of!(IdentifyController, kas), 320),
+            (offset_of!(IdentifyController, maxcmd), 514),
+            (offset_of!(IdentifyController, ioccsz), 1792),
+            (offset_of!(IdentifyController, iorcsz), 1796),
+            (offset_of!(IdentifyController, msdbd), 1803),
+            (offset_of!(NamespaceOfAnySet, nsattr), 8),
+            (offset_of!(NamespaceOfAnySet, nstat), 14),
+            (offset_of!(IdentifyPrograms, ranges_max), 6),
+            (offset_of!(IdentifyPrograms, programs_mib), 8),
             (offset_of!(IdentifyController, oacs), 256),
             (offset_of!(IdentifyController, npss), 263),
             (offset_of!(IdentifyController, tnvmcap), 280),

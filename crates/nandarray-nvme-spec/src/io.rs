@@ -14,9 +14,6 @@
 use crate::entry::SubmissionEntry;
 use crate::status::Status;
 
-/// The namespace identifier that stands for all namespaces, in a flush.
-pub const NSID_ALL: u32 = u32::MAX;
-
 /// Opcodes of I/O commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Opcode;
@@ -65,6 +62,31 @@ pub struct Blocks {
     pub lr: bool,
 }
 
+/// The bytes of a write's blocks that are written, where they are not whole blocks: of queues in shared memory alone,
+/// in dwords 13 and 14, which are those of protection information elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockPart {
+    /// First byte, from the beginning of the first block on.
+    pub skip: u32,
+    /// Number of bytes; 0 for all bytes of the blocks.
+    pub bytes: u32,
+}
+
+impl BlockPart {
+    /// Reads the part from the entry of a write.
+    #[inline]
+    pub fn decode(entry: &SubmissionEntry) -> Self {
+        Self { skip: entry.cdw(13), bytes: entry.cdw(14) }
+    }
+
+    /// Writes the part into the entry of a write.
+    #[inline]
+    pub fn encode(&self, entry: &mut SubmissionEntry) {
+        entry.set_cdw(13, self.skip);
+        entry.set_cdw(14, self.bytes);
+    }
+}
+
 /// The action of an open space command before the view is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAction {
@@ -76,6 +98,27 @@ pub enum OpenAction {
     Create = 2,
     /// The space with the identifier in the command is resized to the dimensionality in the page.
     Resize = 3,
+}
+
+impl OpenAction {
+    /// Returns the action in an entry of Open Space; `None` for a reserved one.
+    pub fn decode(entry: &SubmissionEntry) -> Option<Self> {
+        Some(match entry.cdw(10) & 0xf {
+            0 => Self::Open,
+            1 => Self::OpenByName,
+            2 => Self::Create,
+            3 => Self::Resize,
+            _ => return None,
+        })
+    }
+
+    /// Whether the action changes the store.
+    pub fn changes(self) -> bool {
+        match self {
+            Self::Open | Self::OpenByName => false,
+            Self::Create | Self::Resize => true,
+        }
+    }
 }
 
 /// The unit of the coordinates of an N-D command.
@@ -232,17 +275,21 @@ fn bit(set: bool, bit: u32) -> u32 {
 
 impl Blocks {
     /// Creates a range of `nlb` blocks, at least 1 and at most 65536.
+    #[inline]
     pub fn new(nsid: u32, slba: u64, nlb: u32) -> Self {
         let nlb_z = nlb.saturating_sub(1).min(u32::from(u16::MAX)) as u16;
         Self { nsid, slba, nlb_z, fua: false, lr: false }
     }
 
     /// Returns the number of logical blocks, from 1 to 65536.
+    #[inline]
     pub fn nlb(&self) -> u64 {
         u64::from(self.nlb_z) + 1
     }
 
-    fn decode(entry: &SubmissionEntry) -> Self {
+    /// Reads the range from the entry of a command that has one.
+    #[inline]
+    pub fn decode(entry: &SubmissionEntry) -> Self {
         let word = entry.cdw(12);
         Self {
             nsid: entry.nsid.get(),
@@ -253,7 +300,9 @@ impl Blocks {
         }
     }
 
-    fn encode(&self, entry: &mut SubmissionEntry) {
+    /// Writes the range into an entry.
+    #[inline]
+    pub fn encode(&self, entry: &mut SubmissionEntry) {
         entry.nsid.set(self.nsid);
         entry.set_cdw_pair(10, self.slba);
         entry.set_cdw(12, u32::from(self.nlb_z) | bit(self.fua, FUA) | bit(self.lr, LR));
@@ -319,6 +368,12 @@ impl NvmeCommand {
         }
     }
 
+    /// Returns the first logical block that an entry names (SLBA, or SDLBA of a copy); of a command that names none,
+    /// any number.
+    pub fn first_block(entry: &SubmissionEntry) -> u64 {
+        entry.cdw_pair(10)
+    }
+
     /// Decodes a submission entry.
     ///
     /// # Errors
@@ -343,13 +398,7 @@ impl NvmeCommand {
                 Self::Copy { nsid, sdlba: entry.cdw_pair(10), nr_z: word as u8, fua: word & FUA != 0 }
             }
             Opcode::OPEN_SPACE => {
-                let action = match entry.cdw(10) & 0xf {
-                    0 => OpenAction::Open,
-                    1 => OpenAction::OpenByName,
-                    2 => OpenAction::Create,
-                    3 => OpenAction::Resize,
-                    _ => return Err(Status::INVALID_FIELD),
-                };
+                let action = OpenAction::decode(entry).ok_or(Status::INVALID_FIELD)?;
                 Self::OpenSpace { action, space: entry.cdw_pair(12) }
             }
             Opcode::SPACE_INFORMATION => Self::SpaceInformation { dsid: entry.cdw(10) },

@@ -8,7 +8,15 @@ mod tidy;
 
 /// The layers of modules, from the bottom up: a module may use itself and those before it. Modules of one entry do not
 /// use each other.
-const LAYERS: tidy::Layers = &[&["status"], &["entry"], &["pages", "identify", "fabrics"], &["io"], &["lib"]];
+const LAYERS: tidy::Layers = &[
+    &["status"],
+    &["entry"],
+    &["fields", "sets"],
+    &["identify", "features", "properties", "logs", "memory", "programs", "pages"],
+    &["io", "fabrics", "admin"],
+    &["nd"],
+    &["lib"],
+];
 
 #[test]
 fn arrows_only_point_down() {

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use nandarray::nvme::Status;
+use nandarray_nvme_spec::{ExecutionAccount, Status};
 use parking_lot::Mutex;
 
 /// Maximum number of accounts that are kept: as many as a host has queues.
@@ -23,13 +23,15 @@ pub(crate) struct ExecutionAccounts {
 
 impl ExecutionAccounts {
     /// Adds the account of an execution that has ended; an earlier one of the same tag is forgotten.
-    pub(crate) fn add(&self, tag: u16, mut account: String) {
+    pub(crate) fn add(&self, tag: u16, account: &ExecutionAccount) {
+        let mut account = account.encode();
         let end = (0..=ACCOUNT_BYTES_MAX).rev().find(|&at| account.is_char_boundary(at));
         account.truncate(end.unwrap_or(0));
         let mut kept = self.kept.lock();
         kept.retain(|(known, _)| tag == 0 || *known != tag);
         kept.push_front((tag, account));
         kept.truncate(ACCOUNTS_MAX);
+        assert!(kept.front().is_some_and(|(last, text)| *last == tag && text.len() <= ACCOUNT_BYTES_MAX));
     }
 
     /// Returns the account of the execution with this tag; with tag 0, of that which ended last, and nothing if none
@@ -75,12 +77,13 @@ mod tests {
         let accounts = ExecutionAccounts::default();
         assert_eq!(accounts.get(0), Ok(String::new()));
         assert_eq!(accounts.get(9), Err(Status::INVALID_FIELD));
-        accounts.add(9, "é".repeat(ACCOUNT_BYTES_MAX));
+        let failed = |why: String| ExecutionAccount::Failed { why };
+        accounts.add(9, &failed("é".repeat(ACCOUNT_BYTES_MAX)));
         assert_eq!(accounts.get(9).map(|text| text.len()), Ok(ACCOUNT_BYTES_MAX));
-        accounts.add(9, "again".to_owned());
+        accounts.add(9, &failed("again".to_owned()));
         for later in 0..ACCOUNTS_MAX {
             assert_eq!(accounts.get(9), Ok("again".to_owned()), "{later} later ones");
-            accounts.add(0, later.to_string());
+            accounts.add(0, &failed(later.to_string()));
             assert_eq!(accounts.get(0), Ok(later.to_string()));
         }
         assert_eq!(accounts.get(9), Err(Status::INVALID_FIELD));

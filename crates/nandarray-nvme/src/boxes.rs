@@ -8,26 +8,22 @@
 
 use std::collections::BTreeMap;
 
-use nandarray::nvme::{BoxPage, Controller, NdBox, NvmeCommand, ResolvedBox, Status, SubmissionEntry};
+use nandarray::nvme::{Completion, Controller, ResolvedBox};
+use nandarray_nvme_spec::{BoxPage, NdBox, NdCommand, NdPlace, NvmeCommand, Status};
 use parking_lot::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::payload::Payload;
-use nandarray_nvme_spec::NdOpcode;
 
-/// Bit of dword 11: the coordinates are in a page before the data.
-const IN_PAGE: u32 = 1 << 9;
-/// Bit of dword 11: the coordinates are those of a stored box.
-const BY_HANDLE: u32 = 1 << 10;
 /// Maximum number of boxes that one controller stores.
 const BOXES_MAX: usize = 4096;
 /// Bytes of a page of coordinates.
 const PAGE_BYTES: usize = size_of::<BoxPage>();
 
-/// A stored box: the entry, and the page of coordinates, of a read that would return its elements.
+/// A stored box: the sub-block of a read that would return its elements, and its page of coordinates.
 #[derive(Clone, Debug)]
 struct StoredBox {
-    entry: SubmissionEntry,
+    nd: NdBox,
     page: BoxPage,
 }
 
@@ -53,9 +49,9 @@ impl StoredBoxes {
         self.table.lock().stored.get(&handle).cloned().ok_or(Status::INVALID_BOX)
     }
 
-    fn store(&self, controller: &Controller, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<u32, Status> {
+    fn store(&self, controller: &Controller, nd: NdBox, payload: &Payload<'_>) -> Result<u32, Status> {
         let page = BoxPage::read_from_bytes(payload.source()?).map_err(|_| Status::DATA_LENGTH_INVALID)?;
-        let stored = StoredBox { entry: paged(entry), page };
+        let stored = StoredBox { nd, page };
         resolve(controller, &stored)?;
         let mut table = self.table.lock();
         if table.stored.len() >= BOXES_MAX {
@@ -63,7 +59,8 @@ impl StoredBoxes {
         }
         table.last = table.last.checked_add(1).ok_or(Status::RESOURCES)?;
         let handle = table.last;
-        table.stored.insert(handle, stored);
+        let before = table.stored.insert(handle, stored);
+        assert!(before.is_none(), "handle {handle} was given twice");
         Ok(handle)
     }
 
@@ -72,61 +69,56 @@ impl StoredBoxes {
         resolve(controller, &self.get(handle)?)
     }
 
-    /// Executes a command that this command set has; returns dwords 0 and 1 of its completion.
+    /// Executes a command of this command set, except array requests; returns dwords 0 and 1 of its completion.
     pub(crate) fn execute(
         &self,
         controller: &Controller,
-        entry: &SubmissionEntry,
+        command: NdCommand,
         payload: Payload<'_>,
     ) -> Result<(u32, u32), Status> {
-        match entry.opcode {
-            NdOpcode::STORE_BOX => return self.store(controller, entry, &payload).map(|handle| (handle, 0)),
-            NdOpcode::DELETE_BOX => {
-                let found = self.table.lock().stored.remove(&entry.cdw(12));
+        let done = match command {
+            NdCommand::StoreBox(nd) => return self.store(controller, nd, &payload).map(|handle| (handle, 0)),
+            NdCommand::DeleteBox { handle } => {
+                let found = self.table.lock().stored.remove(&handle);
                 return found.map(|_| (0, 0)).ok_or(Status::INVALID_BOX);
             }
-            _ => {}
-        }
-        let word = entry.cdw(11);
-        let moves = matches!(entry.opcode, NdOpcode::WRITE | NdOpcode::READ);
-        let mut engine = SubmissionEntry { opcode: entry.opcode | NdOpcode::VENDOR, ..*entry };
-        let done = match () {
-            () if moves && word & BY_HANDLE != 0 => {
-                let stored = self.get(entry.cdw(12))?;
-                engine.cdw2 = stored.entry.cdw2;
-                engine.cdw10 = stored.entry.cdw10;
-                engine.set_cdw(11, stored.entry.cdw(11) | word & 1 << 30);
-                controller.submit(&engine, payload.into_buffer().with_page(stored.page.as_bytes()))
+            NdCommand::Read(place) => self.transfer(controller, NvmeCommand::NdRead, place, payload)?,
+            NdCommand::Write(place) => self.transfer(controller, NvmeCommand::NdWrite, place, payload)?,
+            NdCommand::View(command) => controller.execute(&command, payload.into_buffer()),
+            NdCommand::ArrayRequest(_) | NdCommand::ArrayReply(_) => unreachable!("{command:?} among boxes"),
+        };
+        if done.status.ok() { Ok((done.dw0, done.dw1)) } else { Err(done.status) }
+    }
+
+    /// Executes an N-D read or write, whichever `command` makes, with its coordinates from their place.
+    fn transfer(
+        &self,
+        controller: &Controller,
+        command: fn(NdBox) -> NvmeCommand,
+        place: NdPlace,
+        payload: Payload<'_>,
+    ) -> Result<Completion, Status> {
+        Ok(match place {
+            NdPlace::Entry(nd) => controller.execute(&command(nd), payload.into_buffer()),
+            NdPlace::Stored { handle, fua } => {
+                let stored = self.get(handle)?;
+                let nd = NdBox { fua: stored.nd.fua || fua, ..stored.nd };
+                controller.execute(&command(nd), payload.into_buffer().with_page(stored.page.as_bytes()))
             }
-            () if moves && word & IN_PAGE != 0 => {
+            NdPlace::Data(nd) => {
                 // A read has no room for a page of coordinates; it names a stored box instead.
                 let Payload::ToController(bytes) = payload else { return Err(Status::INVALID_FIELD) };
-                if entry.opcode != NdOpcode::WRITE || bytes.len() < PAGE_BYTES {
+                let command = command(nd);
+                if !matches!(command, NvmeCommand::NdWrite(_)) || bytes.len() < PAGE_BYTES {
                     return Err(Status::DATA_LENGTH_INVALID);
                 }
                 let (page, data) = bytes.split_at(PAGE_BYTES);
-                controller.submit(&engine, Payload::ToController(data).into_buffer().with_page(page))
+                controller.execute(&command, Payload::ToController(data).into_buffer().with_page(page))
             }
-            () => controller.submit(&engine, payload.into_buffer()),
-        };
-        let status = done.status();
-        if status.ok() { Ok((done.dw0.get(), done.dw1.get())) } else { Err(status) }
+        })
     }
-}
-
-/// Returns the entry of an N-D read whose coordinates are in a page.
-fn paged(entry: &SubmissionEntry) -> SubmissionEntry {
-    let mut read = SubmissionEntry { opcode: 0x82, cdw2: Default::default(), ..*entry };
-    read.set_cdw(11, entry.cdw(11) & !BY_HANDLE | IN_PAGE);
-    read
 }
 
 fn resolve(controller: &Controller, stored: &StoredBox) -> Result<ResolvedBox, Status> {
-    match NvmeCommand::decode(&stored.entry)? {
-        NvmeCommand::NdRead(nd) => {
-            let nd: NdBox = nd;
-            controller.resolve(&nd, stored.page.as_bytes())
-        }
-        _ => Err(Status::INVALID_FIELD),
-    }
+    controller.resolve(&stored.nd, stored.page.as_bytes())
 }

@@ -1,14 +1,13 @@
 //! Commands of all queues by their opcodes, and what each of them may change.
 //!
-//! A command exists if it is known here: what arrives is decoded by [`IoCommand::of`] or [`AdminCommand::of`], and
-//! answered with "invalid opcode" otherwise. Both say by a match without a default what a command may change, by which
-//! a read-only export refuses it, a completed write is settled, and the log of command effects describes it.
+//! A command exists if it is known here: an opcode is looked up by [`IoCommand::of`] or [`admin_opcode`], and answered
+//! with "invalid opcode" otherwise; fields are decoded by `nandarray-nvme-spec`. Both say by a match without a default
+//! what a command may change, by which a read-only export refuses it, a completed write is settled, and the log of
+//! command effects describes it.
 
-use nandarray::nvme::{Opcode, OpenAction, SubmissionEntry};
-
-use nandarray_nvme_spec::{AdminOpcode, CommandSet, NdOpcode, ProgramOpcode, SlmOpcode};
-
-use crate::requests::CHANGES_STORE;
+use nandarray_nvme_spec::{
+    AdminOpcode, CommandSet, MemoryOpcode, NdCommand, NdOpcode, Opcode, OpenAction, ProgramOpcode, SubmissionEntry,
+};
 
 /// The part of the drive that a command may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +58,7 @@ impl IoCommand {
         let found = match csi {
             CommandSet::NVM => Self::of_blocks(opcode).or_else(|| Self::of_views(opcode)),
             CommandSet::MEMORY => Self::of_memory(opcode),
-            CommandSet::PROGRAMS => (opcode == ProgramOpcode::EXECUTE).then_some(Self::ExecuteProgram),
+            CommandSet::PROGRAMS => ProgramOpcode::of(opcode).map(|ProgramOpcode::Execute| Self::ExecuteProgram),
             CommandSet::ND => match opcode {
                 NdOpcode::STORE_BOX => Some(Self::StoreBox),
                 NdOpcode::DELETE_BOX => Some(Self::DeleteBox),
@@ -99,12 +98,11 @@ impl IoCommand {
     }
 
     fn of_memory(opcode: u8) -> Option<Self> {
-        Some(match opcode {
-            SlmOpcode::COPY => Self::MemoryCopy,
-            SlmOpcode::READ => Self::MemoryRead,
-            SlmOpcode::FILL => Self::MemoryFill,
-            SlmOpcode::WRITE => Self::MemoryWrite,
-            _ => return None,
+        Some(match MemoryOpcode::of(opcode)? {
+            MemoryOpcode::Copy => Self::MemoryCopy,
+            MemoryOpcode::Read => Self::MemoryRead,
+            MemoryOpcode::Fill => Self::MemoryFill,
+            MemoryOpcode::Write => Self::MemoryWrite,
         })
     }
 
@@ -137,12 +135,13 @@ impl IoCommand {
 
     /// Returns what the command may change with the fields of this entry, never [`CommandEffect::StoreByAction`].
     pub(crate) fn effect_of(self, entry: &SubmissionEntry) -> CommandEffect {
-        let changes = match self {
-            Self::ArrayRequest => entry.cdw(11) & CHANGES_STORE != 0,
-            _ => entry.cdw(10) & 0xf > OpenAction::OpenByName as u32,
+        let changes = || match self {
+            Self::ArrayRequest => matches!(NdCommand::decode(entry), Ok(NdCommand::ArrayRequest(part)) if part.changes),
+            // A reserved action is refused when the command is decoded, in a store that may be written.
+            _ => OpenAction::decode(entry).is_none_or(OpenAction::changes),
         };
         match self.effect() {
-            CommandEffect::StoreByAction if changes => CommandEffect::Store,
+            CommandEffect::StoreByAction if changes() => CommandEffect::Store,
             CommandEffect::StoreByAction => CommandEffect::Nothing,
             effect => effect,
         }
@@ -154,55 +153,25 @@ impl IoCommand {
     }
 }
 
-/// A command of the admin queue, beside fabrics commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AdminCommand {
-    GetLogPage,
-    Identify,
-    Abort,
-    SetFeatures,
-    GetFeatures,
-    AsyncEvent,
-    KeepAlive,
-    LoadProgram,
-    ActivateProgram,
-    MemoryRangeSet,
+/// Returns the command of the admin queue that an opcode means; `None` if it means none. `programs` is whether there
+/// are commands of programs, which a subsystem may leave out.
+pub(crate) fn admin_opcode(opcode: u8, programs: bool) -> Option<AdminOpcode> {
+    let found = AdminOpcode::of(opcode)?;
+    let is_of_programs = match found {
+        AdminOpcode::LoadProgram | AdminOpcode::ActivateProgram | AdminOpcode::MemoryRangeSet => true,
+        AdminOpcode::GetLogPage | AdminOpcode::Identify | AdminOpcode::Abort | AdminOpcode::SetFeatures => false,
+        AdminOpcode::GetFeatures | AdminOpcode::AsyncEvent | AdminOpcode::KeepAlive => false,
+    };
+    (programs || !is_of_programs).then_some(found)
 }
 
-impl AdminCommand {
-    /// Returns the command that an opcode means; `None` if it means none. `programs` is whether there are programs.
-    pub(crate) fn of(opcode: u8, programs: bool) -> Option<Self> {
-        let found = match opcode {
-            AdminOpcode::GET_LOG_PAGE => Self::GetLogPage,
-            AdminOpcode::IDENTIFY => Self::Identify,
-            AdminOpcode::ABORT => Self::Abort,
-            AdminOpcode::SET_FEATURES => Self::SetFeatures,
-            AdminOpcode::GET_FEATURES => Self::GetFeatures,
-            AdminOpcode::ASYNC_EVENT => Self::AsyncEvent,
-            AdminOpcode::KEEP_ALIVE => Self::KeepAlive,
-            AdminOpcode::LOAD_PROGRAM => Self::LoadProgram,
-            AdminOpcode::ACTIVATE_PROGRAM => Self::ActivateProgram,
-            AdminOpcode::MEMORY_RANGE_SET => Self::MemoryRangeSet,
-            _ => return None,
-        };
-        (programs || !found.is_of_programs()).then_some(found)
-    }
-
-    /// Whether the command is one of the commands of programs, which a subsystem may leave out.
-    fn is_of_programs(self) -> bool {
-        match self {
-            Self::LoadProgram | Self::ActivateProgram | Self::MemoryRangeSet => true,
-            Self::GetLogPage | Self::Identify | Self::Abort | Self::SetFeatures => false,
-            Self::GetFeatures | Self::AsyncEvent | Self::KeepAlive => false,
-        }
-    }
-
-    /// Returns what the command may change.
-    pub(crate) fn effect(self) -> CommandEffect {
-        match self {
-            Self::GetLogPage | Self::Identify | Self::Abort | Self::GetFeatures => CommandEffect::Nothing,
-            Self::SetFeatures | Self::AsyncEvent | Self::KeepAlive => CommandEffect::Nothing,
-            Self::LoadProgram | Self::ActivateProgram | Self::MemoryRangeSet => CommandEffect::Subsystem,
-        }
+/// Returns what a command of the admin queue may change.
+pub(crate) fn admin_effect(opcode: AdminOpcode) -> CommandEffect {
+    match opcode {
+        AdminOpcode::GetLogPage | AdminOpcode::Identify | AdminOpcode::Abort => CommandEffect::Nothing,
+        AdminOpcode::GetFeatures | AdminOpcode::SetFeatures => CommandEffect::Nothing,
+        AdminOpcode::AsyncEvent | AdminOpcode::KeepAlive => CommandEffect::Nothing,
+        AdminOpcode::LoadProgram | AdminOpcode::ActivateProgram => CommandEffect::Subsystem,
+        AdminOpcode::MemoryRangeSet => CommandEffect::Subsystem,
     }
 }

@@ -1,97 +1,20 @@
-//! Features of a controller: their identifiers, their values, and log page 12h, which describes them.
+//! Values of a controller's features, and log page 12h, which describes them.
+//!
+//! The features, and their form in a command, are declared in `nandarray-nvme-spec`; any other one is refused as an
+//! invalid field. A feature that the base specification makes mandatory and that means nothing for a store in a file
+//! (arbitration, power, interrupts) has its default value, and cannot be changed.
 
-use nandarray::nvme::Status;
+use nandarray_nvme_spec::{
+    Feature, FeatureCapabilities, FeatureChange, FeatureSelect, QueueCounts, Status, SupportedBits, SupportedPage,
+};
 
 /// Maximum number of I/O queues of a controller.
 pub(crate) const QUEUES_MAX: u16 = 64;
-/// Bit of the event mask by which a host enables the event of changed namespaces.
-pub(crate) const NAMESPACE_NOTICES: u32 = 1 << 8;
-/// Bit of the capabilities of a feature: its value can be changed.
-const CHANGEABLE: u32 = 1 << 2;
-/// Bits of log page 12h: the feature is supported, and its scope is a namespace or a controller.
-const SUPPORTED: u32 = 1;
-const OF_NAMESPACE: u32 = 1 << 20;
-const OF_CONTROLLER: u32 = 1 << 21;
+/// Temperature in kelvin from which on there would be a warning; the store tells no other one than 300.
+pub(crate) const WARNING_KELVIN: u16 = 343;
 
-/// A feature, by its identifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Feature {
-    Arbitration = 0x01,
-    PowerManagement = 0x02,
-    TemperatureThreshold = 0x04,
-    ErrorRecovery = 0x05,
-    WriteCache = 0x06,
-    Queues = 0x07,
-    InterruptCoalescing = 0x08,
-    InterruptVectors = 0x09,
-    WriteAtomicity = 0x0a,
-    Events = 0x0b,
-    KeepAlive = 0x0f,
-    HostIdentifier = 0x81,
-}
-
-/// The value of a feature that a host asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FeatureSelect {
-    Current,
-    /// The value after a reset; also the saved one, since no value is saved.
-    Default,
-    Capabilities,
-}
-
-impl Feature {
-    const ALL: [Self; 12] = [
-        Self::Arbitration,
-        Self::PowerManagement,
-        Self::TemperatureThreshold,
-        Self::ErrorRecovery,
-        Self::WriteCache,
-        Self::Queues,
-        Self::InterruptCoalescing,
-        Self::InterruptVectors,
-        Self::WriteAtomicity,
-        Self::Events,
-        Self::KeepAlive,
-        Self::HostIdentifier,
-    ];
-
-    /// Returns the feature in dword 10 of a command.
-    ///
-    /// # Errors
-    /// Invalid field.
-    pub(crate) fn of(word: u32) -> Result<Self, Status> {
-        Self::ALL.into_iter().find(|one| *one as u8 == word as u8).ok_or(Status::INVALID_FIELD)
-    }
-
-    fn is_changeable(self) -> bool {
-        matches!(self, Self::Queues | Self::Events | Self::KeepAlive)
-    }
-
-    /// Whether the value is in the command's data, and not in dword 0 of its completion.
-    fn has_data(self) -> bool {
-        self == Self::HostIdentifier
-    }
-}
-
-impl FeatureSelect {
-    /// Returns what bits 10:8 of dword 10 of Get Features select.
-    ///
-    /// # Errors
-    /// Invalid field: 4 to 7 are reserved.
-    pub(crate) fn of(word: u32) -> Result<Self, Status> {
-        match word >> 8 & 7 {
-            0 => Ok(Self::Current),
-            1 | 2 => Ok(Self::Default),
-            3 => Ok(Self::Capabilities),
-            _ => Err(Status::INVALID_FIELD),
-        }
-    }
-}
-
-/// Whether Get Features with this dword 10 returns data.
-pub(crate) fn returns_data(word: u32) -> bool {
-    let selects = FeatureSelect::of(word).is_ok_and(|select| select != FeatureSelect::Capabilities);
-    selects && Feature::of(word).is_ok_and(Feature::has_data)
+fn is_changeable(feature: Feature) -> bool {
+    matches!(feature, Feature::Queues | Feature::Events | Feature::KeepAlive)
 }
 
 /// The values that a host can change, and those that they had at first.
@@ -106,6 +29,13 @@ pub(crate) struct FeatureValues {
     pub(crate) event_mask: u32,
 }
 
+/// Returns dword 0 of a completion that tells a number of I/O queues, from 1 on: as many for submission as for
+/// completion, since each connection is a pair.
+fn queue_counts(queues: u16) -> u32 {
+    assert!((1..=QUEUES_MAX).contains(&queues), "{queues} I/O queues");
+    QueueCounts { submission_z: queues - 1, completion_z: queues - 1 }.dword()
+}
+
 impl FeatureValues {
     pub(crate) fn new(kato_ms: u32) -> Self {
         Self { kato_ms, connect_kato_ms: kato_ms, queues: QUEUES_MAX, event_mask: 0 }
@@ -114,21 +44,22 @@ impl FeatureValues {
     /// Returns a feature's value, dword 0 of the completion.
     pub(crate) fn get(&self, feature: Feature, select: FeatureSelect) -> u32 {
         let (queues, events, kato_ms) = match select {
-            FeatureSelect::Capabilities => return if feature.is_changeable() { CHANGEABLE } else { 0 },
+            FeatureSelect::Capabilities if is_changeable(feature) => return FeatureCapabilities::CHANGEABLE,
+            FeatureSelect::Capabilities => return 0,
             FeatureSelect::Current => (self.queues, self.event_mask, self.kato_ms),
-            FeatureSelect::Default => (QUEUES_MAX, 0, self.connect_kato_ms),
+            // No value is saved, so that the saved one is that after a reset (base 2.0, section 5.15).
+            FeatureSelect::Default | FeatureSelect::Saved => (QUEUES_MAX, 0, self.connect_kato_ms),
         };
         match feature {
             Feature::Arbitration | Feature::PowerManagement | Feature::ErrorRecovery => 0,
             Feature::InterruptCoalescing | Feature::InterruptVectors | Feature::WriteAtomicity => 0,
-            // In kelvin.
-            Feature::TemperatureThreshold => 343,
-            // The write cache is on.
+            Feature::TemperatureThreshold => WARNING_KELVIN.into(),
+            // The write cache is on: writes are durable after a flush (base 2.0, section 5.27.1.4).
             Feature::WriteCache => 1,
-            Feature::Queues => (u32::from(queues) - 1) * 0x1_0001,
+            Feature::Queues => queue_counts(queues),
             Feature::Events => events,
             Feature::KeepAlive => kato_ms,
-            // Host identifiers have 128 bits.
+            // Host identifiers have 128 bits (EXHID; over fabrics they must, base 2.0, section 5.27.1.25).
             Feature::HostIdentifier => 1,
         }
     }
@@ -137,40 +68,33 @@ impl FeatureValues {
     ///
     /// # Errors
     /// Feature not changeable; invalid field.
-    pub(crate) fn set(&mut self, feature: Feature, value: u32) -> Result<u32, Status> {
-        match feature {
-            Feature::Queues => {
-                if value & 0xffff == 0xffff || value >> 16 == 0xffff {
-                    return Err(Status::INVALID_FIELD);
-                }
-                let wanted = (value & 0xffff).max(value >> 16) as u16 + 1;
-                self.queues = wanted.min(QUEUES_MAX);
-                return Ok((u32::from(self.queues) - 1) * 0x1_0001);
+    pub(crate) fn set(&mut self, change: FeatureChange) -> Result<u32, Status> {
+        match change {
+            FeatureChange::Queues(QueueCounts { submission_z, completion_z }) => {
+                // FFFFh is reserved; fewer queues than asked for are a success, and the completion tells how many
+                // (base 2.0, section 5.27.1.5).
+                let wanted_z = submission_z.max(completion_z);
+                self.queues = wanted_z.checked_add(1).ok_or(Status::INVALID_FIELD)?.min(QUEUES_MAX);
+                return Ok(queue_counts(self.queues));
             }
-            Feature::Events => self.event_mask = value,
-            Feature::KeepAlive => self.kato_ms = value,
-            Feature::WriteCache if value & 1 == 1 => {}
-            Feature::Arbitration
-            | Feature::PowerManagement
-            | Feature::TemperatureThreshold
-            | Feature::ErrorRecovery
-            | Feature::WriteCache
-            | Feature::InterruptCoalescing
-            | Feature::InterruptVectors
-            | Feature::WriteAtomicity
-            | Feature::HostIdentifier => return Err(Status::FEATURE_NOT_CHANGEABLE),
+            FeatureChange::Events(mask) => self.event_mask = mask,
+            FeatureChange::KeepAlive { kato_ms } => self.kato_ms = kato_ms,
+            FeatureChange::WriteCache { is_on: true } => {}
+            FeatureChange::WriteCache { is_on: false } | FeatureChange::Other(..) => {
+                return Err(Status::FEATURE_NOT_CHANGEABLE);
+            }
         }
         Ok(0)
     }
 }
 
-/// Returns log page 12h (feature identifiers supported and effects): 4 bytes for each of 256 identifiers.
-pub(crate) fn effects() -> Vec<u8> {
-    let mut page = vec![0u8; 1024];
-    for feature in Feature::ALL {
-        let scope = if feature == Feature::ErrorRecovery { OF_NAMESPACE } else { OF_CONTROLLER };
-        let at = 4 * feature as usize;
-        page[at..at + 4].copy_from_slice(&(SUPPORTED | scope).to_le_bytes());
+/// Returns log page 12h (feature identifiers supported and effects).
+pub(crate) fn effects() -> SupportedPage {
+    let mut page = SupportedPage::default();
+    for &feature in Feature::ALL {
+        let is_of_namespace = feature == Feature::ErrorRecovery;
+        let scope = if is_of_namespace { SupportedBits::OF_NAMESPACE } else { SupportedBits::OF_CONTROLLER };
+        page.of[feature as usize].set(SupportedBits::SUPPORTED | scope);
     }
     page
 }

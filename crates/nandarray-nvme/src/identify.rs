@@ -1,156 +1,175 @@
 //! Data of the Identify command for fabrics hosts: the engine's structures, completed with the fields of a transport,
 //! and more values of CNS (the kind of data structure that the host requests).
 
-use nandarray::nvme::{IDENTIFY_BYTES, Status, VIEWS_MAX, namespace_uuid, put_descriptors};
+use nandarray::nvme::{VIEWS_MAX, namespace_uuid};
+use nandarray_nvme_spec::{
+    ADMIN_IN_CAPSULE_BYTES, Cns, CommandSet, CompletionEntry, DIMENSIONS_MAX, DISCOVERY_NQN, IDENTIFY_BYTES,
+    IdentifyController, IdentifyMemory, IdentifyNamespace, IdentifyNd, IdentifyPrograms, NSID_MEMORY, NSID_ND,
+    NSID_PROGRAMS, NamespaceOfAnySet, NdCapabilities, Status, SubmissionEntry, VERSION_2_0, from_text, put_descriptors,
+};
+use zerocopy::FromZeros;
 
 use crate::association::Association;
+use crate::features::WARNING_KELVIN;
 use crate::limits::{IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
-use crate::programs::{ACTIVE_MAX, RANGE_SETS, RANGES};
-use crate::subsystem::{NN, NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
-use nandarray_nvme_spec::{ADMIN_IN_CAPSULE_BYTES, CommandSet, DISCOVERY_NQN};
+use crate::programs::{ACTIVE_MAX, PROGRAMS_BYTES_MAX, RANGE_SETS, RANGES};
+use crate::subsystem::NN;
 
 const _: () = assert!(ADMIN_IN_CAPSULE_BYTES == 8192, "fixed by the specification, not told in identify");
 
-/// Bytes of the controller's data that say that the N-D commands are there.
-const ND_CAPABILITIES: std::ops::Range<usize> = 3072..3104;
-
 type IdentifyPage = [u8; IDENTIFY_BYTES];
-
-fn put(page: &mut IdentifyPage, at: usize, bytes: &[u8]) {
-    page[at..at + bytes.len()].copy_from_slice(bytes);
-}
 
 /// Largest logical block, which no namespace exceeds.
 const LBA_BYTES_MAX: usize = 64 << 10;
 /// AWUPF: logical blocks, zero-based, of a write that is whole or absent in every namespace: those of the largest
 /// transfer where blocks are largest. Each namespace tells its own number.
 const AWUPF_Z: u16 = (TRANSFER_BYTES_MAX / LBA_BYTES_MAX - 1) as u16;
+/// Version of the N-D commands over fabrics, which have a command set of their own.
+const ND_VERSION: u16 = 2;
+/// CMIC: the subsystem may have several controllers.
+const SEVERAL_CONTROLLERS: u8 = 1 << 1;
+/// NMIC: several controllers have the namespace.
+const IS_SHARED: u8 = 1;
+/// NSTAT: the namespace is ready.
+const IS_READY: u8 = 1;
+/// OAES: events of changed namespaces, of a changed discovery log.
+const NAMESPACE_EVENTS: u32 = 1 << 8;
+const DISCOVERY_EVENTS: u32 = 1 << 31;
+/// CTRATT: host identifiers have 128 bits; any command restarts the keep alive timer (traffic based keep alive).
+const ATTRIBUTES: u32 = 1 | 1 << 6;
+/// CNTRLTYPE: a controller of I/O commands, of a discovery service.
+const IO_CONTROLLER: u8 = 1;
+const DISCOVERY_CONTROLLER: u8 = 2;
+/// ACL and AERL: commands that can be aborted at once, and event requests that are held, zero-based.
+const ABORTS_Z: u8 = 3;
+const EVENTS_Z: u8 = (crate::association::EVENTS_MAX - 1) as u8;
+/// FRMW: slot 1 is the only one, and read only.
+const ONE_FIRMWARE: u8 = 1 | 1 << 1;
+/// LPA: effects of commands, and extended data of Get Log Page.
+const LOG_ATTRIBUTES: u8 = 1 << 1 | 1 << 2;
+/// CCTEMP: temperature in kelvin that would be critical.
+const CRITICAL_KELVIN: u16 = 353;
+/// KAS: granularity of the keep alive timer, in units of 100 ms.
+const KEEP_ALIVE_GRANULARITY: u16 = 10;
+/// SGLS: SGLs are supported, with data by offsets in capsules and by transport descriptors.
+const SGLS: u32 = 0x0010_0001;
 
 impl Association {
     /// Returns the data of an identify command.
-    pub(crate) fn identify(&self, cns: u8, csi: u8, nsid: u32) -> Result<IdentifyPage, Status> {
-        if self.is_discovery() && cns != 0x01 {
+    pub(crate) fn identify(&self, cns: Cns, csi: u8, nsid: u32) -> Result<IdentifyPage, Status> {
+        if self.is_discovery() && cns != Cns::Controller {
             return Err(Status::INVALID_FIELD);
         }
         let mut page = [0; IDENTIFY_BYTES];
         match cns {
-            0x00 => return self.identify_namespace(nsid),
-            0x01 => return self.identify_controller(),
-            0x02 | 0x10 => list(&mut page, self.subsystem().active(None)?, nsid)?,
-            0x03 => self.identify_descriptors(&mut page, nsid)?,
-            0x05 => self.identify_by_set(&mut page, csi, nsid)?,
-            0x06 => {
-                if !self.subsystem().has(csi) {
-                    return Err(Status::INVALID_FIELD);
-                }
+            Cns::Namespace => return self.identify_namespace(nsid),
+            Cns::Controller => return self.identify_controller(),
+            Cns::ActiveNamespaces | Cns::AllocatedNamespaces => {
+                list(&mut page, self.subsystem().active(None)?, nsid)?;
             }
-            0x07 => list(&mut page, self.subsystem().active(Some(csi))?, nsid)?,
-            0x08 => {
+            Cns::Descriptors => self.identify_descriptors(&mut page, nsid)?,
+            Cns::NamespaceOfSet => return self.identify_by_set(csi, nsid),
+            Cns::ControllerOfSet if !self.subsystem().has(csi) => return Err(Status::INVALID_FIELD),
+            Cns::ControllerOfSet => {}
+            Cns::ActiveNamespacesOfSet => list(&mut page, self.subsystem().active(Some(csi))?, nsid)?,
+            Cns::NamespaceOfAnySet => {
                 self.subsystem().csi(nsid)?;
-                // Shared between controllers; ready; write protected if the store is.
-                page[1] = 1;
-                page[8] = u8::from(self.subsystem().read_only());
-                page[14] = 1;
+                let mut told = NamespaceOfAnySet::new_zeroed();
+                told.nmic = IS_SHARED;
+                told.nsattr = u8::from(self.subsystem().read_only());
+                told.nstat = IS_READY;
+                return Ok(zerocopy::transmute!(told));
             }
-            0x1c => {
+            Cns::CommandSets => {
                 let sets = [CommandSet::NVM, CommandSet::MEMORY, CommandSet::PROGRAMS, CommandSet::ND];
                 let bits = sets.iter().filter(|csi| self.subsystem().has(**csi)).fold(0u64, |v, csi| v | 1 << csi);
-                put(&mut page, 0, &bits.to_le_bytes());
+                page[..8].copy_from_slice(&bits.to_le_bytes());
             }
-            _ => return Err(Status::INVALID_FIELD),
         }
         Ok(page)
     }
 
     fn identify_namespace(&self, nsid: u32) -> Result<IdentifyPage, Status> {
-        let mut page = [0; IDENTIFY_BYTES];
         if self.subsystem().csi(nsid)? != CommandSet::NVM {
-            page[30] = 1;
-            return Ok(page);
+            let mut told = IdentifyNamespace::new_zeroed();
+            told.nmic = IS_SHARED;
+            return Ok(zerocopy::transmute!(told));
         }
-        page = self.controller().identify(0, nsid)?;
-        // Shared between controllers; no boundary, since a host would split its requests there.
-        page[30] = 1;
-        put(&mut page, 46, &[0, 0]);
-        // NAWUPF: every write of one transfer is whole or absent.
-        let nawupf_z = (TRANSFER_BYTES_MAX >> page[130]) - 1;
-        put(&mut page, 36, &(nawupf_z as u16).to_le_bytes());
-        page[99] = u8::from(self.subsystem().read_only());
-        Ok(page)
+        let mut told = self.controller().identify_namespace(nsid)?;
+        told.nmic = IS_SHARED;
+        // No boundary, since a host would split its requests there.
+        told.noiob.set(0);
+        // Every write of one transfer is whole or absent.
+        told.nawupf.set(((TRANSFER_BYTES_MAX >> told.lbaf[0].lbads) - 1) as u16);
+        told.nsattr = u8::from(self.subsystem().read_only());
+        Ok(zerocopy::transmute!(told))
     }
 
     fn identify_controller(&self) -> Result<IdentifyPage, Status> {
-        let mut page = self.controller().identify(1, 0)?;
+        let mut told: IdentifyController = self.controller().identify_controller()?;
         let discovery = self.is_discovery();
-        // The subsystem may have several controllers.
-        page[76] = 1 << 1;
-        page[77] = MDTS;
-        put(&mut page, 78, &self.cntlid().to_le_bytes());
-        // Supported events: changed namespaces, or a changed discovery log.
-        let oaes: u32 = if discovery { 1 << 31 } else { 1 << 8 };
-        put(&mut page, 92, &oaes.to_le_bytes());
-        // 128-bit host identifiers; any command restarts the keep-alive timer.
-        put(&mut page, 96, &(1u32 | 1 << 6).to_le_bytes());
-        page[111] = if discovery { 2 } else { 1 };
-        // Aborts and outstanding event requests, zero-based; firmware: one read-only slot; logs: effects and extended
-        // data; number of entries of the error log.
-        page[258..260].copy_from_slice(&[3, 3]);
-        page[260] = 1 | 1 << 1;
-        page[261] = 1 << 1 | 1 << 2;
-        page[262] = (crate::logs::ERRORS - 1) as u8;
-        // Warning and critical temperature in kelvin.
-        put(&mut page, 266, &343u16.to_le_bytes());
-        put(&mut page, 268, &353u16.to_le_bytes());
-        // Granularity of keep alive, in units of 100 ms.
-        put(&mut page, 320, &10u16.to_le_bytes());
-        put(&mut page, 514, &QUEUE_ENTRIES_MAX.to_le_bytes());
-        put(&mut page, 516, &if discovery { 0 } else { NN }.to_le_bytes());
-        put(&mut page, 528, &AWUPF_Z.to_le_bytes());
-        put(&mut page, 536, &0x0010_0001u32.to_le_bytes());
-        page[768..1024].fill(0);
+        assert_eq!(told.ver.get(), VERSION_2_0, "the version of identify is that of the property");
+        told.cmic = SEVERAL_CONTROLLERS;
+        told.mdts = MDTS;
+        told.cntlid.set(self.cntlid());
+        told.oaes.set(if discovery { DISCOVERY_EVENTS } else { NAMESPACE_EVENTS });
+        told.ctratt.set(ATTRIBUTES);
+        told.cntrltype = if discovery { DISCOVERY_CONTROLLER } else { IO_CONTROLLER };
+        (told.acl, told.aerl, told.frmw, told.lpa) = (ABORTS_Z, EVENTS_Z, ONE_FIRMWARE, LOG_ATTRIBUTES);
+        told.elpe = (crate::logs::ERRORS - 1) as u8;
+        told.wctemp.set(WARNING_KELVIN);
+        told.cctemp.set(CRITICAL_KELVIN);
+        told.kas.set(KEEP_ALIVE_GRANULARITY);
+        told.maxcmd.set(QUEUE_ENTRIES_MAX);
+        told.nn.set(if discovery { 0 } else { NN });
+        told.awupf.set(AWUPF_Z);
+        told.sgls.set(SGLS);
         if discovery || !self.subsystem().has(CommandSet::ND) {
-            page[ND_CAPABILITIES].fill(0);
+            told.nd = NdCapabilities::none();
         }
-        let nqn = if discovery { DISCOVERY_NQN } else { self.subsystem().nqn() };
-        put(&mut page, 768, nqn.as_bytes());
-        put(&mut page, 1792, &((64 + IN_CAPSULE_BYTES as u32) / 16).to_le_bytes());
-        put(&mut page, 1796, &1u32.to_le_bytes());
-        page[1803] = 1;
-        Ok(page)
+        from_text(&mut told.subnqn, if discovery { DISCOVERY_NQN } else { self.subsystem().nqn() });
+        // Units of 16 bytes; data begins right behind the entry, and is described by one descriptor.
+        told.ioccsz.set(((size_of::<SubmissionEntry>() + IN_CAPSULE_BYTES) / 16) as u32);
+        told.iorcsz.set((size_of::<CompletionEntry>() / 16) as u32);
+        told.msdbd = 1;
+        Ok(zerocopy::transmute!(told))
     }
 
     fn identify_descriptors(&self, page: &mut IdentifyPage, nsid: u32) -> Result<(), Status> {
         let csi = self.subsystem().csi(nsid)?;
         if csi == CommandSet::NVM {
-            *page = self.controller().identify(3, nsid)?;
+            *page = self.controller().identify(Cns::Descriptors as u8, nsid)?;
         } else {
             put_descriptors(page, namespace_uuid(self.subsystem().uuid(), nsid, None), csi);
         }
         Ok(())
     }
 
-    fn identify_by_set(&self, page: &mut IdentifyPage, csi: u8, nsid: u32) -> Result<(), Status> {
+    fn identify_by_set(&self, csi: u8, nsid: u32) -> Result<IdentifyPage, Status> {
         if self.subsystem().csi(nsid)? != csi {
             return Err(Status::INVALID_FIELD);
         }
-        match nsid {
-            NSID_MEMORY => put(page, 0, &self.subsystem().memory_bytes().to_le_bytes()),
+        Ok(match nsid {
+            NSID_MEMORY => {
+                let mut told = IdentifyMemory::new_zeroed();
+                told.bytes.set(self.subsystem().memory_bytes());
+                zerocopy::transmute!(told)
+            }
             NSID_PROGRAMS => {
-                put(page, 0, &ACTIVE_MAX.to_le_bytes());
-                put(page, 2, &RANGE_SETS.to_le_bytes());
-                page[6] = RANGES;
-                // Maximum size of all programs in MiB.
-                put(page, 8, &128u64.to_le_bytes());
+                let mut told = IdentifyPrograms::new_zeroed();
+                told.active_max.set(ACTIVE_MAX);
+                told.range_sets_max.set(RANGE_SETS);
+                told.ranges_max = RANGES;
+                told.programs_mib.set(PROGRAMS_BYTES_MAX as u64 >> 20);
+                zerocopy::transmute!(told)
             }
             NSID_ND => {
-                put(page, 0, b"NDSPACES");
-                put(page, 8, &2u16.to_le_bytes());
-                put(page, 10, &32u16.to_le_bytes());
-                put(page, 12, &(VIEWS_MAX as u32).to_le_bytes());
+                let mut told = IdentifyNd::new_zeroed();
+                told.nd = NdCapabilities::new(ND_VERSION, DIMENSIONS_MAX as u16, VIEWS_MAX as u32);
+                zerocopy::transmute!(told)
             }
-            _ => {}
-        }
-        Ok(())
+            _ => [0; IDENTIFY_BYTES],
+        })
     }
 }
 
@@ -159,6 +178,7 @@ fn list(page: &mut IdentifyPage, namespaces: Vec<u32>, nsid: u32) -> Result<(), 
     if nsid >= u32::MAX - 1 {
         return Err(Status::INVALID_NAMESPACE);
     }
+    assert!(namespaces.is_sorted(), "namespaces are listed in order: {namespaces:?}");
     for (to, nsid) in page.chunks_exact_mut(4).zip(namespaces.into_iter().filter(|&n| n > nsid)) {
         to.copy_from_slice(&nsid.to_le_bytes());
     }

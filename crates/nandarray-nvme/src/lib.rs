@@ -4,8 +4,8 @@
 //! views are executed in the engine ([`nandarray::nvme`]). This crate adds what lies between them and a transport: a
 //! [`Subsystem`] per store, an [`Association`] per connected host (admin commands, features, log pages, events, boxes),
 //! a [`QueuePair`] per queue (heads, phases, identifiers in flight), and Computational Programs on Subsystem Local
-//! Memory, executed by the runtime. None of these opens a socket. [`tcp`] is a transport, with an initiator for tests and
-//! clients. Formats are those of the NVMe base specification 2.0 and the TCP transport specification 1.0.
+//! Memory, executed by the runtime. None of these opens a socket. [`tcp`] is a transport, with an initiator for tests
+//! and clients. Formats are those of the NVMe base specification 2.0 and the TCP transport specification 1.0.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -22,10 +22,12 @@
 //! | `identify`, `logs` | data of identify and of log pages |
 //! | `auth` | in-band authentication of hosts |
 //! | `subsystem` | namespaces of all kinds, associations, limits |
-//! | `association` | one controller as one host sees it: properties, admin commands, I/O commands |
+//! | `association` | one controller as one host sees it: its state and events |
+//! | `admin`, `io` | its commands of the admin queue, including fabrics commands; of I/O queues |
 //! | `tcp` | the TCP transport: PDUs, connections, server, initiator |
 
 mod accounts;
+mod admin;
 mod arrays;
 mod association;
 pub mod auth;
@@ -33,6 +35,7 @@ mod boxes;
 mod commands;
 mod features;
 mod identify;
+mod io;
 mod limits;
 mod logs;
 mod offload;
@@ -49,8 +52,9 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 
-pub use association::{AdminAnswer, Association, HostIdentity};
+pub use admin::AdminAnswer;
+pub use association::{Association, HostIdentity};
+pub use nandarray_nvme_spec::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
 pub use payload::{Payload, TransferDirection};
 pub use queue::QueuePair;
-pub use requests::{reply_entry, request_entry};
-pub use subsystem::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};
+pub use subsystem::{Subsystem, SubsystemOptions};

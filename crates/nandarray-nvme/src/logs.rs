@@ -1,61 +1,27 @@
 //! Log pages, and the counters that they report.
 //!
 //! Supported log pages (00h), errors (01h), health (02h), firmware (03h), changed namespaces (04h), effects of commands
-//! (05h), features (12h, in `features`), discovery (70h); programs (82h) and range sets (84h) of command set 4; two
-//! vendor pages: names of arrays (C0h), and the accounts of the host's executions (C1h, in `accounts`).
+//! (05h), features (12h, in `features`), discovery (70h, in `admin`); programs (82h) and range sets (84h) of command
+//! set 4; two vendor pages: names of arrays (C0h), and the accounts of the host's executions (C1h, in `accounts`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nandarray::nvme::Status;
+use nandarray_nvme_spec::{
+    EffectsPage, ErrorEntry, FirmwarePage, HealthPage, LogPage, Status, SupportedBits, SupportedPage,
+};
 use parking_lot::Mutex;
 
-use crate::commands::{AdminCommand, CommandEffect, IoCommand};
+use crate::commands::{CommandEffect, IoCommand, admin_effect, admin_opcode};
 
 /// Number of entries of the error log.
 pub(crate) const ERRORS: usize = 16;
-/// Bits of the log of command effects: the command is supported, and changes logical blocks.
-const SUPPORTED: u32 = 1;
-const CHANGES: u32 = 1 << 1;
-
-/// A log page, by its identifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogPage {
-    Supported = 0x00,
-    Errors = 0x01,
-    Health = 0x02,
-    Firmware = 0x03,
-    Changed = 0x04,
-    Effects = 0x05,
-    Features = 0x12,
-    Discovery = 0x70,
-    Programs = 0x82,
-    RangeSets = 0x84,
-    Names = 0xc0,
-    Execution = 0xc1,
-}
-
-impl LogPage {
-    const ALL: [Self; 12] = [
-        Self::Supported,
-        Self::Errors,
-        Self::Health,
-        Self::Firmware,
-        Self::Changed,
-        Self::Effects,
-        Self::Features,
-        Self::Discovery,
-        Self::Programs,
-        Self::RangeSets,
-        Self::Names,
-        Self::Execution,
-    ];
-
-    /// Returns the page with an identifier; `None` if there is none.
-    pub(crate) fn of(identifier: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|page| *page as u8 == identifier)
-    }
-}
+/// Temperature of the drive in kelvin, which nothing measures.
+const KELVIN: u16 = 300;
+/// Spare capacity in percent that is left, and below which there would be a warning.
+const SPARE_PERCENT: (u8, u8) = (100, 10);
+/// Bytes of a data unit of the log page of health: a thousand blocks of 512 (base 2.0, figure 207).
+const DATA_UNIT_BYTES: u64 = 512_000;
 
 /// A command that failed, for the error log.
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +99,7 @@ impl Health {
         let mut last = self.last.lock();
         last.push_front((number, command));
         last.truncate(ERRORS);
+        assert!(number >= last.len() as u64, "{number} failures, of which {} are kept", last.len());
     }
 
     /// Returns the counters with their names: reads, writes, bytes of each, failed commands.
@@ -147,60 +114,62 @@ impl Health {
         ]
     }
 
-    /// Returns log page 02h (health), 512 bytes.
-    pub(crate) fn page(&self) -> Vec<u8> {
-        let mut page = vec![0u8; 512];
-        let mut put = |at: usize, value: u64| page[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    /// Returns log page 02h (health).
+    pub(crate) fn page(&self) -> HealthPage {
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        // 300 kelvin; all spare capacity is left, with a warning below a tenth. Data units are thousands of 512 bytes.
-        put(1, 300 | 100 << 16 | 10 << 24);
-        put(32, of(&self.bytes_read).div_ceil(512_000));
-        put(48, of(&self.bytes_written).div_ceil(512_000));
-        put(64, of(&self.reads));
-        put(80, of(&self.writes));
-        put(176, of(&self.failures));
+        let wide = |n: u64| [n.into(), 0.into()];
+        let mut page = HealthPage::zeroed();
+        page.temperature.set(KELVIN);
+        (page.spare, page.spare_threshold) = SPARE_PERCENT;
+        page.units_read = wide(of(&self.bytes_read).div_ceil(DATA_UNIT_BYTES));
+        page.units_written = wide(of(&self.bytes_written).div_ceil(DATA_UNIT_BYTES));
+        page.reads = wide(of(&self.reads));
+        page.writes = wide(of(&self.writes));
+        page.errors = wide(of(&self.failures));
         page
     }
 
-    /// Returns log page 01h (errors): 64 bytes for each entry, the newest first.
-    pub(crate) fn errors(&self) -> Vec<u8> {
-        let mut page = vec![0u8; ERRORS * 64];
-        for ((number, command), to) in self.last.lock().iter().zip(page.chunks_exact_mut(64)) {
-            to[..8].copy_from_slice(&number.to_le_bytes());
-            to[8..10].copy_from_slice(&command.qid.to_le_bytes());
-            to[10..12].copy_from_slice(&command.cid.to_le_bytes());
-            to[12..14].copy_from_slice(&(command.status.bits() << 1).to_le_bytes());
-            to[14..16].copy_from_slice(&command.location.to_le_bytes());
-            to[16..24].copy_from_slice(&command.lba.to_le_bytes());
-            to[24..28].copy_from_slice(&command.nsid.to_le_bytes());
+    /// Returns log page 01h (errors), the newest first.
+    pub(crate) fn errors(&self) -> [ErrorEntry; ERRORS] {
+        let mut page = [ErrorEntry::default(); ERRORS];
+        let last = self.last.lock();
+        assert!(last.len() <= ERRORS, "{} errors in the log", last.len());
+        for (&(number, command), to) in last.iter().zip(&mut page) {
+            to.count.set(number);
+            to.sqid.set(command.qid);
+            to.cid.set(command.cid);
+            to.set_status(command.status);
+            to.location.set(command.location);
+            to.lba.set(command.lba);
+            to.nsid.set(command.nsid);
         }
         page
     }
 }
 
-/// Returns log page 00h (supported log pages): 4 bytes for each of 256 identifiers.
-pub(crate) fn supported(has: impl Fn(LogPage) -> bool) -> Vec<u8> {
-    let mut page = vec![0u8; 1024];
-    LogPage::ALL.into_iter().filter(|one| has(*one)).for_each(|one| page[4 * one as usize] = SUPPORTED as u8);
+/// Returns log page 00h (supported log pages).
+pub(crate) fn supported(has: impl Fn(LogPage) -> bool) -> SupportedPage {
+    let mut page = SupportedPage::default();
+    let there = LogPage::ALL.iter().filter(|one| has(**one));
+    there.for_each(|&one| page.of[one as usize].set(SupportedBits::SUPPORTED));
     page
 }
 
-/// Returns log page 05h (effects of commands) of a command set, 4096 bytes. `programs` is whether there are admin
-/// commands of programs, `nd` whether there are N-D commands.
-pub(crate) fn effects(csi: u8, read_only: bool, programs: bool, nd: bool) -> Vec<u8> {
-    let mut page = vec![0u8; 4096];
-    let mut put = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_le_bytes());
+/// Returns log page 05h (effects of commands) of a command set. `programs` is whether there are admin commands of
+/// programs, `nd` whether there are N-D commands.
+pub(crate) fn effects(csi: u8, read_only: bool, programs: bool, nd: bool) -> EffectsPage {
+    let mut page = EffectsPage::default();
     for opcode in 0..=u8::MAX {
-        if let Some(command) = AdminCommand::of(opcode, programs) {
-            let bits = match command.effect() {
+        if let Some(command) = admin_opcode(opcode, programs) {
+            let bits = match admin_effect(command) {
                 // Programs and range sets are no content of a namespace.
-                CommandEffect::Subsystem => SUPPORTED,
+                CommandEffect::Subsystem => SupportedBits::SUPPORTED,
                 effect => effect_bits(effect, read_only),
             };
-            put(4 * usize::from(opcode), bits);
+            page.admin[usize::from(opcode)].set(bits);
         }
         if let Some(command) = IoCommand::of(csi, opcode, nd) {
-            put(1024 + 4 * usize::from(opcode), effect_bits(command.effect(), read_only));
+            page.io[usize::from(opcode)].set(effect_bits(command.effect(), read_only));
         }
     }
     page
@@ -209,33 +178,16 @@ pub(crate) fn effects(csi: u8, read_only: bool, programs: bool, nd: bool) -> Vec
 /// Returns the bits of the log of command effects for a command that may change this.
 fn effect_bits(effect: CommandEffect, read_only: bool) -> u32 {
     match effect {
-        CommandEffect::Nothing => SUPPORTED,
+        CommandEffect::Nothing => SupportedBits::SUPPORTED,
         CommandEffect::Store if read_only => 0,
         // Spaces that are there can be opened in any case.
-        CommandEffect::StoreByAction if read_only => SUPPORTED,
-        CommandEffect::Store | CommandEffect::StoreByAction => SUPPORTED | CHANGES,
-        CommandEffect::Subsystem | CommandEffect::Outputs => SUPPORTED | CHANGES,
+        CommandEffect::StoreByAction if read_only => SupportedBits::SUPPORTED,
+        CommandEffect::Store | CommandEffect::StoreByAction => SupportedBits::SUPPORTED | SupportedBits::CHANGES_BLOCKS,
+        CommandEffect::Subsystem | CommandEffect::Outputs => SupportedBits::SUPPORTED | SupportedBits::CHANGES_BLOCKS,
     }
 }
 
 /// Returns log page 03h (firmware), in which slot 1 is active.
-pub(crate) fn firmware() -> Vec<u8> {
-    let mut page = vec![0u8; 512];
-    page[0] = 1;
-    let revision = nandarray::VERSION.as_bytes();
-    let n = revision.len().min(8);
-    page[8..16].fill(b' ');
-    page[8..8 + n].copy_from_slice(&revision[..n]);
-    page
-}
-
-/// Returns log page C0h: the number of names in 4 bytes, then the length of each name in 2 bytes, followed by its
-/// UTF-8.
-pub(crate) fn names(names: &[String]) -> Vec<u8> {
-    let mut page = (names.len() as u32).to_le_bytes().to_vec();
-    for name in names {
-        page.extend_from_slice(&(name.len() as u16).to_le_bytes());
-        page.extend_from_slice(name.as_bytes());
-    }
-    page
+pub(crate) fn firmware() -> FirmwarePage {
+    FirmwarePage::new(nandarray::VERSION)
 }

@@ -1,9 +1,7 @@
 //! The data of a command in memory of this process, which a transport fills or sends.
 
-use nandarray::nvme::{DataBuffer, Status, SubmissionEntry};
-
-use crate::features;
-use nandarray_nvme_spec::{AdminOpcode, LOAD_PROGRAM_UNLOADS, RANGE_SET_ACTION, RANGE_SET_DELETES};
+use nandarray::nvme::DataBuffer;
+use nandarray_nvme_spec::{AdminCommand, FABRICS_OPCODE, Status, SubmissionEntry};
 
 /// Direction of a command's data, as seen from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +18,8 @@ impl TransferDirection {
     /// Returns the direction that the opcode encodes or, for a fabrics command, its type. Code 11b counts as no data;
     /// so do commands of the admin queue (`is_admin`) that transfer none with these fields.
     pub fn of(entry: &SubmissionEntry, is_admin: bool) -> Self {
-        let code = if entry.opcode == AdminOpcode::FABRICS { entry.nsid.get() as u8 } else { entry.opcode };
-        let word = entry.cdw(10);
-        let has_none = is_admin
-            && match entry.opcode {
-                // The one feature that a host gives by data cannot be changed.
-                AdminOpcode::SET_FEATURES => true,
-                AdminOpcode::GET_FEATURES => !features::returns_data(word),
-                AdminOpcode::LOAD_PROGRAM => word & LOAD_PROGRAM_UNLOADS != 0,
-                AdminOpcode::MEMORY_RANGE_SET => word & RANGE_SET_ACTION == RANGE_SET_DELETES,
-                _ => false,
-            };
+        let code = if entry.opcode == FABRICS_OPCODE { entry.nsid.get() as u8 } else { entry.opcode };
+        let has_none = is_admin && AdminCommand::transfers_nothing(entry);
         match code & 3 {
             _ if has_none => Self::None,
             1 => Self::ToController,

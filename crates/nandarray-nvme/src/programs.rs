@@ -7,23 +7,25 @@
 //! range sets belong to the subsystem: they outlive a controller's reset.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use nandarray::nvme::{Controller, ResolvedBox, Status, SubmissionEntry};
+use nandarray::nvme::{Controller, ResolvedBox};
 use nandarray_cores::{Form, Metadata, OutputPhase, Program, Tasks};
+use nandarray_nvme_spec::{
+    Activation, ExecuteProgram, ExecutionAccount, LOAD_TAG, MemoryRange, NSID_MEMORY, NSID_ND, PROGRAM_TYPE_RISCV,
+    ProgramCommand, ProgramLoad, ProgramSlotEntry, RangeSetAction, RangeSetEntry, SlotOccupancy, Status,
+    SubmissionEntry,
+};
 use nandarray_runtime::{
     Error, Execution, Executor, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest,
 };
 use parking_lot::Mutex;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::accounts::{ExecutionAccounts, ExecutionFailure};
 use crate::boxes::StoredBoxes;
 use crate::payload::Payload;
 use crate::slm::LocalMemory;
-use crate::subsystem::{NSID_MEMORY, NSID_ND};
-use nandarray_nvme_spec::{
-    LOAD_PROGRAM_UNLOADS, LOAD_TAG, MemoryRange, RANGE_SET_ACTION, RANGE_SET_CREATES, RANGE_SET_DELETES,
-};
 
 /// Number of program slots; index 0 is reserved.
 pub(crate) const SLOTS: u16 = 64;
@@ -36,9 +38,7 @@ pub(crate) const RANGES: u8 = 32;
 /// Maximum size of a program, in bytes.
 const PROGRAM_BYTES_MAX: u32 = 16 << 20;
 /// Maximum size of all loaded programs together, in bytes.
-const ALL_BYTES_MAX: usize = 128 << 20;
-/// Program type of RISC-V programs, in the range for vendors.
-pub(crate) const TYPE_RISCV: u8 = 0xc0;
+pub(crate) const PROGRAMS_BYTES_MAX: usize = 128 << 20;
 /// Maximum number of instructions of one call of a program, so that an execution ends before the host's timeout.
 pub(crate) const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
 /// Maximum size of the inputs of a program of one task and of its outputs' room together, in bytes: they are in memory
@@ -46,6 +46,14 @@ pub(crate) const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
 const ONE_TASK_BYTES_MAX: u64 = 128 << 20;
 /// Number of threads of an execution.
 pub(crate) const THREADS: usize = 2;
+
+/// A program whose parts have all arrived, parsed.
+#[derive(Debug)]
+struct WholeProgram {
+    id: u64,
+    elf: Vec<u8>,
+    program: Program,
+}
 
 /// State of a program slot.
 #[derive(Debug, Default)]
@@ -56,9 +64,9 @@ enum Slot {
     /// The parts up to byte `bytes.len()` have arrived, of `size` bytes.
     Loading { id: u64, size: u32, bytes: Vec<u8> },
     /// All parts have arrived, and the bytes are a valid program.
-    Loaded { id: u64, bytes: Vec<u8> },
-    /// The program is loaded in the runtime; `running` executions use it.
-    Active { id: u64, bytes: Vec<u8>, program: ProgramId, running: u32 },
+    Loaded(Arc<WholeProgram>),
+    /// The program is loaded in the runtime under `handle`; `running` executions use it.
+    Active { whole: Arc<WholeProgram>, handle: ProgramId, running: u32 },
 }
 
 impl Slot {
@@ -66,7 +74,7 @@ impl Slot {
         match self {
             Self::Empty => 0,
             Self::Loading { size, .. } => *size as usize,
-            Self::Loaded { bytes, .. } | Self::Active { bytes, .. } => bytes.len(),
+            Self::Loaded(whole) | Self::Active { whole, .. } => whole.elf.len(),
         }
     }
 }
@@ -121,9 +129,9 @@ impl Operand {
     }
 }
 
-fn index(entry: &SubmissionEntry, word: usize) -> Result<u16, Status> {
-    let pind = entry.cdw(word) as u16;
-    if pind == 0 || pind > SLOTS { Err(Status::PROGRAM_INDEX) } else { Ok(pind) }
+/// Checks the index of a slot.
+fn check_index(pind: u16) -> Result<(), Status> {
+    if pind == 0 || pind > SLOTS { Err(Status::PROGRAM_INDEX) } else { Ok(()) }
 }
 
 impl Programs {
@@ -131,27 +139,17 @@ impl Programs {
     pub(crate) fn load(
         &self,
         accounts: &ExecutionAccounts,
-        entry: &SubmissionEntry,
+        pind: u16,
+        load: ProgramLoad,
         payload: &Payload<'_>,
     ) -> Result<(), Status> {
-        let pind = index(entry, 10)?;
-        let word = entry.cdw(10);
+        check_index(pind)?;
         let mut state = self.state.lock();
         let all: usize = state.slots.values().map(Slot::bytes).sum();
+        assert!(all <= PROGRAMS_BYTES_MAX, "{all} bytes of programs");
         let slot = state.slots.entry(pind).or_default();
-        if word & LOAD_PROGRAM_UNLOADS != 0 {
-            return match slot {
-                Slot::Empty => Err(Status::NO_PROGRAM),
-                Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
-                Slot::Loading { .. } | Slot::Loaded { .. } => {
-                    *slot = Slot::Empty;
-                    Ok(())
-                }
-            };
-        }
-        let (size, id) = (entry.cdw(11), entry.cdw_pair(12));
-        let (numb, loff) = (entry.cdw(14), entry.cdw(15));
-        if (word >> 16) as u8 != TYPE_RISCV {
+        let ProgramLoad::Part { ptype, size, id, bytes: numb, offset: loff } = load else { return unload(slot) };
+        if ptype != PROGRAM_TYPE_RISCV {
             return Err(Status::PROGRAM_TYPE);
         }
         if size == 0 || size > PROGRAM_BYTES_MAX {
@@ -162,58 +160,66 @@ impl Programs {
             return Err(Status::INVALID_FIELD);
         }
         if loff == 0 && matches!(slot, Slot::Empty | Slot::Loading { .. }) {
-            if all - slot.bytes() + size as usize > ALL_BYTES_MAX {
+            if all - slot.bytes() + size as usize > PROGRAMS_BYTES_MAX {
                 return Err(Status::PROGRAM_BYTES_MAX);
             }
             *slot = Slot::Loading { id, size, bytes: Vec::new() };
         }
         match slot {
             Slot::Empty => Err(Status::SEQUENCE_ERROR),
-            Slot::Loaded { .. } | Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
+            Slot::Loaded(_) | Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
             Slot::Loading { id: known, size: whole, bytes } => {
                 if *known != id || *whole != size || bytes.len() != loff as usize {
                     return Err(Status::INVALID_FIELD);
                 }
                 bytes.extend_from_slice(part);
+                assert!(bytes.len() <= size as usize, "{} bytes of a program of {size}", bytes.len());
                 if bytes.len() < size as usize {
                     return Ok(());
                 }
-                let bytes = std::mem::take(bytes);
-                if let Err(error) = Program::from_elf(&bytes, None) {
-                    *slot = Slot::Empty;
-                    accounts.add(LOAD_TAG, error.to_string());
-                    return Err(Status::PROGRAM_DATA);
+                let elf = std::mem::take(bytes);
+                match Program::from_elf(&elf, None) {
+                    Ok(program) => {
+                        *slot = Slot::Loaded(Arc::new(WholeProgram { id, elf, program }));
+                        Ok(())
+                    }
+                    Err(error) => {
+                        *slot = Slot::Empty;
+                        accounts.add(LOAD_TAG, &ExecutionAccount::Failed { why: error.to_string() });
+                        Err(Status::PROGRAM_DATA)
+                    }
                 }
-                *slot = Slot::Loaded { id, bytes };
-                Ok(())
             }
         }
     }
 
     /// Executes the admin command Program Activation Management.
-    pub(crate) fn activate(&self, runtime: &Runtime, entry: &SubmissionEntry) -> Result<(), Status> {
-        let pind = index(entry, 10)?;
+    pub(crate) fn activate(&self, runtime: &Runtime, pind: u16, action: Activation) -> Result<(), Status> {
+        check_index(pind)?;
         let mut state = self.state.lock();
         let active = state.slots.values().filter(|slot| matches!(slot, Slot::Active { .. })).count();
+        assert!(active <= usize::from(ACTIVE_MAX), "{active} active programs");
         let slot = state.slots.entry(pind).or_default();
-        match (entry.cdw(10) >> 16 & 0xf, &mut *slot) {
-            (0, Slot::Active { running: 1.., .. }) => Err(Status::PROGRAM_IN_USE),
-            (0, Slot::Active { id, bytes, program, .. }) => {
+        match (action, &mut *slot) {
+            (Activation::Deactivate, Slot::Active { running: 1.., .. }) => Err(Status::PROGRAM_IN_USE),
+            (Activation::Deactivate, Slot::Active { whole, handle, .. }) => {
                 // If the runtime does not have the program any more, nothing has to be unloaded.
-                drop(runtime.unload(*program));
-                *slot = Slot::Loaded { id: *id, bytes: std::mem::take(bytes) };
+                drop(runtime.unload(*handle));
+                *slot = Slot::Loaded(whole.clone());
                 Ok(())
             }
-            (0, Slot::Loaded { .. }) => Err(Status::NOT_ACTIVATED),
-            (1, Slot::Active { .. }) => Ok(()),
-            (1, Slot::Loaded { .. }) if active >= usize::from(ACTIVE_MAX) => Err(Status::ACTIVATED_MAX),
-            (1, Slot::Loaded { id, bytes }) => {
-                let program = runtime.load(bytes, None).map_err(|_| Status::PROGRAM_DATA)?;
-                *slot = Slot::Active { id: *id, bytes: std::mem::take(bytes), program, running: 0 };
+            (Activation::Deactivate, Slot::Loaded(_)) => Err(Status::NOT_ACTIVATED),
+            (Activation::Activate, Slot::Active { .. }) => Ok(()),
+            (Activation::Activate, Slot::Loaded(_)) if active >= usize::from(ACTIVE_MAX) => Err(Status::ACTIVATED_MAX),
+            (Activation::Activate, Slot::Loaded(whole)) => {
+                let handle = runtime.load_program(&whole.elf, &whole.program).map_err(|_| Status::PROGRAM_DATA)?;
+                *slot = Slot::Active { whole: whole.clone(), handle, running: 0 };
                 Ok(())
             }
-            (0 | 1, Slot::Empty | Slot::Loading { .. }) => Err(Status::NO_PROGRAM),
-            _ => Err(Status::INVALID_FIELD),
+            (Activation::Deactivate | Activation::Activate, Slot::Empty | Slot::Loading { .. }) => {
+                Err(Status::NO_PROGRAM)
+            }
+            (Activation::Reserved(_), _) => Err(Status::INVALID_FIELD),
         }
     }
 
@@ -221,14 +227,12 @@ impl Programs {
     pub(crate) fn range_set(
         &self,
         memory: &LocalMemory,
-        entry: &SubmissionEntry,
+        action: RangeSetAction,
         payload: &Payload<'_>,
     ) -> Result<u16, Status> {
-        let word = entry.cdw(10);
         let mut state = self.state.lock();
-        match word & RANGE_SET_ACTION {
-            RANGE_SET_CREATES => {
-                let count = entry.cdw(11) as u8;
+        match action {
+            RangeSetAction::Create { ranges: count } => {
                 let ranges = ranges_of(payload.source()?, count)?.0;
                 for (i, range) in ranges.iter().enumerate() {
                     check(memory, range)?;
@@ -238,41 +242,38 @@ impl Programs {
                 }
                 let free = (1..=RANGE_SETS).find(|id| !state.sets.contains_key(id)).ok_or(Status::RANGE_SETS_MAX)?;
                 state.sets.insert(free, RangeSet { ranges, running: 0 });
+                assert!(state.sets.len() <= usize::from(RANGE_SETS), "{} range sets", state.sets.len());
                 Ok(free)
             }
-            RANGE_SET_DELETES => {
-                let id = (word >> 16) as u16;
-                match state.sets.get(&id) {
-                    None => Err(Status::RANGE_SET_ID),
-                    Some(set) if set.running > 0 => Err(Status::RANGE_SET_IN_USE),
-                    Some(_) => {
-                        state.sets.remove(&id);
-                        Ok(id)
-                    }
+            RangeSetAction::Delete { rsid } => match state.sets.get(&rsid) {
+                None => Err(Status::RANGE_SET_ID),
+                Some(set) if set.running > 0 => Err(Status::RANGE_SET_IN_USE),
+                Some(_) => {
+                    state.sets.remove(&rsid);
+                    Ok(rsid)
                 }
-            }
-            _ => Err(Status::INVALID_FIELD),
+            },
+            RangeSetAction::Reserved(_) => Err(Status::INVALID_FIELD),
         }
     }
 
     /// Executes a program; returns the sum of its outputs' lengths as dwords 0 and 1 of the completion. Its account is
-    /// kept under the tag in dword 14, also if it fails.
+    /// kept under the command's tag, also if it fails.
     pub(crate) fn execute(
         &self,
         at: &Surroundings<'_>,
         entry: &SubmissionEntry,
         payload: &Payload<'_>,
     ) -> Result<(u32, u32), Status> {
-        let tag = entry.cdw(14) as u16;
-        match self.execute_now(at, entry, payload) {
-            Ok((lengths, instructions)) => {
-                let text: Vec<String> = lengths.iter().map(u64::to_string).collect();
-                at.accounts.add(tag, format!("outputs {} instructions {instructions}", text.join(" ")));
-                let total: u64 = lengths.iter().sum();
+        let ProgramCommand::Execute(command) = ProgramCommand::decode(entry)?;
+        match self.execute_now(at, &command, payload) {
+            Ok((outputs, instructions)) => {
+                let total: u64 = outputs.iter().sum();
+                at.accounts.add(command.tag, &ExecutionAccount::Done { outputs, instructions });
                 Ok((total as u32, (total >> 32) as u32))
             }
             Err(ExecutionFailure { status, why }) => {
-                at.accounts.add(tag, why);
+                at.accounts.add(command.tag, &ExecutionAccount::Failed { why });
                 Err(status)
             }
         }
@@ -282,13 +283,12 @@ impl Programs {
     fn execute_now(
         &self,
         at: &Surroundings<'_>,
-        entry: &SubmissionEntry,
+        command: &ExecuteProgram,
         payload: &Payload<'_>,
     ) -> Result<(Vec<u64>, u64), ExecutionFailure> {
-        let pind = index(entry, 2).map_err(|status| {
-            ExecutionFailure::new(status, format!("slot {}: must be 1 to {SLOTS}", entry.cdw(2) as u16))
-        })?;
-        let (rsid, count) = ((entry.cdw(2) >> 16) as u16, entry.cdw(3));
+        let ExecuteProgram { pind, rsid, ranges: count, parameters, .. } = *command;
+        check_index(pind)
+            .map_err(|status| ExecutionFailure::new(status, format!("slot {pind}: must be 1 to {SLOTS}")))?;
         let data = match payload {
             Payload::None => &[][..],
             payload => payload.source()?,
@@ -305,27 +305,27 @@ impl Programs {
             let why = format!("{} bytes of data: {count} ranges must have 32 each", data.len());
             ExecutionFailure::new(status, why)
         })?;
-        let scalars = scalars_of(entry, scalars).map_err(|status| {
+        let scalars = scalars_of(parameters, scalars).map_err(|status| {
             let why = format!("{} bytes of scalars: each must have 8", scalars.len());
             ExecutionFailure::new(status, why)
         })?;
-        let (program, bytes, ranges) = self.begin(pind, rsid, inline).map_err(|status| {
+        let (handle, whole, ranges) = self.begin(pind, rsid, inline).map_err(|status| {
             let why = format!("slot {pind}, range set {rsid}: {}", status.name());
             ExecutionFailure::new(status, why)
         })?;
-        let done = self.run(at, program, &bytes, &ranges, &scalars);
+        let done = self.run(at, handle, whole.program.metadata(), &ranges, &scalars);
         self.end(pind, rsid);
         done
     }
 
-    /// Marks the program and its range set as in use by one more execution; returns the program, its bytes and its
-    /// ranges.
+    /// Marks the program and its range set as in use by one more execution; returns the program's handle, the program
+    /// and its ranges.
     fn begin(
         &self,
         pind: u16,
         rsid: u16,
         inline: Vec<MemoryRange>,
-    ) -> Result<(ProgramId, Vec<u8>, Vec<MemoryRange>), Status> {
+    ) -> Result<(ProgramId, Arc<WholeProgram>, Vec<MemoryRange>), Status> {
         let mut state = self.state.lock();
         let ranges = match state.sets.get(&rsid) {
             _ if rsid == 0 => inline,
@@ -334,10 +334,10 @@ impl Programs {
         };
         let found = match state.slots.get_mut(&pind) {
             None | Some(Slot::Empty | Slot::Loading { .. }) => return Err(Status::NO_PROGRAM),
-            Some(Slot::Loaded { .. }) => return Err(Status::NOT_ACTIVATED),
-            Some(Slot::Active { program, bytes, running, .. }) => {
+            Some(Slot::Loaded(_)) => return Err(Status::NOT_ACTIVATED),
+            Some(Slot::Active { whole, handle, running }) => {
                 *running += 1;
-                (*program, bytes.clone())
+                (*handle, whole.clone())
             }
         };
         if let Some(set) = state.sets.get_mut(&rsid) {
@@ -349,10 +349,14 @@ impl Programs {
     fn end(&self, pind: u16, rsid: u16) {
         let mut state = self.state.lock();
         match state.slots.get_mut(&pind) {
-            Some(Slot::Active { running, .. }) => *running -= 1,
+            Some(Slot::Active { running, .. }) => {
+                assert!(*running > 0, "slot {pind} ended an execution that had not begun");
+                *running -= 1;
+            }
             other => unreachable!("slot {pind} ended an execution as {other:?}"),
         }
         if let Some(set) = state.sets.get_mut(&rsid) {
+            assert!(set.running > 0, "range set {rsid} ended an execution that had not begun");
             set.running -= 1;
         }
     }
@@ -361,13 +365,10 @@ impl Programs {
         &self,
         at: &Surroundings<'_>,
         program: ProgramId,
-        elf: &[u8],
+        ports: &Metadata,
         ranges: &[MemoryRange],
         scalars: &ScalarsGiven,
     ) -> Result<(Vec<u64>, u64), ExecutionFailure> {
-        let ports = Program::from_elf(elf, None)
-            .map_err(|error| ExecutionFailure::new(Status::PROGRAM_DATA, error.to_string()))?;
-        let ports = ports.metadata();
         let (inputs, outputs) = (ports.inputs.len(), ports.outputs.len());
         let wanted = inputs + outputs;
         if ranges.len() != wanted {
@@ -417,49 +418,56 @@ impl Programs {
             collect_bytes: u64::MAX,
             progress: &progress,
         };
-        let done = at.runtime.execute(&execution).map_err(|error| {
-            let why = error.to_string();
-            let status = match error {
-                Error::Engine(error) => Status::from(error),
-                Error::Program(_) => Status::PROGRAM_DATA,
-                Error::Execution(_) => Status::PROGRAM_FAILED,
-                // Errors of sessions, which an execution cannot have.
-                _ => Status::INTERNAL_ERROR,
-            };
-            ExecutionFailure::new(status, why)
-        })?;
+        let done = at.runtime.execute(&execution).map_err(failure_of)?;
         let lengths = deliver(at, to, &done.stages[0].outputs)?;
         Ok((lengths, done.account.instructions))
     }
 
-    /// Returns log page 82h: 64 bytes for each program slot.
+    /// Returns log page 82h, with an entry for each program slot.
     pub(crate) fn list(&self) -> Vec<u8> {
         let state = self.state.lock();
-        let mut page = Vec::new();
-        for pind in 1..=SLOTS {
-            let (occupied, active, id) = match state.slots.get(&pind) {
-                None | Some(Slot::Empty) => (0, 0, 0),
-                Some(Slot::Loading { id, .. }) => (2, 0, *id),
-                Some(Slot::Loaded { id, .. }) => (1, 0, *id),
-                Some(Slot::Active { id, .. }) => (1, 1, *id),
-            };
-            let mut entry = [0u8; 64];
-            entry[0] = occupied | active << 2;
-            entry[1] = if occupied == 0 { 0 } else { TYPE_RISCV };
-            entry[8..16].copy_from_slice(&id.to_le_bytes());
-            page.extend_from_slice(&entry);
-        }
-        page
+        let entry = |pind: u16| match state.slots.get(&pind) {
+            None | Some(Slot::Empty) => ProgramSlotEntry::new(SlotOccupancy::Empty, false, 0),
+            Some(Slot::Loading { id, .. }) => ProgramSlotEntry::new(SlotOccupancy::Loading, false, *id),
+            Some(Slot::Loaded(whole)) => ProgramSlotEntry::new(SlotOccupancy::Loaded, false, whole.id),
+            Some(Slot::Active { whole, .. }) => ProgramSlotEntry::new(SlotOccupancy::Loaded, true, whole.id),
+        };
+        (1..=SLOTS).map(entry).collect::<Vec<_>>().as_bytes().to_vec()
     }
 
-    /// Returns log page 84h: 8 bytes for each range set, with its identifier and its number of ranges.
+    /// Returns log page 84h, with an entry for each range set.
     pub(crate) fn range_sets(&self) -> Vec<u8> {
         let state = self.state.lock();
-        let entry = |(id, set): (&u16, &RangeSet)| {
-            let [low, high] = id.to_le_bytes();
-            [low, high, set.ranges.len() as u8, u8::from(set.running > 0), 0, 0, 0, 0]
+        let entry = |(&rsid, set): (&u16, &RangeSet)| {
+            assert!(set.ranges.len() <= usize::from(RANGES), "{} ranges of set {rsid}", set.ranges.len());
+            RangeSetEntry::new(rsid, set.ranges.len() as u8, set.running > 0)
         };
-        state.sets.iter().flat_map(entry).collect()
+        state.sets.iter().map(entry).collect::<Vec<_>>().as_bytes().to_vec()
+    }
+}
+
+/// Returns the failure of an execution that ended with an error.
+fn failure_of(error: Error) -> ExecutionFailure {
+    let why = error.to_string();
+    let status = match error {
+        Error::Engine(error) => Status::from(error),
+        Error::Program(_) => Status::PROGRAM_DATA,
+        Error::Execution(_) => Status::PROGRAM_FAILED,
+        // Errors of sessions, which an execution cannot have.
+        _ => Status::INTERNAL_ERROR,
+    };
+    ExecutionFailure::new(status, why)
+}
+
+/// Empties a slot, unless its program is active.
+fn unload(slot: &mut Slot) -> Result<(), Status> {
+    match slot {
+        Slot::Empty => Err(Status::NO_PROGRAM),
+        Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
+        Slot::Loading { .. } | Slot::Loaded(_) => {
+            *slot = Slot::Empty;
+            Ok(())
+        }
     }
 }
 
@@ -483,9 +491,8 @@ enum ScalarsGiven {
 }
 
 /// Returns the scalars in a command's data, 8 bytes each; without data, those in the command's entry.
-fn scalars_of(entry: &SubmissionEntry, data: &[u8]) -> Result<ScalarsGiven, Status> {
+fn scalars_of(both: [u64; 2], data: &[u8]) -> Result<ScalarsGiven, Status> {
     if data.is_empty() {
-        let both = [entry.cdw_pair(10), entry.cdw_pair(12)];
         return Ok(ScalarsGiven::Entry(if both == [0, 0] { Vec::new() } else { both.to_vec() }));
     }
     if !data.len().is_multiple_of(8) {
@@ -618,5 +625,6 @@ fn deliver(
         }
     }
     at.memory.write_all(&parts)?;
+    assert_eq!(lengths.len(), to.len(), "outputs of an execution");
     Ok(lengths)
 }

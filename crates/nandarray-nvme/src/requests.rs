@@ -12,8 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nandarray::nvme::{Status, SubmissionEntry};
-use nandarray_nvme_spec::NdOpcode;
+use nandarray_nvme_spec::{ReplyPart, RequestPart, Status};
 use nandarray_runtime::Error;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -21,25 +20,6 @@ use serde::Serialize;
 use crate::arrays::{self, ArrayRequest};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
-use crate::subsystem::NSID_ND;
-
-/// Returns the entry of an Array Request: a part of a request of `size` bytes, from byte `offset` on. Parts of one request
-/// have the same tag, which the host chooses; `changes` is whether the request may change the store.
-pub fn request_entry(tag: u32, size: u32, offset: u32, changes: bool) -> SubmissionEntry {
-    let mut entry = SubmissionEntry { opcode: NdOpcode::ARRAY_REQUEST, nsid: NSID_ND.into(), ..Default::default() };
-    for (word, value) in [(10, tag), (11, if changes { CHANGES_STORE } else { 0 }), (12, size), (13, offset)] {
-        entry.set_cdw(word, value);
-    }
-    entry
-}
-
-/// Returns the entry of an Array Reply: a part of the reply with this handle, from byte `offset` on.
-pub fn reply_entry(handle: u32, offset: u32) -> SubmissionEntry {
-    let mut entry = SubmissionEntry { opcode: NdOpcode::ARRAY_REPLY, nsid: NSID_ND.into(), ..Default::default() };
-    entry.set_cdw(10, handle);
-    entry.set_cdw(12, offset);
-    entry
-}
 
 /// Maximum size of a request, in bytes.
 const REQUEST_BYTES_MAX: u32 = 80 << 20;
@@ -47,8 +27,6 @@ const REQUEST_BYTES_MAX: u32 = 80 << 20;
 pub(crate) const HELD_BYTES_MAX: usize = 256 << 20;
 /// Maximum number of requests that have begun to arrive, and of replies, each.
 const HELD_MAX: usize = 256;
-/// Bit of dword 11 of a request: it may change the store.
-pub(crate) const CHANGES_STORE: u32 = 1;
 /// Bytes in front of the text: its length in 4 bytes, and 4 reserved ones.
 const HEADER_BYTES: usize = 8;
 
@@ -147,11 +125,11 @@ impl ArrayRequests {
     pub(crate) fn request(
         &self,
         at: &Surroundings<'_>,
-        entry: &SubmissionEntry,
+        part: RequestPart,
         payload: &Payload<'_>,
     ) -> Result<(u32, u32), Status> {
-        let Some(whole) = self.take(entry, payload.source()?)? else { return Ok((0, 0)) };
-        let may_write = entry.cdw(11) & CHANGES_STORE != 0;
+        let Some(whole) = self.take(part, payload.source()?)? else { return Ok((0, 0)) };
+        let may_write = part.changes;
         let done = Message::split(&whole).ok_or(Status::INVALID_FIELD).map(|message| {
             let request = ArrayRequest::parse(message.text)?;
             if request.changes() && !(may_write && at.writable) {
@@ -166,8 +144,8 @@ impl ArrayRequests {
     }
 
     /// Executes Array Reply: gives a part of a reply, which is forgotten with its last byte.
-    pub(crate) fn reply(&self, entry: &SubmissionEntry, payload: &mut Payload<'_>) -> Result<(u32, u32), Status> {
-        let (handle, offset) = (entry.cdw(10), u64::from(entry.cdw(12)));
+    pub(crate) fn reply(&self, part: ReplyPart, payload: &mut Payload<'_>) -> Result<(u32, u32), Status> {
+        let (handle, offset) = (part.handle, u64::from(part.offset));
         let found = self.held.lock().replies.get(&handle).cloned().ok_or(Status::INVALID_BOX)?;
         let room = payload.room()?.len() as u64;
         payload.give(&found, offset)?;
@@ -181,8 +159,8 @@ impl ArrayRequests {
     }
 
     /// Takes a part of a request; returns the request if it is whole.
-    fn take(&self, entry: &SubmissionEntry, part: &[u8]) -> Result<Option<Vec<u8>>, Status> {
-        let (tag, size, offset) = (entry.cdw(10), entry.cdw(12), entry.cdw(13));
+    fn take(&self, place: RequestPart, part: &[u8]) -> Result<Option<Vec<u8>>, Status> {
+        let RequestPart { tag, size, offset, .. } = place;
         if size > REQUEST_BYTES_MAX || offset as usize + part.len() > size as usize {
             return Err(Status::INVALID_FIELD);
         }

@@ -3,11 +3,11 @@
 //! The memory belongs to the subsystem, is volatile, and is zero at first. A command is atomic: it locks the memory,
 //! shared for reads. A running program works on a copy of its inputs, and its outputs appear all at once when it ends.
 
-use nandarray::nvme::{Status, SubmissionEntry};
+use nandarray_nvme_spec::{MemoryCommand, MemoryCopyRange, Status, SubmissionEntry};
 use parking_lot::RwLock;
+use zerocopy::FromBytes;
 
 use crate::payload::Payload;
-use nandarray_nvme_spec::SlmOpcode;
 
 #[cfg(test)]
 mod tests;
@@ -54,13 +54,14 @@ impl LocalMemory {
 
     /// Executes a command of this command set.
     pub(crate) fn execute(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(), Status> {
-        let (first, len) = (entry.cdw_pair(10), u64::from(entry.cdw(12)));
-        let has_range = matches!(entry.opcode, SlmOpcode::READ | SlmOpcode::FILL | SlmOpcode::WRITE);
-        if has_range && (!first.is_multiple_of(ALIGN) || !len.is_multiple_of(ALIGN)) {
-            return Err(Status::INVALID_FIELD);
-        }
-        match entry.opcode {
-            SlmOpcode::READ => {
+        let command = MemoryCommand::decode(entry)?;
+        let aligned = |first: u64, bytes: u32| {
+            let is_aligned = first.is_multiple_of(ALIGN) && u64::from(bytes).is_multiple_of(ALIGN);
+            if is_aligned { Ok(u64::from(bytes)) } else { Err(Status::INVALID_FIELD) }
+        };
+        match command {
+            MemoryCommand::Read { first, bytes } => {
+                let len = aligned(first, bytes)?;
                 let range = self.range(first, len)?;
                 let room = payload.room()?;
                 if room.len() as u64 != len {
@@ -69,40 +70,37 @@ impl LocalMemory {
                 room.copy_from_slice(&self.bytes.read()[range]);
                 Ok(())
             }
-            SlmOpcode::WRITE => {
+            MemoryCommand::Write { first, bytes } => {
+                let len = aligned(first, bytes)?;
                 let source = payload.source()?;
                 if source.len() as u64 != len {
                     return Err(Status::DATA_LENGTH_INVALID);
                 }
                 self.write_all(&[(first, source)])
             }
-            SlmOpcode::FILL => {
-                let range = self.range(first, len)?;
-                self.bytes.write()[range].fill(entry.cdw(13) as u8);
+            MemoryCommand::Fill { first, bytes, value } => {
+                let range = self.range(first, aligned(first, bytes)?)?;
+                self.bytes.write()[range].fill(value);
                 Ok(())
             }
-            SlmOpcode::COPY => self.copy(entry, &payload),
-            _ => Err(Status::INVALID_OPCODE),
+            MemoryCommand::Copy { to, ranges_z } => self.copy(to, ranges_z, &payload),
         }
     }
 
-    /// Copies ranges within the memory (descriptor format 4); they are written one after the other from the
-    /// destination on, as they were when the command began.
-    fn copy(&self, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<(), Status> {
-        let word = entry.cdw(12);
-        if word >> 8 & 0xf != 4 {
-            return Err(Status::INVALID_FIELD);
-        }
-        let ranges = (word & 0xff) as usize + 1;
-        let list = payload.source()?.get(..ranges * 32).ok_or(Status::DATA_LENGTH_INVALID)?;
-        let number = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("eight bytes"));
-        let from = list.chunks_exact(32).map(|range| self.range(number(&range[8..16]), number(&range[16..24])));
+    /// Copies ranges within the memory; they are written one after the other from the destination on, as they were when
+    /// the command began.
+    fn copy(&self, to: u64, ranges_z: u8, payload: &Payload<'_>) -> Result<(), Status> {
+        let bytes = (usize::from(ranges_z) + 1) * size_of::<MemoryCopyRange>();
+        let list = payload.source()?.get(..bytes).ok_or(Status::DATA_LENGTH_INVALID)?;
+        let list = <[MemoryCopyRange]>::ref_from_bytes(list).expect("ranges have no alignment");
+        let from = list.iter().map(|range| self.range(range.first.get(), range.bytes.get()));
         let from: Vec<_> = from.collect::<Result<_, _>>()?;
         // The destination is checked before the ranges are read: together they are no larger than the memory then.
         let total = from.iter().try_fold(0u64, |total, range| total.checked_add(range.len() as u64));
-        let to = self.range(entry.cdw_pair(10), total.ok_or(Status::LBA_OUT_OF_RANGE)?)?;
+        let to = self.range(to, total.ok_or(Status::LBA_OUT_OF_RANGE)?)?;
         let mut bytes = self.bytes.write();
         let moved: Vec<u8> = from.into_iter().flat_map(|range| bytes[range].iter().copied()).collect();
+        assert_eq!(moved.len(), to.len(), "bytes of the ranges of a copy");
         bytes[to].copy_from_slice(&moved);
         Ok(())
     }

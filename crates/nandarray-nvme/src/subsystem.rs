@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use nandarray::nvme::{Controller, Status};
+use nandarray::nvme::Controller;
 use nandarray::{Device, command};
+use nandarray_nvme_spec::{CNTLID_ANY, CommandSet, DISCOVERY_NQN, NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Status};
 use nandarray_runtime::{Executor, Runtime};
 use parking_lot::Mutex;
 
@@ -16,16 +17,9 @@ use crate::auth::{ControllerExchange, HostCredentials};
 use crate::logs::Health;
 use crate::programs::Programs;
 use crate::slm::LocalMemory;
-use nandarray_nvme_spec::{CNTLID_ANY, CommandSet, DISCOVERY_NQN};
 
 /// Maximum namespace identifier (NN).
 pub(crate) const NN: u32 = 1024;
-/// Identifier of the namespace of Subsystem Local Memory.
-pub const NSID_MEMORY: u32 = 1022;
-/// Identifier of the namespace of Computational Programs.
-pub const NSID_PROGRAMS: u32 = 1023;
-/// Identifier of the namespace of the N-D commands.
-pub const NSID_ND: u32 = 1024;
 /// Maximum number of associations at once.
 const ASSOCIATIONS_MAX: usize = 256;
 
@@ -258,6 +252,7 @@ impl Subsystem {
             }
         }
         let cntlid = table.last;
+        assert!(cntlid != 0 && table.open.len() < ASSOCIATIONS_MAX, "controller {cntlid} of {}", table.open.len());
         let made = Arc::new(Association::new(self.clone(), Controller::new(&device), cntlid, host, kato_ms));
         table.open.insert(cntlid, Arc::downgrade(&made));
         Ok(made)

@@ -13,7 +13,7 @@ use nandarray_nvme::auth::{AuthFailure, DhchapHash, DhchapSecret, HostCredential
 use nandarray_nvme::tcp::{ConnectError, HostQueue, Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::{Subsystem, SubsystemOptions};
 use nandarray_nvme_spec::{
-    AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectFields, DISCOVERY_NQN, FabricsType, Property, fabrics_entry,
+    AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectFields, DISCOVERY_NQN, FABRICS_OPCODE, FabricsType, Property,
 };
 use nandarray_runtime::Runtime;
 
@@ -126,7 +126,7 @@ fn nothing_before_authentication() {
     let target = target(known());
     let (mut queue, dw0) = target.unauthenticated();
     assert_eq!(dw0 & CONNECT_AUTHENTICATE, CONNECT_AUTHENTICATE);
-    let mut get = fabrics_entry(FabricsType::PROPERTY_GET, 0);
+    let mut get = SubmissionEntry::new(FABRICS_OPCODE, FabricsType::PropertyGet as u32, 0);
     get.set_cdw(11, Property::CSTS);
     let identify = NvmeCommand::Read(Blocks::new(1, 0, 1)).encode(0);
     let large = NvmeCommand::Write(Blocks::new(1, 0, 64)).encode(0);
@@ -151,7 +151,7 @@ fn nothing_before_authentication() {
 fn a_host_that_has_proved_nothing_takes_no_queue() {
     let target = target(known());
     let mut host = target.connect(HOST, Some(known())).unwrap();
-    let mut queues = SubmissionEntry { opcode: AdminOpcode::SET_FEATURES, ..SubmissionEntry::default() };
+    let mut queues = SubmissionEntry { opcode: AdminOpcode::SetFeatures as u8, ..SubmissionEntry::default() };
     queues.set_cdw(10, 0x07);
     queues.set_cdw(11, 7 << 16 | 7);
     assert!(host.call(true, queues, &[], 0).unwrap().0.status().ok());
@@ -209,7 +209,7 @@ fn discovery_asks_for_no_secret() {
     // Nor of a host that it does not know, for which the log is empty.
     let mut stranger =
         Initiator::connect(target.server.address(), DISCOVERY_NQN, &InitiatorOptions::default()).unwrap();
-    let mut log = SubmissionEntry { opcode: AdminOpcode::GET_LOG_PAGE, ..SubmissionEntry::default() };
+    let mut log = SubmissionEntry { opcode: AdminOpcode::GetLogPage as u8, ..SubmissionEntry::default() };
     log.set_cdw(10, 0x70 | 511 << 16);
     let (done, page) = stranger.call(true, log, &[], 2048).unwrap();
     assert_eq!((done.status(), page[8]), (Status::SUCCESS, 0));

@@ -18,7 +18,7 @@ use nandarray::nvme::{
 use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};
-use nandarray_nvme_spec::{AdminOpcode, DISCOVERY_NQN, DataLocation, FabricsType, Property, fabrics_entry};
+use nandarray_nvme_spec::{AdminOpcode, DISCOVERY_NQN, DataLocation, FABRICS_OPCODE, FabricsType, Property};
 use nandarray_runtime::Runtime;
 use support::{
     admin, asked_for_data, capsule, connect_capsule, described, enabled, ended, exchange, ic_request, io, io_status,
@@ -140,7 +140,7 @@ fn a_program_runs_on_local_memory() {
         words.iter().for_each(|&(n, word)| entry.set_cdw(n, word));
         host.call(true, entry, data, 0).unwrap().0.status()
     };
-    let load = AdminOpcode::LOAD_PROGRAM;
+    let load = AdminOpcode::LoadProgram as u8;
     let kind = 0xc0 << 16;
     assert_eq!(admin(&mut host, load, &[(10, kind), (11, 8), (14, 8)], &[0; 8]), Status::PROGRAM_INDEX);
     assert_eq!(admin(&mut host, load, &[(10, 1), (11, 8), (14, 8)], &[0; 8]), Status::PROGRAM_TYPE);
@@ -151,7 +151,7 @@ fn a_program_runs_on_local_memory() {
         "a part beyond the end"
     );
     assert_eq!(admin(&mut host, load, &[(10, kind | 1), (11, 8), (14, 8)], &[0; 8]), Status::PROGRAM_DATA);
-    assert_eq!(admin(&mut host, AdminOpcode::ACTIVATE_PROGRAM, &[(10, 1 << 16 | 1)], &[]), Status::NO_PROGRAM);
+    assert_eq!(admin(&mut host, AdminOpcode::ActivateProgram as u8, &[(10, 1 << 16 | 1)], &[]), Status::NO_PROGRAM);
     let execute = SubmissionEntry { opcode: 0x01, nsid: NSID_PROGRAMS.into(), ..SubmissionEntry::default() };
     let (done, _) = host.call(false, execute, &[], 0).unwrap();
     assert_eq!(done.status(), Status::PROGRAM_INDEX);
@@ -161,7 +161,7 @@ fn a_program_runs_on_local_memory() {
 fn discovery_names_the_subsystem_and_the_address() {
     let target = target(SubsystemOptions::default());
     let mut host = Initiator::connect(target.address(), DISCOVERY_NQN, &InitiatorOptions::default()).unwrap();
-    let mut log = SubmissionEntry { opcode: AdminOpcode::GET_LOG_PAGE, ..SubmissionEntry::default() };
+    let mut log = SubmissionEntry { opcode: AdminOpcode::GetLogPage as u8, ..SubmissionEntry::default() };
     log.set_cdw(10, 0x70 | 511 << 16);
     let (done, page) = host.call(true, log, &[], 2048).unwrap();
     assert_eq!(done.status(), Status::SUCCESS);
@@ -175,18 +175,21 @@ fn discovery_names_the_subsystem_and_the_address() {
 fn a_new_namespace_is_an_event() {
     let target = target(SubsystemOptions::default());
     let mut host = target.connect(Digests::default());
-    let mut set = SubmissionEntry { opcode: AdminOpcode::SET_FEATURES, ..SubmissionEntry::default() };
+    let mut set = SubmissionEntry { opcode: AdminOpcode::SetFeatures as u8, ..SubmissionEntry::default() };
     set.set_cdw(10, 0x0b);
     set.set_cdw(11, 1 << 8);
     host.call(true, set, &[], 0).unwrap();
-    let cid =
-        host.admin.submit(SubmissionEntry { opcode: AdminOpcode::ASYNC_EVENT, ..SubmissionEntry::default() }, &[], 0);
+    let cid = host.admin.submit(
+        SubmissionEntry { opcode: AdminOpcode::AsyncEvent as u8, ..SubmissionEntry::default() },
+        &[],
+        0,
+    );
     host.admin.flush().unwrap();
     let new = NewNamespace { nsid: 2, nsze: 64, lba_bytes: 4096, compression: None, key: None };
     Controller::new(target.runtime.device()).create_namespace(&new).unwrap();
     let (event, _) = host.admin.completion().unwrap();
     assert_eq!((event.cid.get(), event.dw0.get()), (cid, 0x0004_0002));
-    let mut log = SubmissionEntry { opcode: AdminOpcode::GET_LOG_PAGE, ..SubmissionEntry::default() };
+    let mut log = SubmissionEntry { opcode: AdminOpcode::GetLogPage as u8, ..SubmissionEntry::default() };
     log.set_cdw(10, 0x04 | 1023 << 16);
     let (_, page) = host.call(true, log, &[], 4096).unwrap();
     assert_eq!(page[..8], [2, 0, 0, 0, 0, 0, 0, 0]);
@@ -213,13 +216,13 @@ fn a_stock_kernel_connects() {
     let target = target(SubsystemOptions::default());
     let (mut stream, cntlid) = admin(&target);
     let get = |stream: &mut TcpStream, offset| {
-        let pdu = exchange(stream, &property(FabricsType::PROPERTY_GET, offset, 0));
+        let pdu = exchange(stream, &property(FabricsType::PropertyGet as u8, offset, 0));
         (response(&pdu), u32::from_le_bytes(pdu[12..16].try_into().unwrap()))
     };
     let ((status, low), high) = get(&mut stream, Property::CAP);
     assert_eq!((status, low & 0xffff, low >> 16 & 1, high >> 5 & 1, high >> 11 & 1), (Status::SUCCESS, 127, 1, 1, 1));
-    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0060)));
-    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+    response(&exchange(&mut stream, &property(FabricsType::PropertySet as u8, Property::CC, 0x0046_0060)));
+    response(&exchange(&mut stream, &property(FabricsType::PropertySet as u8, Property::CC, 0x0046_0061)));
     assert_eq!(get(&mut stream, Property::CSTS).0, (Status::SUCCESS, 1));
     assert_eq!(get(&mut stream, Property::VS).0, (Status::SUCCESS, 0x0002_0000));
     let identify = |stream: &mut TcpStream, cns: u32, nsid: u32, csi: u32| {
@@ -264,7 +267,7 @@ fn a_stock_kernel_connects() {
     assert_eq!((pdu[0], pdu[8], pdu[9], pdu.len()), (7, 1, 0x10, 24 + 4096));
     let alive = SubmissionEntry { opcode: 0x18, cid: 5.into(), ..SubmissionEntry::default() };
     assert_eq!(response(&exchange(&mut stream, &no_data(alive))).0, Status::SUCCESS);
-    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_4061)));
+    response(&exchange(&mut stream, &property(FabricsType::PropertySet as u8, Property::CC, 0x0046_4061)));
     assert_eq!(get(&mut stream, Property::CSTS).0.1 & 0xc, 8, "shutdown is complete");
 }
 
@@ -389,7 +392,7 @@ fn a_wrong_command_is_a_status() {
     assert_eq!(refused(&connect_capsule(0, 0, 0xffff, &nqn)), (Status::CONNECT_PARAMETER, 44));
     assert_eq!(refused(&connect_capsule(0, 31, 1, &nqn)).0, Status::CONNECT_PARAMETER);
     assert_eq!(refused(&connect_capsule(1, 31, 999, &nqn)).0, Status::CONNECT_PARAMETER, "before an admin queue");
-    assert_eq!(refused(&property(FabricsType::PROPERTY_GET, 8, 0)).0, Status::SEQUENCE_ERROR, "before connect");
+    assert_eq!(refused(&property(FabricsType::PropertyGet as u8, 8, 0)).0, Status::SEQUENCE_ERROR, "before connect");
     let (mut stream, _) = admin(&target);
     let again = connect_capsule(0, 31, 0xffff, &nqn);
     assert_eq!(response(&exchange(&mut stream, &again)).0, Status::SEQUENCE_ERROR, "connect twice");
@@ -401,7 +404,7 @@ fn a_wrong_command_is_a_status() {
     let early = described(identify, DataLocation::Transport, 4096);
     assert_eq!(response(&exchange(&mut stream, &capsule(&early, &[]))).0, Status::SEQUENCE_ERROR, "not enabled");
     let unknown = SubmissionEntry { opcode: 0xf8, ..SubmissionEntry::default() };
-    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+    response(&exchange(&mut stream, &property(FabricsType::PropertySet as u8, Property::CC, 0x0046_0061)));
     assert_eq!(response(&exchange(&mut stream, &no_data(unknown))).0, Status::INVALID_OPCODE);
 }
 
@@ -413,7 +416,7 @@ fn descriptors_of_commands_without_data_are_not_looked_at() {
     let mut io = raw(&target);
     let reserved = [(DataLocation::Other(0), 0), (DataLocation::Other(0x75), 77), (DataLocation::Transport, u32::MAX)];
     let property = |fctype: u8, offset: u32, value: u32| {
-        let mut entry = fabrics_entry(fctype, 3);
+        let mut entry = SubmissionEntry::new(FABRICS_OPCODE, u32::from(fctype), 3);
         entry.set_cdw(11, offset);
         entry.set_cdw(12, value);
         entry
@@ -424,12 +427,12 @@ fn descriptors_of_commands_without_data_are_not_looked_at() {
         entry
     };
     let of_admin = [
-        property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061),
-        property(FabricsType::PROPERTY_GET, Property::CSTS, 0),
-        command(AdminOpcode::KEEP_ALIVE, 0, &[]),
-        command(AdminOpcode::SET_FEATURES, 0, &[(10, 0x0b), (11, 1 << 8)]),
-        command(AdminOpcode::GET_FEATURES, 0, &[(10, 0x07)]),
-        command(AdminOpcode::ABORT, 0, &[]),
+        property(FabricsType::PropertySet as u8, Property::CC, 0x0046_0061),
+        property(FabricsType::PropertyGet as u8, Property::CSTS, 0),
+        command(AdminOpcode::KeepAlive as u8, 0, &[]),
+        command(AdminOpcode::SetFeatures as u8, 0, &[(10, 0x0b), (11, 1 << 8)]),
+        command(AdminOpcode::GetFeatures as u8, 0, &[(10, 0x07)]),
+        command(AdminOpcode::Abort as u8, 0, &[]),
     ];
     for entry in &of_admin {
         for (location, bytes) in reserved {
@@ -557,14 +560,18 @@ fn commands_that_a_queue_cannot_take() {
     let target = target(SubsystemOptions::default());
     let (mut stream, _) = enabled(&target);
     let event = |cid: u16| {
-        no_data(SubmissionEntry { opcode: AdminOpcode::ASYNC_EVENT, cid: cid.into(), ..SubmissionEntry::default() })
+        no_data(SubmissionEntry {
+            opcode: AdminOpcode::AsyncEvent as u8,
+            cid: cid.into(),
+            ..SubmissionEntry::default()
+        })
     };
     for cid in 100..104 {
         stream.write_all(&event(cid)).unwrap();
     }
     assert_eq!(response(&exchange(&mut stream, &event(104))).0, Status::EVENT_LIMIT_EXCEEDED, "a fifth event request");
     assert_eq!(response(&exchange(&mut stream, &event(100))).0, Status::CID_CONFLICT, "100 is held");
-    let load = SubmissionEntry { opcode: AdminOpcode::LOAD_PROGRAM, cid: 7.into(), ..SubmissionEntry::default() };
+    let load = SubmissionEntry { opcode: AdminOpcode::LoadProgram as u8, cid: 7.into(), ..SubmissionEntry::default() };
     let moved = capsule(&described(load, DataLocation::Capsule { offset: 8 }, 8), &[0; 8]);
     assert_eq!(response(&exchange(&mut stream, &moved)).0, Status::SGL_OFFSET_INVALID);
     // A write that waits for its data.
@@ -584,10 +591,10 @@ fn a_reset_ends_commands_until_the_controller_is_enabled() {
         exchange(&mut io, &connect_capsule(1, 31, cntlid, target.server.subsystem().nqn()));
         let flush = no_data(NvmeCommand::Flush { nsid: 1 }.encode(5));
         assert_eq!(response(&exchange(&mut io, &flush)).0, Status::SUCCESS);
-        response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, offset, value)));
+        response(&exchange(&mut stream, &property(FabricsType::PropertySet as u8, offset, value)));
         let (status, _) = response(&exchange(&mut io, &flush));
         assert_eq!((status, status.dnr()), (Status::ABORTED, false), "{offset:#x}");
-        response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+        response(&exchange(&mut stream, &property(FabricsType::PropertySet as u8, Property::CC, 0x0046_0061)));
         assert_eq!(response(&exchange(&mut io, &flush)).0, Status::SUCCESS);
     }
 }

@@ -1,12 +1,12 @@
 //! Conversion of NVMe commands, dataclasses in Python (`python/nandarray/nvme/commands.py`), to entries and pages, and
 //! back.
 //!
-//! Fields are read by name and checked against their width in the entry; layouts are the engine's (`nandarray::nvme`).
-//! Nothing is executed here.
+//! Fields are read by name and checked against their width in the entry; layouts are those of `nandarray-nvme-spec`.
+//! Nothing is executed here. Commands of programs and stored boxes are in `nvme_entries`.
 
-use nandarray::nvme::{
-    Blocks, BoxPage, CompletionEntry, CopyRange, DsmRange, NdBox, NvmeCommand, Opcode, OpenAction,
-    SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, Status, Unit, from_text, text,
+use nandarray_nvme_spec::{
+    Blocks, BoxPage, CompletionEntry, CopyRange, DsmRange, NdBox, NdCommand, NvmeCommand, Opcode, OpenAction,
+    ReplyPart, RequestPart, SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, Status, Unit, from_text, text,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -89,13 +89,14 @@ pub(crate) fn nvme_request_entry(
     offset: u32,
     changes: bool,
 ) -> Bound<'_, PyBytes> {
-    PyBytes::new(py, nandarray_nvme::request_entry(tag, size, offset, changes).as_bytes())
+    let command = NdCommand::ArrayRequest(RequestPart { tag, changes, size, offset });
+    PyBytes::new(py, command.encode(0).as_bytes())
 }
 
 /// Encodes a part of an array reply: its handle, and the part's first byte.
 #[pyfunction]
 pub(crate) fn nvme_reply_entry(py: Python<'_>, handle: u32, offset: u32) -> Bound<'_, PyBytes> {
-    PyBytes::new(py, nandarray_nvme::reply_entry(handle, offset).as_bytes())
+    PyBytes::new(py, NdCommand::ArrayReply(ReplyPart { handle, offset }).encode(0).as_bytes())
 }
 
 /// Returns the kind of error that a status stands for: the reverse of the engine's table, as far as it has one.

@@ -13,7 +13,7 @@ use nandarray::{Home, past_caches};
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::entries::{FLUSH, READ, Status, SubmissionEntry, WRITE};
+use crate::entries::{BlockPart, Blocks, FLUSH, READ, Status, SubmissionEntry, WRITE};
 use crate::error::QueueError;
 use crate::futex;
 use crate::layout::{
@@ -394,21 +394,17 @@ impl QueueClient {
         let offset = self.area() + u64::from(slot) * rings.slot_bytes;
         let mut entry = SubmissionEntry::new_zeroed();
         entry.opcode = piece.direction.opcode();
-        entry.nsid.set(nsid);
         entry.dptr[0].set(offset);
         let slba = piece.first_byte / LBA_BYTES;
         let nlb = (piece.first_byte % LBA_BYTES + piece.bytes).div_ceil(LBA_BYTES);
-        entry.set_cdw(10, slba as u32);
-        entry.set_cdw(11, (slba >> 32) as u32);
-        entry.set_cdw(12, nlb as u32 - 1);
+        Blocks::new(nsid, slba, nlb as u32).encode(&mut entry);
         if piece.direction != ClientTransfer::In {
             let skip = match piece.direction {
                 ClientTransfer::Elements { .. } => piece.first_byte % LBA_BYTES,
                 ClientTransfer::In | ClientTransfer::Out => 0,
             };
             if let ClientTransfer::Elements { .. } = piece.direction {
-                entry.set_cdw(13, skip as u32);
-                entry.set_cdw(14, piece.bytes as u32);
+                BlockPart { skip: skip as u32, bytes: piece.bytes as u32 }.encode(&mut entry);
             }
             // SAFETY: the caller's memory, and a slot of this queue's data area.
             unsafe {

@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering;
 
 use zerocopy::FromZeros;
 
-use crate::entries::{BROKEN, Controller, DataBuffer, FLUSH, READ, Status, SubmissionEntry, WRITE};
+use crate::entries::{
+    BROKEN, BlockPart, Blocks, Controller, DataBuffer, FLUSH, NSID_ALL, READ, Status, SubmissionEntry, WRITE,
+};
 use crate::layout::{
     CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_BYTES, READY, RegionHeader, SQ_TAIL, phase,
 };
@@ -95,7 +97,8 @@ impl ReadBatch {
     }
 
     fn offer_read(&mut self, shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) -> Offer {
-        let (slba, nlb) = blocks(entry);
+        let blocks = Blocks::decode(entry);
+        let (slba, nlb) = (blocks.slba, blocks.nlb());
         let bytes = nlb * LBA_BYTES;
         let (Some(run), Ok(_)) = (array.run(slba, nlb), data(shared, entry, bytes)) else { return Offer::Alone };
         if let Some(last) = self.entries.last() {
@@ -264,28 +267,23 @@ fn execute(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     (done.err().unwrap_or(Status::SUCCESS), 0)
 }
 
-/// Returns the first block and the number of blocks of a read or write.
-fn blocks(entry: &SubmissionEntry) -> (u64, u64) {
-    let slba = u64::from(entry.cdw(10)) | u64::from(entry.cdw(11)) << 32;
-    (slba, u64::from(entry.cdw(12) & 0xffff) + 1)
-}
-
 fn move_blocks(shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) -> Result<(), Status> {
     assert_eq!(array.nsid, entry.nsid.get(), "arrays lie by their identifiers");
-    let ((slba, nlb), fua) = (blocks(entry), entry.cdw(12) >> 30 & 1 == 1);
+    let blocks = Blocks::decode(entry);
+    let (slba, nlb, fua) = (blocks.slba, blocks.nlb(), blocks.fua);
     let at = data(shared, entry, nlb * LBA_BYTES)?;
     if entry.opcode == READ {
         // SAFETY: `data` returns memory of the region; a client that uses the memory meanwhile harms only its own
         // bytes.
         return unsafe { array.read(slba, nlb, at) };
     }
-    let bytes = u64::from(entry.cdw(14));
-    if bytes == 0 {
+    let part = BlockPart::decode(entry);
+    if part.bytes == 0 {
         // SAFETY: as above.
         unsafe { array.write(slba, nlb, at) }?;
     } else {
         // SAFETY: as above.
-        unsafe { array.write_elements((slba, nlb), (entry.cdw(13).into(), bytes), at) }?;
+        unsafe { array.write_elements((slba, nlb), (part.skip.into(), part.bytes.into()), at) }?;
     }
     if fua { by_controller(shared, &flush_all()).0.ok().then_some(()).ok_or(Status::INTERNAL_ERROR) } else { Ok(()) }
 }
@@ -293,7 +291,7 @@ fn move_blocks(shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) 
 fn flush_all() -> SubmissionEntry {
     let mut entry = SubmissionEntry::new_zeroed();
     entry.opcode = FLUSH;
-    entry.nsid.set(nandarray::nvme::NSID_ALL);
+    entry.nsid.set(NSID_ALL);
     entry
 }
 
@@ -311,7 +309,7 @@ fn data(shared: &ServedStore, entry: &SubmissionEntry, bytes: u64) -> Result<*mu
 fn by_controller(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     let mut entry = *entry;
     if entry.opcode == FLUSH && entry.nsid.get() >= ARRAY_NSID {
-        entry.nsid.set(nandarray::nvme::NSID_ALL);
+        entry.nsid.set(NSID_ALL);
     }
     let writes = !matches!(entry.opcode, FLUSH | READ);
     if writes && !shared.writable {
@@ -341,5 +339,5 @@ fn by_controller(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64)
 fn namespace_bytes(shared: &ServedStore, entry: &SubmissionEntry) -> Option<u64> {
     let name = format!("ns/{}", entry.nsid.get());
     let array = shared.arrays.iter().find(|a| a.name() == name)?;
-    Some((u64::from(entry.cdw(12) & 0xffff) + 1) * u64::from(array.entry().item_bytes))
+    Some(Blocks::decode(entry).nlb() * u64::from(array.entry().item_bytes))
 }

@@ -41,3 +41,8 @@ fn time_chance_and_surroundings_come_in_through_the_door() {
 fn functions_are_seen_at_once() {
     tidy::functions_are_seen_at_once(&["src", "tests"], &[]);
 }
+
+#[test]
+fn no_dword_is_packed_here() {
+    tidy::no_dword_is_packed(&["src"]);
+}

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use nandarray::panics::caught;
 use nandarray::{Compound, Device};
-use nandarray_cores::{CoreTimer, Form, Metadata, RunError, check};
+use nandarray_cores::{CoreTimer, Form, Metadata, Program, RunError, check};
 use parking_lot::RwLock;
 
 use crate::agenda::StageDone;
@@ -60,6 +60,16 @@ impl Runtime {
     pub fn load(&self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
         self.device.usable()?;
         let done = caught(|| self.programs.write().load(elf, metadata));
+        done.unwrap_or_else(|what| Err(Error::Engine(nandarray::Error::Internal(what))))
+    }
+
+    /// Loads a program that the caller has parsed from these bytes, with the ELF's metadata.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: the device takes no commands.
+    pub fn load_program(&self, elf: &[u8], program: &Program) -> Result<ProgramId> {
+        self.device.usable()?;
+        let done = caught(|| self.programs.write().load_by(elf, None, || Ok(program.clone())));
         done.unwrap_or_else(|what| Err(Error::Engine(nandarray::Error::Internal(what))))
     }
 

@@ -27,11 +27,10 @@ pub(crate) struct LoadedProgram {
 }
 
 impl LoadedProgram {
-    fn new(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self> {
-        let program = Program::from_elf(elf, metadata).map_err(|e| Error::Program(Box::new(e)))?;
+    fn new(elf: &[u8], metadata: Option<&[u8]>, program: Program) -> Self {
         let translations =
             Translations::with_extensions(program.bits(), program.extensions(), nandarray_jit::Settings::default());
-        Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
+        Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations }
     }
 
     /// Returns a function that makes the cores for one run of the program. With a profiler or a timer the cores
@@ -65,10 +64,21 @@ pub(crate) struct ProgramTable {
 
 impl ProgramTable {
     pub(crate) fn load(&mut self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
+        let parse = || Program::from_elf(elf, metadata).map_err(|e| Error::Program(Box::new(e)));
+        self.load_by(elf, metadata, parse)
+    }
+
+    /// Loads a program that `parse` makes from its bytes; it is not called if the program is in the cache.
+    pub(crate) fn load_by<E>(
+        &mut self,
+        elf: &[u8],
+        metadata: Option<&[u8]>,
+        parse: impl FnOnce() -> std::result::Result<Program, E>,
+    ) -> std::result::Result<ProgramId, E> {
         let known = self.recent.iter().position(|r| r.elf == elf && r.metadata.as_deref() == metadata);
         let ready = match known.and_then(|at| self.recent.remove(at)) {
             Some(ready) => ready,
-            None => Arc::new(LoadedProgram::new(elf, metadata)?),
+            None => Arc::new(LoadedProgram::new(elf, metadata, parse()?)),
         };
         self.recent.push_front(ready.clone());
         self.recent.truncate(RECENT);

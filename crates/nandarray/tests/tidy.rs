@@ -68,3 +68,8 @@ fn nothing_depends_on_the_order_of_a_hash() {
 fn functions_are_seen_at_once() {
     tidy::functions_are_seen_at_once(&["src", "tests", "../nandarray-python/src", "../../fuzz/fuzz_targets"], &[]);
 }
+
+#[test]
+fn no_dword_is_packed_here() {
+    tidy::no_dword_is_packed(&["src/nvme", "../nandarray-python/src"]);
+}

@@ -4,13 +4,12 @@
 //! failure message as the next answer; after it the exchange is at an end, and so is the connection. Each negotiation
 //! makes a fresh challenge, which one reply uses up, so that a recorded reply is of no use.
 
-use nandarray::nvme::{Status, SubmissionEntry};
+use nandarray_nvme_spec::{FabricsCommand, Status, SubmissionEntry};
 
+use super::DIGEST_BYTES_MAX;
 use super::messages::{AuthFailure, AuthMessage, ProtocolDescriptor, response_numbers, response_parts};
 use super::secret::{DhchapHash, HostCredentials};
-use super::{DIGEST_BYTES_MAX, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL};
 use crate::payload::Payload;
-use nandarray_nvme_spec::FabricsType;
 
 /// A challenge that the host has not answered.
 #[derive(Debug)]
@@ -101,24 +100,24 @@ impl ControllerExchange {
         mut payload: Payload<'_>,
         random: impl FnOnce(&mut [u8]),
     ) -> Result<(), Status> {
-        let kind = entry.nsid.get() as u8;
-        if entry.opcode != nandarray_nvme_spec::AdminOpcode::FABRICS || !FabricsType::is_authentication(kind) {
-            return Err(Status::AUTHENTICATION_REQUIRED);
-        }
-        let word = entry.cdw(10);
-        if (word >> 24) as u8 != SECURITY_PROTOCOL || (word >> 8) as u16 != PROTOCOL_SPECIFIC {
+        let (fields, sends) = match FabricsCommand::decode(entry) {
+            Ok(FabricsCommand::AuthSend(fields)) => (fields, true),
+            Ok(FabricsCommand::AuthReceive(fields)) => (fields, false),
+            _ => return Err(Status::AUTHENTICATION_REQUIRED),
+        };
+        if !fields.is_known() {
             return Err(Status::INVALID_FIELD);
         }
-        if kind == FabricsType::AUTH_SEND {
+        if sends {
             let message = payload.source()?;
-            if message.len() != entry.cdw(11) as usize {
+            if message.len() != fields.bytes as usize {
                 return Err(Status::DATA_LENGTH_INVALID);
             }
             self.send(message, random);
             return Ok(());
         }
         let room = payload.room()?.len();
-        if room != entry.cdw(11) as usize {
+        if room != fields.bytes as usize {
             return Err(Status::DATA_LENGTH_INVALID);
         }
         let answer = self.answer().ok_or(Status::SEQUENCE_ERROR)?;

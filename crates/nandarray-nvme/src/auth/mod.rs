@@ -17,10 +17,6 @@ pub use host::HostExchange;
 pub use messages::{AuthFailure, AuthMessage, ProtocolDescriptor};
 pub use secret::{DhchapHash, DhchapSecret, HostCredentials, SecretError};
 
-/// Security protocol (SECP) of the commands Authentication Send and Receive: the one of NVMe.
-pub const SECURITY_PROTOCOL: u8 = 0xe9;
-/// Both bytes of the specific field (SPSP) of Authentication Send and Receive.
-pub const PROTOCOL_SPECIFIC: u16 = 0x0101;
 /// Maximum length of a challenge or response in bytes, the digest of SHA-512.
 pub const DIGEST_BYTES_MAX: usize = 64;
 

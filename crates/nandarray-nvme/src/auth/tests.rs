@@ -3,11 +3,10 @@
 mod damage;
 mod vectors;
 
-use nandarray::nvme::{Status, SubmissionEntry};
+use nandarray_nvme_spec::{FABRICS_OPCODE, FabricsType, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL, Status, SubmissionEntry};
 
 use super::*;
 use crate::payload::Payload;
-use nandarray_nvme_spec::{FabricsType, fabrics_entry};
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427";
 const SUBSYSTEM: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
@@ -30,20 +29,20 @@ fn random(seed: u8) -> impl FnOnce(&mut [u8]) {
 }
 
 fn entry(fctype: u8, bytes: usize) -> SubmissionEntry {
-    let mut entry = fabrics_entry(fctype, 0);
+    let mut entry = SubmissionEntry::new(FABRICS_OPCODE, u32::from(fctype), 0);
     entry.set_cdw(10, u32::from(PROTOCOL_SPECIFIC) << 8 | u32::from(SECURITY_PROTOCOL) << 24);
     entry.set_cdw(11, bytes as u32);
     entry
 }
 
 fn send(to: &mut ControllerExchange, message: &[u8]) {
-    let entry = entry(FabricsType::AUTH_SEND, message.len());
+    let entry = entry(FabricsType::AuthSend as u8, message.len());
     to.command(&entry, Payload::ToController(message), random(3)).unwrap();
 }
 
 fn fetch(from: &mut ControllerExchange) -> Result<Vec<u8>, Status> {
     let mut room = vec![0xff; 4096];
-    from.command(&entry(FabricsType::AUTH_RECEIVE, 4096), Payload::ToHost(&mut room), random(0))?;
+    from.command(&entry(FabricsType::AuthReceive as u8, 4096), Payload::ToHost(&mut room), random(0))?;
     Ok(room)
 }
 
@@ -189,7 +188,7 @@ fn a_recorded_reply_is_of_no_use() {
     // On another queue, whose challenge is another one.
     let mut other = ControllerExchange::new(credentials(false), HOST, SUBSYSTEM);
     let negotiate = host.negotiate();
-    let entry = entry(FabricsType::AUTH_SEND, negotiate.len());
+    let entry = entry(FabricsType::AuthSend as u8, negotiate.len());
     other.command(&entry, Payload::ToController(&negotiate), random(4)).unwrap();
     fetch(&mut other).unwrap();
     send(&mut other, &reply);
@@ -273,15 +272,15 @@ fn protocols_that_are_not_supported() {
 fn commands_before_and_around_authentication() {
     let (host, mut controller) = sides(credentials(false), credentials(false));
     let read = SubmissionEntry { opcode: 2, nsid: 5.into(), ..SubmissionEntry::default() };
-    let get = fabrics_entry(FabricsType::PROPERTY_GET, 0);
+    let get = SubmissionEntry::new(FABRICS_OPCODE, FabricsType::PropertyGet as u32, 0);
     for other in [read, get] {
         assert_eq!(controller.command(&other, Payload::None, random(0)), Err(Status::AUTHENTICATION_REQUIRED));
     }
     let negotiate = host.negotiate();
-    let wrong_length = entry(FabricsType::AUTH_SEND, negotiate.len() + 1);
+    let wrong_length = entry(FabricsType::AuthSend as u8, negotiate.len() + 1);
     let found = controller.command(&wrong_length, Payload::ToController(&negotiate), random(0));
     assert_eq!(found, Err(Status::DATA_LENGTH_INVALID));
-    let mut other_protocol = entry(FabricsType::AUTH_SEND, negotiate.len());
+    let mut other_protocol = entry(FabricsType::AuthSend as u8, negotiate.len());
     other_protocol.set_cdw(10, 0x0001_0100);
     let found = controller.command(&other_protocol, Payload::ToController(&negotiate), random(0));
     assert_eq!(found, Err(Status::INVALID_FIELD));
@@ -289,7 +288,7 @@ fn commands_before_and_around_authentication() {
     send(&mut controller, &negotiate);
     // Room that is too short; the challenge is there for a second attempt.
     let mut short = [0u8; 47];
-    let found = controller.command(&entry(FabricsType::AUTH_RECEIVE, 47), Payload::ToHost(&mut short), random(0));
+    let found = controller.command(&entry(FabricsType::AuthReceive as u8, 47), Payload::ToHost(&mut short), random(0));
     assert_eq!(found, Err(Status::INVALID_FIELD));
     assert!(fetch(&mut controller).is_ok());
 }

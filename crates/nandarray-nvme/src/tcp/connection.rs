@@ -12,8 +12,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nandarray::nvme::{CompletionEntry, Opcode, Status, SubmissionEntry};
 use nandarray::panics::caught;
+use nandarray_nvme_spec::{
+    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, CompletionEntry, ConnectData, ConnectFields,
+    DataDescriptor, DataLocation, FABRICS_OPCODE, FabricsCommand, FabricsType, NSID_PROGRAMS, Opcode, Status,
+    SubmissionEntry,
+};
 use parking_lot::{Condvar, Mutex};
 use zerocopy::FromBytes;
 
@@ -23,16 +27,13 @@ use super::pdu::{
     TransferFields,
 };
 use super::server::ServerState;
-use crate::association::{AdminAnswer, Association, HostIdentity};
+use crate::Subsystem;
+use crate::admin::AdminAnswer;
+use crate::association::{Association, HostIdentity};
 use crate::auth::ControllerExchange;
 use crate::limits::{QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
 use crate::payload::{Payload, TransferDirection};
 use crate::queue::QueuePair;
-use crate::{NSID_PROGRAMS, Subsystem};
-use nandarray_nvme_spec::{
-    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectData, ConnectFields, DataDescriptor,
-    DataLocation, FabricsType,
-};
 
 /// Time within which a new connection has to become a queue by a connect command, and again for authentication.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -379,7 +380,7 @@ impl Connection {
             return None;
         }
         // Flags of fabrics commands are reserved.
-        if entry.flags >> 6 != 1 && entry.opcode != AdminOpcode::FABRICS {
+        if entry.flags >> 6 != 1 && entry.opcode != FABRICS_OPCODE {
             return Some(Status::INVALID_FIELD);
         }
         match (direction, descriptor.location) {
@@ -466,8 +467,7 @@ impl Connection {
     }
 
     fn refuse(&self, completer: Completer, status: Status) {
-        let mut entry = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
-        entry.set_status(status);
+        let entry = CompletionEntry::new(completer.cid(), Err(status));
         completer.complete(entry);
     }
 
@@ -478,8 +478,8 @@ impl Connection {
         data: Option<Vec<u8>>,
         room: usize,
     ) -> Result<(), ConnectionEnd> {
-        let of_exchange =
-            entry.opcode == AdminOpcode::FABRICS && FabricsType::is_authentication(entry.nsid.get() as u8);
+        let fctype = FabricsCommand::type_of(&entry);
+        let of_exchange = fctype.is_some_and(FabricsType::is_authentication);
         if self.exchange.as_ref().is_some_and(|exchange| of_exchange || !exchange.is_authentic()) {
             return self.authenticate(completer, &entry, data.as_deref(), room);
         }
@@ -611,7 +611,7 @@ impl Connection {
         let mut out = vec![0; room];
         let cid = completer.cid();
         // The completion of an event request may be sent before the association has returned from the request.
-        let is_event = entry.opcode == AdminOpcode::ASYNC_EVENT;
+        let is_event = entry.opcode == AdminOpcode::AsyncEvent as u8;
         if is_event {
             let outgoing = completer.outgoing();
             self.held.lock().insert(cid, completer);
@@ -650,8 +650,10 @@ impl Connection {
     /// Executes a connect command, which makes the connection a queue of an association.
     fn connect(&mut self, completer: Completer, entry: &SubmissionEntry, data: &[u8]) -> Result<(), ConnectionEnd> {
         let mut done = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
-        let connect = entry.opcode == AdminOpcode::FABRICS && entry.nsid.get() as u8 == FabricsType::CONNECT;
-        let made = if connect { self.connect_to(entry, data) } else { Err((Status::SEQUENCE_ERROR, 0)) };
+        let made = match FabricsCommand::decode(entry) {
+            Ok(FabricsCommand::Connect(fields)) => self.connect_to(&fields, data),
+            _ => Err((Status::SEQUENCE_ERROR, 0)),
+        };
         match made {
             Ok((state, queue, cntlid)) => {
                 if let ConnectionState::Admin(association) | ConnectionState::Proving(association, _) = &state {
@@ -696,14 +698,13 @@ impl Connection {
 
     fn connect_to(
         &self,
-        entry: &SubmissionEntry,
+        fields: &ConnectFields,
         data: &[u8],
     ) -> Result<(ConnectionState, QueuePair, u16), (Status, u32)> {
         /// Offsets of connect parameters, as a refused connect reports them: in the entry or, with bit 16, in the data.
         const QID: u32 = 42;
         const SQSIZE: u32 = 44;
         const CNTLID: u32 = 1 << 16 | 16;
-        let fields = ConnectFields::decode(entry);
         let data = ConnectData::read_from_bytes(data).map_err(|_| (Status::DATA_LENGTH_INVALID, 0))?;
         if fields.recfmt != 0 {
             return Err((Status::CONNECT_FORMAT, 0));
@@ -712,10 +713,10 @@ impl Connection {
             return Err((Status::CONNECT_PARAMETER, SQSIZE));
         }
         let text = |field: &[u8; 256], at: u32| {
-            nandarray::nvme::text(field).map(str::to_owned).map_err(|_| (Status::CONNECT_PARAMETER, 1 << 16 | at))
+            nandarray_nvme_spec::text(field).map(str::to_owned).map_err(|_| (Status::CONNECT_PARAMETER, 1 << 16 | at))
         };
         let (subnqn, hostnqn) = (text(&data.subnqn, 256)?, text(&data.hostnqn, 512)?);
-        let queue = QueuePair::new(fields.qid, u32::from(fields.sqsize_z) + 1, fields.cattr & 1 << 2 == 0);
+        let queue = QueuePair::new(fields.qid, u32::from(fields.sqsize_z) + 1, fields.has_flow_control());
         let socket = self.stream.try_clone().map_err(|_| (Status::CONNECT_BUSY, 0))?;
         if fields.qid == 0 {
             if data.cntlid.get() != CNTLID_ANY {

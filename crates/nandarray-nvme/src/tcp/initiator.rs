@@ -11,18 +11,19 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use nandarray::nvme::{CompletionEntry, Status, SubmissionEntry, from_text};
+use nandarray_nvme_spec::{
+    ADMIN_IN_CAPSULE_BYTES, AdminCommand, AuthFields, CNTLID_ANY, CONNECT_AUTHENTICATE, CONNECT_SECURE_CHANNEL,
+    CompletionEntry, ConnectData, ConnectFields, ControllerConfiguration, ControllerStatus, DISCOVERY_NQN,
+    DataDescriptor, DataLocation, FabricsCommand, FeatureChange, Property, PropertyWidth, QueueCounts, Status,
+    SubmissionEntry, from_text,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FLAG_SUCCESS, HEADER_BYTES, PduHeader, PduKind, TransferFields,
 };
-use crate::auth::{AuthFailure, HostCredentials, HostExchange, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL};
+use crate::auth::{AuthFailure, HostCredentials, HostExchange};
 use crate::limits::{IN_CAPSULE_BYTES, TRANSFER_BYTES_MAX};
-use nandarray_nvme_spec::{
-    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, CONNECT_SECURE_CHANNEL, ConnectData,
-    ConnectFields, DISCOVERY_NQN, DataDescriptor, DataLocation, FabricsType, Property, fabrics_entry,
-};
 
 /// Time after which an initiator gives up on a controller that does not answer.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
@@ -173,7 +174,7 @@ impl HostQueue {
         data.cntlid.set(cntlid);
         from_text(&mut data.subnqn, subnqn);
         from_text(&mut data.hostnqn, &options.hostnqn);
-        let (done, _) = ok(queue.call(fields.encode(0), data.as_bytes(), 0)?)?;
+        let (done, _) = ok(queue.call(FabricsCommand::Connect(fields).encode(0), data.as_bytes(), 0)?)?;
         Ok((queue, done))
     }
 
@@ -209,16 +210,12 @@ impl HostQueue {
     /// The connection fails, the controller refuses, or one of them does not know its secret.
     pub fn authenticate(&mut self, mut exchange: HostExchange) -> Result<(), ConnectError> {
         const ROOM: usize = 4096;
-        let entry = |fctype: u8, bytes: usize| {
-            let mut entry = fabrics_entry(fctype, 0);
-            entry.set_cdw(10, u32::from(PROTOCOL_SPECIFIC) << 8 | u32::from(SECURITY_PROTOCOL) << 24);
-            entry.set_cdw(11, bytes as u32);
-            entry
-        };
         let send = |queue: &mut Self, message: &[u8]| {
-            ok(queue.call(entry(FabricsType::AUTH_SEND, message.len()), message, 0)?).map(|_| ())
+            let command = FabricsCommand::AuthSend(AuthFields::new(message.len() as u32));
+            ok(queue.call(command.encode(0), message, 0)?).map(|_| ())
         };
-        let fetch = |queue: &mut Self| ok(queue.call(entry(FabricsType::AUTH_RECEIVE, ROOM), &[], ROOM)?);
+        let receive = FabricsCommand::AuthReceive(AuthFields::new(ROOM as u32)).encode(0);
+        let fetch = |queue: &mut Self| ok(queue.call(receive, &[], ROOM)?);
         let random = |bytes: &mut [u8]| getrandom::fill(bytes).expect("the system has random numbers");
         send(self, &exchange.negotiate())?;
         let (_, challenge) = fetch(self)?;
@@ -463,23 +460,19 @@ impl Initiator {
         let fields = ConnectFields { recfmt: 0, qid: 0, sqsize_z: 31, cattr: 0, kato_ms: options.kato_ms };
         let (mut admin, done) = HostQueue::connect(address, fields, subnqn, CNTLID_ANY, options)?;
         let cntlid = done.dw0.get() as u16;
-        let mut set = fabrics_entry(FabricsType::PROPERTY_SET, 0);
-        set.set_cdw(11, Property::CC);
-        // Controller configuration (CC): entries of 64 and 16 bytes, all command sets, enabled.
-        set.set_cdw(12, 0x0046_0061);
-        ok(admin.call(set, &[], 0)?)?;
-        let mut get = fabrics_entry(FabricsType::PROPERTY_GET, 0);
-        get.set_cdw(11, Property::CSTS);
-        let (status, _) = ok(admin.call(get, &[], 0)?)?;
-        if status.dw0.get() & 1 == 0 {
+        let (width, value) = (PropertyWidth::Four, ControllerConfiguration::ENABLED.bits().into());
+        let set = FabricsCommand::PropertySet { offset: Property::CC, width, value };
+        ok(admin.call(set.encode(0), &[], 0)?)?;
+        let get = FabricsCommand::PropertyGet { offset: Property::CSTS, width };
+        let (status, _) = ok(admin.call(get.encode(0), &[], 0)?)?;
+        if !ControllerStatus::decode(status.dw0.get()).ready {
             return Err(ConnectError::Refused(Status::NOT_READY));
         }
         if subnqn == DISCOVERY_NQN {
             return Ok(Self { admin, io: None, cntlid });
         }
-        let mut queues = SubmissionEntry { opcode: AdminOpcode::SET_FEATURES, ..SubmissionEntry::default() };
-        queues.set_cdw(10, 0x07);
-        ok(admin.call(queues, &[], 0)?)?;
+        let one = FeatureChange::Queues(QueueCounts { submission_z: 0, completion_z: 0 });
+        ok(admin.call(AdminCommand::SetFeatures(one).encode(0), &[], 0)?)?;
         let mut made = Self { admin, io: None, cntlid };
         made.io = Some(made.queue(address, 1, subnqn, options)?);
         Ok(made)

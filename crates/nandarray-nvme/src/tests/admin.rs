@@ -7,10 +7,10 @@ use nandarray::nvme::{Controller, Status};
 
 use super::{BLOCKS, Host, MEMORY, entry, number, property_set};
 use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, SubsystemOptions};
-use nandarray_nvme_spec::{AdminOpcode, FabricsType, Property, fabrics_entry};
+use nandarray_nvme_spec::{AdminOpcode, FABRICS_OPCODE, FabricsType, Property, SubmissionEntry};
 
 fn property_get(offset: u32, wide: bool) -> nandarray::nvme::SubmissionEntry {
-    let mut entry = fabrics_entry(FabricsType::PROPERTY_GET, 7);
+    let mut entry = SubmissionEntry::new(FABRICS_OPCODE, FabricsType::PropertyGet as u32, 7);
     entry.set_cdw(10, wide.into());
     entry.set_cdw(11, offset);
     entry
@@ -87,12 +87,13 @@ fn features_keep_what_was_set_and_nothing_else() {
         };
         let context = format!("seed {seed}, step {step}: feature {fid:#x}, {value:#x}");
         if rng.bool() && fid != 0x81 {
-            let found = host.admin(&entry(AdminOpcode::GET_FEATURES, 0, &[(10, fid.into())]));
+            let found = host.admin(&entry(AdminOpcode::GetFeatures as u8, 0, &[(10, fid.into())]));
             let told = |value| (Status::SUCCESS, value);
             let known = wanted.get(&fid).map_or((Status::INVALID_FIELD, 0), |value| told(*value));
             assert_eq!(found, known, "{context}");
-            let selected =
-                |select: u32| host.admin(&entry(AdminOpcode::GET_FEATURES, 0, &[(10, u32::from(fid) | select << 8)]));
+            let selected = |select: u32| {
+                host.admin(&entry(AdminOpcode::GetFeatures as u8, 0, &[(10, u32::from(fid) | select << 8)]))
+            };
             if let Some(first) = first.get(&fid) {
                 assert_eq!((selected(1), selected(2)), (told(*first), told(*first)), "default and saved, {context}");
                 let changeable = u64::from(matches!(fid, 0x07 | 0x0b | 0x0f)) << 2;
@@ -103,7 +104,7 @@ fn features_keep_what_was_set_and_nothing_else() {
             }
             continue;
         }
-        let (status, granted) = host.admin(&entry(AdminOpcode::SET_FEATURES, 0, &[(10, fid.into()), (11, value)]));
+        let (status, granted) = host.admin(&entry(AdminOpcode::SetFeatures as u8, 0, &[(10, fid.into()), (11, value)]));
         let expected = match fid {
             0x07 if value & 0xffff == 0xffff || value >> 16 == 0xffff => Status::INVALID_FIELD,
             0x07 => {
@@ -124,7 +125,10 @@ fn features_keep_what_was_set_and_nothing_else() {
         };
         assert_eq!(status, expected, "{context}");
     }
-    assert_eq!(host.admin_fetch(&entry(AdminOpcode::GET_FEATURES, 0, &[(10, 0x81)]), 16).unwrap(), b"the host's id 16");
+    assert_eq!(
+        host.admin_fetch(&entry(AdminOpcode::GetFeatures as u8, 0, &[(10, 0x81)]), 16).unwrap(),
+        b"the host's id 16"
+    );
 }
 
 /// Each field: its name in the specification, its offset, its length, its value.

@@ -37,7 +37,8 @@ impl Reference {
 }
 
 fn request(host: &Host, cid: u16) -> Option<Status> {
-    let entry = SubmissionEntry { opcode: AdminOpcode::ASYNC_EVENT, cid: cid.into(), ..SubmissionEntry::default() };
+    let entry =
+        SubmissionEntry { opcode: AdminOpcode::AsyncEvent as u8, cid: cid.into(), ..SubmissionEntry::default() };
     match host.association.admin(&entry, Payload::None) {
         AdminAnswer::Done(done) => Some(done.status()),
         AdminAnswer::Held => None,
@@ -60,7 +61,7 @@ fn step(host: &Host, rules: &mut Reference, rng: &mut Rng, cid: u16, context: &s
         }
         5 => {
             rules.mask = [0, 1 << 8, 1 << 8, u32::MAX][rng.usize(..4)];
-            let set = entry(AdminOpcode::SET_FEATURES, 0, &[(10, 0x0b), (11, rules.mask)]);
+            let set = entry(AdminOpcode::SetFeatures as u8, 0, &[(10, 0x0b), (11, rules.mask)]);
             assert_eq!(host.admin(&set).0, Status::SUCCESS);
         }
         6 | 7 => {
@@ -113,7 +114,7 @@ fn events_are_told_once_until_their_log_page_was_read() {
 fn requests_that_wait_for_their_transport_are_answered_when_it_comes() {
     let (host, sent) = (Host::new(), Arc::new(Mutex::new(Vec::new())));
     assert_eq!(request(&host, 5), None);
-    host.admin(&entry(AdminOpcode::SET_FEATURES, 0, &[(10, 0x0b), (11, 1 << 8)]));
+    host.admin(&entry(AdminOpcode::SetFeatures as u8, 0, &[(10, 0x0b), (11, 1 << 8)]));
     host.subsystem.namespaces_changed(&[2]);
     let tell = sent.clone();
     host.association.set_notifier(move |done| tell.lock().push(done.cid.get()));
@@ -156,7 +157,9 @@ fn a_discovery_controller_tells_no_events_and_has_two_log_pages() {
     assert_eq!((page[111], number(&page[516..520])), (2, 0));
     assert!(page[768..].starts_with(DISCOVERY_NQN.as_bytes()));
     assert_eq!(discovery.identify(2, 0, 0), Err(Status::INVALID_FIELD));
-    for opcode in [AdminOpcode::LOAD_PROGRAM, AdminOpcode::ACTIVATE_PROGRAM, AdminOpcode::MEMORY_RANGE_SET] {
+    for opcode in
+        [AdminOpcode::LoadProgram as u8, AdminOpcode::ActivateProgram as u8, AdminOpcode::MemoryRangeSet as u8]
+    {
         assert_eq!(discovery.admin(&entry(opcode, 0, &[])).0, Status::INVALID_OPCODE, "{opcode:#x}");
     }
     assert_eq!(discovery.association.check_queue(1, "nqn.host"), Err(Status::CONNECT_PARAMETER));

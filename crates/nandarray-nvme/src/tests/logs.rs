@@ -7,7 +7,7 @@ use nandarray::nvme::{Blocks, NvmeCommand, Status};
 
 use super::{Host, entry, number};
 use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, SubsystemOptions};
-use nandarray_nvme_spec::AdminOpcode;
+use nandarray_nvme_spec::{AdminOpcode, FABRICS_OPCODE};
 
 #[test]
 fn any_part_of_a_log_page_is_that_part_of_the_whole() {
@@ -36,10 +36,17 @@ fn any_part_of_a_log_page_is_that_part_of_the_whole() {
     }
     // A length other than that of the buffer; the largest number of dwords, which no buffer has.
     let words = [(10, 0x02 | 7 << 16)];
-    assert_eq!(host.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, 0, &words), 28), Err(Status::DATA_LENGTH_INVALID));
+    assert_eq!(
+        host.admin_fetch(&entry(AdminOpcode::GetLogPage as u8, 0, &words), 28),
+        Err(Status::DATA_LENGTH_INVALID)
+    );
     let most = [(10, 0x02 | 0xffff << 16), (11, 0xffff)];
-    assert_eq!(host.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, 0, &most), 4), Err(Status::DATA_LENGTH_INVALID));
-    assert_eq!(host.admin(&entry(AdminOpcode::GET_LOG_PAGE, 0, &words)).0, Status::DATA_LENGTH_INVALID, "no buffer");
+    assert_eq!(host.admin_fetch(&entry(AdminOpcode::GetLogPage as u8, 0, &most), 4), Err(Status::DATA_LENGTH_INVALID));
+    assert_eq!(
+        host.admin(&entry(AdminOpcode::GetLogPage as u8, 0, &words)).0,
+        Status::DATA_LENGTH_INVALID,
+        "no buffer"
+    );
 }
 
 #[test]
@@ -103,7 +110,7 @@ fn pages_and_features_are_supported_if_they_are_answered() {
             let at = 4 * usize::from(number);
             let page = host.log_part(number, 0, 4, 0, true);
             assert_eq!(pages[at] & 1 == 1, page != Err(Status::INVALID_LOG_PAGE), "page {number:#x}: {page:?}");
-            let command = entry(AdminOpcode::GET_FEATURES, 0, &[(10, u32::from(number))]);
+            let command = entry(AdminOpcode::GetFeatures as u8, 0, &[(10, u32::from(number))]);
             let told = host.admin_fetch(&command, 16);
             assert_eq!(features[at] & 1 == 1, told.is_ok(), "feature {number:#x}: {told:?}");
         }
@@ -111,7 +118,7 @@ fn pages_and_features_are_supported_if_they_are_answered() {
     let host = Host::new();
     let health = |nsid: u32| {
         let words = [(10, 0x02 | 127 << 16)];
-        host.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, nsid, &words), 512).err()
+        host.admin_fetch(&entry(AdminOpcode::GetLogPage as u8, nsid, &words), 512).err()
     };
     let subsystem_alone = host.identify(1, 0, 0).unwrap()[261] & 1 == 0;
     assert!(subsystem_alone, "LPA: health is not told of each namespace");
@@ -136,7 +143,7 @@ fn the_log_of_effects_lists_the_commands_that_there_are() {
         let host = Host::with(SubsystemOptions { programs, nd, read_only, ..SubsystemOptions::default() });
         let sets = [(0, 1, true), (3, NSID_MEMORY, programs), (4, NSID_PROGRAMS, programs), (0x30, NSID_ND, nd)];
         for (csi, nsid, there) in sets {
-            for opcode in (0..=255).filter(|opcode| *opcode != AdminOpcode::FABRICS) {
+            for opcode in (0..=255).filter(|opcode| *opcode != FABRICS_OPCODE) {
                 // Dword 12 names no space, dword 10 opens one by its identifier.
                 let (status, _) = host.io(&entry(opcode, nsid, &[(12, 99)]));
                 let refused = [Status::INVALID_OPCODE, Status::WRITE_PROTECTED, Status::INVALID_NAMESPACE];
@@ -146,7 +153,7 @@ fn the_log_of_effects_lists_the_commands_that_there_are() {
                 assert!(!changes || supported && !(read_only && matches!(csi, 0 | 0x30)), "{context}");
             }
         }
-        for opcode in (0..=255).filter(|opcode| !matches!(*opcode, AdminOpcode::FABRICS | AdminOpcode::ASYNC_EVENT)) {
+        for opcode in (0..=255).filter(|opcode| ![FABRICS_OPCODE, AdminOpcode::AsyncEvent as u8].contains(opcode)) {
             let (status, _) = host.admin(&entry(opcode, 0, &[]));
             let wanted = status != Status::INVALID_OPCODE;
             assert_eq!(listed(&host, 0, true, opcode), (wanted, false), "admin opcode {opcode:#x}: {status}");

@@ -14,7 +14,7 @@ use nandarray::{Device, Geometry, MemoryMedia, Mode, Options};
 use nandarray_runtime::Runtime;
 
 use crate::{AdminAnswer, Association, HostIdentity, Payload, Subsystem, SubsystemOptions};
-use nandarray_nvme_spec::{AdminOpcode, FabricsType, Property, fabrics_entry};
+use nandarray_nvme_spec::{AdminOpcode, FABRICS_OPCODE, FabricsType, Property};
 
 /// Number of blocks of 512 bytes of namespace 1.
 const BLOCKS: u64 = 64;
@@ -39,7 +39,7 @@ fn entry(opcode: u8, nsid: u32, words: &[(usize, u32)]) -> SubmissionEntry {
 }
 
 fn property_set(offset: u32, value: u32) -> SubmissionEntry {
-    let mut entry = fabrics_entry(FabricsType::PROPERTY_SET, 7);
+    let mut entry = SubmissionEntry::new(FABRICS_OPCODE, FabricsType::PropertySet as u32, 7);
     entry.set_cdw(11, offset);
     entry.set_cdw(12, value);
     entry
@@ -147,7 +147,7 @@ impl Host {
 
     fn identify(&self, cns: u8, csi: u8, nsid: u32) -> Result<Vec<u8>, Status> {
         let words = [(10, cns.into()), (11, u32::from(csi) << 24)];
-        self.admin_fetch(&entry(AdminOpcode::IDENTIFY, nsid, &words), 4096)
+        self.admin_fetch(&entry(AdminOpcode::Identify as u8, nsid, &words), 4096)
     }
 
     /// Fetches `bytes` bytes of a log page, from byte `offset` on.
@@ -160,7 +160,7 @@ impl Host {
             (13, (offset >> 32) as u32),
             (14, u32::from(csi) << 24),
         ];
-        self.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, 0xffff_ffff, &words), bytes)
+        self.admin_fetch(&entry(AdminOpcode::GetLogPage as u8, 0xffff_ffff, &words), bytes)
     }
 
     fn log(&self, page: u8, bytes: usize) -> Vec<u8> {

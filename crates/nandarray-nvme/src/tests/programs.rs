@@ -37,7 +37,7 @@ struct Part {
 
 impl Part {
     fn entry(&self) -> SubmissionEntry {
-        let mut made = entry(AdminOpcode::LOAD_PROGRAM, 0, &[(10, u32::from(self.pind) | self.kind)]);
+        let mut made = entry(AdminOpcode::LoadProgram as u8, 0, &[(10, u32::from(self.pind) | self.kind)]);
         made.set_cdw(11, self.size);
         made.set_cdw_pair(12, self.id);
         made.set_cdw(14, self.bytes);
@@ -99,11 +99,11 @@ fn draw(rng: &mut Rng, slots: &BTreeMap<u16, Slot>, elf: &[u8]) -> Part {
 }
 
 fn activation(pind: u16, select: u32) -> SubmissionEntry {
-    entry(AdminOpcode::ACTIVATE_PROGRAM, 0, &[(10, u32::from(pind) | select << 16)])
+    entry(AdminOpcode::ActivateProgram as u8, 0, &[(10, u32::from(pind) | select << 16)])
 }
 
 fn unload(pind: u16) -> SubmissionEntry {
-    entry(AdminOpcode::LOAD_PROGRAM, 0, &[(10, u32::from(pind) | RISCV | 1 << 24)])
+    entry(AdminOpcode::LoadProgram as u8, 0, &[(10, u32::from(pind) | RISCV | 1 << 24)])
 }
 
 /// Draws and executes one command; checks its status, and changes the reference.
@@ -188,7 +188,7 @@ fn load(host: &Host, pind: u16, elf: &[u8]) -> Status {
 }
 
 fn range_set(host: &Host, ranges: &[MemoryRange], count: u32) -> Answer {
-    host.admin_send(&entry(AdminOpcode::MEMORY_RANGE_SET, 0, &[(11, count)]), ranges.as_bytes())
+    host.admin_send(&entry(AdminOpcode::MemoryRangeSet as u8, 0, &[(11, count)]), ranges.as_bytes())
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn limits_of_programs_and_range_sets_are_told_when_they_are_reached() {
         assert_eq!(range_set(&host, &[range(0, 8)], 1), (Status::SUCCESS, id));
     }
     assert_eq!(range_set(&host, &[range(0, 8)], 1).0, Status::RANGE_SETS_MAX);
-    let delete = |id: u32| host.admin(&entry(AdminOpcode::MEMORY_RANGE_SET, 0, &[(10, 1 | id << 16)]));
+    let delete = |id: u32| host.admin(&entry(AdminOpcode::MemoryRangeSet as u8, 0, &[(10, 1 | id << 16)]));
     assert_eq!(delete(9), (Status::SUCCESS, 9));
     assert_eq!(delete(9), (Status::RANGE_SET_ID, 0));
     assert_eq!(delete(0).0, Status::RANGE_SET_ID);
@@ -256,7 +256,7 @@ fn ranges_of_a_set_lie_in_memory_and_apart() {
     assert_eq!(range_set(&host, &many, 33).0, Status::RANGES_MAX);
     assert_eq!(range_set(&host, &many[..2], 3).0, Status::DATA_LENGTH_INVALID);
     assert_eq!(range_set(&host, &many, 32).0, Status::SUCCESS, "more data than ranges");
-    let other = entry(AdminOpcode::MEMORY_RANGE_SET, 0, &[(10, 2)]);
+    let other = entry(AdminOpcode::MemoryRangeSet as u8, 0, &[(10, 2)]);
     assert_eq!(host.admin_send(&other, many.as_bytes()).0, Status::INVALID_FIELD, "neither make nor delete");
 }
 
@@ -341,7 +341,7 @@ fn each_execution_keeps_its_own_account() {
     };
     let account = |tag: u32| {
         let words = [(10, 0xc1 | 63 << 16), (11, tag << 16)];
-        let page = host.admin_fetch(&entry(AdminOpcode::GET_LOG_PAGE, 0, &words), 256)?;
+        let page = host.admin_fetch(&entry(AdminOpcode::GetLogPage as u8, 0, &words), 256)?;
         Ok(String::from_utf8(page.into_iter().take_while(|byte| *byte != 0).collect()).unwrap())
     };
     let fit = [range(0, 80), range(1024, 80), range(2048, 8)];
@@ -446,7 +446,7 @@ fn executions_name_a_program_that_is_active_and_a_set_that_is_there() {
     assert_eq!(host.send(&cut, &ranges.as_bytes()[..95]).0, Status::DATA_LENGTH_INVALID);
     assert_eq!(host.admin(&activation(1, 0)).0, Status::SUCCESS, "nothing executes it any more");
     assert_eq!(status(1, 1, &[]), Status::NOT_ACTIVATED);
-    let delete = entry(AdminOpcode::MEMORY_RANGE_SET, 0, &[(10, 1 | 1 << 16)]);
+    let delete = entry(AdminOpcode::MemoryRangeSet as u8, 0, &[(10, 1 | 1 << 16)]);
     assert_eq!(host.admin(&delete), (Status::SUCCESS, 1), "nor the set");
     // Blocks in, and blocks out.
     assert_eq!(host.admin(&activation(1, 1)).0, Status::SUCCESS);

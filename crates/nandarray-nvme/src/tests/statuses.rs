@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::{Host, entry};
 use crate::{HostIdentity, NSID_MEMORY, NSID_ND, SubsystemOptions};
-use nandarray_nvme_spec::{AdminOpcode, FabricsType, fabrics_entry};
+use nandarray_nvme_spec::{AdminOpcode, FABRICS_OPCODE, FabricsType};
 
 /// Type, code, and whether the same command would fail again.
 type Code = (u8, u8, bool);
@@ -81,7 +81,12 @@ fn commands_of_blocks_fail_with_their_codes() {
         ("copy descriptors of format 1", entry(0x19, 1, &[(12, 0x100)]), Data::Send(vec![0; 32]), (0, 0x02, true)),
         ("a range too long", one_too_long.0, one_too_long.1, (1, 0x83, true)),
         ("ranges too long together", too_long_together.0, too_long_together.1, (1, 0x83, true)),
-        ("fabrics on an I/O queue", fabrics_entry(FabricsType::CONNECT, 7), Data::None, (0, 0x0c, true)),
+        (
+            "fabrics on an I/O queue",
+            SubmissionEntry::new(FABRICS_OPCODE, FabricsType::Connect as u32, 7),
+            Data::None,
+            (0, 0x0c, true),
+        ),
     ];
     host.create_namespace(1025, 4, 512);
     for (what, command, data, wanted) in &table {
@@ -209,14 +214,22 @@ fn admin_commands_and_hosts_are_refused_with_their_codes() {
     let host = Host::with(SubsystemOptions { hosts: vec!["nqn.host".to_owned()], ..SubsystemOptions::default() });
     let admin = |opcode, words: &[(usize, u32)]| code(host.admin(&entry(opcode, 0, words)).0);
     assert_eq!(admin(0x00, &[]), (0, 0x01, true), "delete I/O submission queue");
-    assert_eq!(admin(AdminOpcode::SET_FEATURES, &[(10, 0x04)]), (1, 0x0e, true));
-    assert_eq!(admin(AdminOpcode::SET_FEATURES, &[(10, 0x70)]), (0, 0x02, true));
+    assert_eq!(admin(AdminOpcode::SetFeatures as u8, &[(10, 0x04)]), (1, 0x0e, true));
+    assert_eq!(admin(AdminOpcode::SetFeatures as u8, &[(10, 0x70)]), (0, 0x02, true));
     assert_eq!(code(host.log_part(0x55, 0, 64, 0, false).unwrap_err()), (1, 0x09, true));
-    assert_eq!(host.admin(&entry(AdminOpcode::ABORT, 0, &[(10, 1 << 16)])), (Status::SUCCESS, 1), "never aborted");
-    let fused = SubmissionEntry { flags: 2, ..entry(AdminOpcode::KEEP_ALIVE, 0, &[]) };
+    assert_eq!(
+        host.admin(&entry(AdminOpcode::Abort as u8, 0, &[(10, 1 << 16)])),
+        (Status::SUCCESS, 1),
+        "never aborted"
+    );
+    let fused = SubmissionEntry { flags: 2, ..entry(AdminOpcode::KeepAlive as u8, 0, &[]) };
     assert_eq!(code(host.admin(&fused).0), (0, 0x02, true));
-    assert_eq!(code(host.admin(&fabrics_entry(FabricsType::CONNECT, 7)).0), (0, 0x0c, true), "connect twice");
-    assert_eq!(code(host.admin(&fabrics_entry(0x08, 7)).0), (0, 0x02, true), "disconnect");
+    assert_eq!(
+        code(host.admin(&SubmissionEntry::new(FABRICS_OPCODE, FabricsType::Connect as u32, 7)).0),
+        (0, 0x0c, true),
+        "connect twice"
+    );
+    assert_eq!(code(host.admin(&SubmissionEntry::new(FABRICS_OPCODE, 0x08, 7)).0), (0, 0x02, true), "disconnect");
     let identity = |hostnqn: &str, subnqn: &str| HostIdentity {
         hostid: [0; 16],
         hostnqn: hostnqn.to_owned(),

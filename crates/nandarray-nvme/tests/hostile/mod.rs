@@ -15,7 +15,7 @@ use nandarray_nvme::{
     AdminAnswer, Association, HostIdentity, NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Payload, Subsystem, SubsystemOptions,
     TransferDirection,
 };
-use nandarray_nvme_spec::{AdminOpcode, ConnectData, FabricsType, Property, fabrics_entry};
+use nandarray_nvme_spec::{AdminOpcode, ConnectData, FABRICS_OPCODE, FabricsType, Property};
 use nandarray_runtime::Runtime;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -36,7 +36,7 @@ fn enabled(subsystem: &Arc<Subsystem>) -> Arc<Association> {
     let subnqn = subsystem.nqn().to_owned();
     let host = HostIdentity { hostid: [1; 16], hostnqn: "nqn.host".to_owned(), subnqn, local: None };
     let association = subsystem.associate(host, 0).expect("an association");
-    let mut enable = fabrics_entry(FabricsType::PROPERTY_SET, 1);
+    let mut enable = SubmissionEntry::new(FABRICS_OPCODE, FabricsType::PropertySet as u32, 1);
     enable.set_cdw(11, Property::CC);
     enable.set_cdw(12, 0x0046_0061);
     assert!(matches!(association.admin(&enable, Payload::None), AdminAnswer::Done(done) if done.status().ok()));
@@ -50,14 +50,14 @@ pub(crate) fn commands(mut bytes: &[u8]) {
     let (_runtime, subsystem) = subsystem();
     let association = enabled(&subsystem);
     const ADMIN: [u8; 8] = [
-        AdminOpcode::LOAD_PROGRAM,
-        AdminOpcode::ACTIVATE_PROGRAM,
-        AdminOpcode::MEMORY_RANGE_SET,
-        AdminOpcode::GET_LOG_PAGE,
-        AdminOpcode::IDENTIFY,
-        AdminOpcode::SET_FEATURES,
-        AdminOpcode::GET_FEATURES,
-        AdminOpcode::ASYNC_EVENT,
+        AdminOpcode::LoadProgram as u8,
+        AdminOpcode::ActivateProgram as u8,
+        AdminOpcode::MemoryRangeSet as u8,
+        AdminOpcode::GetLogPage as u8,
+        AdminOpcode::Identify as u8,
+        AdminOpcode::SetFeatures as u8,
+        AdminOpcode::GetFeatures as u8,
+        AdminOpcode::AsyncEvent as u8,
     ];
     const SPACES: [u32; 4] = [1, NSID_MEMORY, NSID_PROGRAMS, NSID_ND];
     while let Some((head, rest)) = bytes.split_at_checked(51) {
@@ -117,8 +117,8 @@ pub(crate) fn authentication(mut bytes: &[u8]) {
         }
         let sends = head[0] & 1 == 0;
         let room = if head[0] & 0x80 == 0 { 128 } else { usize::from(head[1]) };
-        let fctype = if sends { FabricsType::AUTH_SEND } else { FabricsType::AUTH_RECEIVE };
-        let mut entry = fabrics_entry(fctype, 0);
+        let fctype = if sends { FabricsType::AuthSend as u8 } else { FabricsType::AuthReceive as u8 };
+        let mut entry = SubmissionEntry::new(FABRICS_OPCODE, u32::from(fctype), 0);
         entry.set_cdw(10, 0xe901_0100);
         entry.set_cdw(11, if sends { message.len() } else { room } as u32);
         fetched = if sends { fetched } else { vec![0; room] };
@@ -183,7 +183,7 @@ pub(crate) fn stream(bytes: &[u8]) {
 
 /// Sends bytes as a Connect command's entry and data, between a right handshake and a Property Get.
 pub(crate) fn connect(bytes: &[u8]) {
-    let mut entry = fabrics_entry(FabricsType::CONNECT, 0);
+    let mut entry = SubmissionEntry::new(FABRICS_OPCODE, FabricsType::Connect as u32, 0);
     let mut data = ConnectData::new_zeroed();
     data.cntlid.set(0xffff);
     let nqn = server().1.subsystem().nqn().as_bytes();
@@ -205,7 +205,7 @@ pub(crate) fn connect(bytes: &[u8]) {
     pdu.extend_from_slice(&(72 + 1024u32).to_le_bytes());
     pdu.extend_from_slice(entry.as_bytes());
     pdu.extend_from_slice(&raw[64..]);
-    let mut get = fabrics_entry(FabricsType::PROPERTY_GET, 2);
+    let mut get = SubmissionEntry::new(FABRICS_OPCODE, FabricsType::PropertyGet as u32, 2);
     get.set_cdw(11, Property::CSTS);
     pdu.extend_from_slice(&[4, 0, 72, 0, 72, 0, 0, 0]);
     pdu.extend_from_slice(get.as_bytes());

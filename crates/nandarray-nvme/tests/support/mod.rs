@@ -12,7 +12,7 @@ use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::{Subsystem, SubsystemOptions};
 use nandarray_nvme_spec::{
-    ConnectData, ConnectFields, DataDescriptor, DataLocation, FabricsType, Property, fabrics_entry,
+    ConnectData, ConnectFields, DataDescriptor, DataLocation, FABRICS_OPCODE, FabricsCommand, FabricsType, Property,
 };
 use nandarray_runtime::Runtime;
 use zerocopy::IntoBytes;
@@ -74,7 +74,7 @@ pub(crate) fn connect_capsule(qid: u16, sqsize_z: u16, cntlid: u16, nqn: &str) -
     data.cntlid.set(cntlid);
     nandarray::nvme::from_text(&mut data.subnqn, nqn);
     nandarray::nvme::from_text(&mut data.hostnqn, "nqn.2014-08.org.nvmexpress:uuid:host");
-    let entry = described(fields.encode(0), DataLocation::Capsule { offset: 0 }, 1024);
+    let entry = described(FabricsCommand::Connect(fields).encode(0), DataLocation::Capsule { offset: 0 }, 1024);
     capsule(&entry, data.as_bytes())
 }
 
@@ -106,8 +106,8 @@ pub(crate) fn no_data(entry: SubmissionEntry) -> Vec<u8> {
 }
 
 pub(crate) fn property(fctype: u8, offset: u32, value: u32) -> Vec<u8> {
-    let mut entry = fabrics_entry(fctype, 9);
-    entry.set_cdw(10, u32::from(offset == Property::CAP && fctype == FabricsType::PROPERTY_GET));
+    let mut entry = SubmissionEntry::new(FABRICS_OPCODE, u32::from(fctype), 9);
+    entry.set_cdw(10, u32::from(offset == Property::CAP && fctype == FabricsType::PropertyGet as u8));
     entry.set_cdw(11, offset);
     entry.set_cdw(12, value);
     no_data(entry)
@@ -127,7 +127,7 @@ pub(crate) fn ended(stream: &mut TcpStream) -> u8 {
 /// A raw admin queue whose controller is enabled.
 pub(crate) fn enabled(target: &Target) -> (TcpStream, u16) {
     let (mut stream, cntlid) = admin(target);
-    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+    response(&exchange(&mut stream, &property(FabricsType::PropertySet as u8, Property::CC, 0x0046_0061)));
     (stream, cntlid)
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn io_status(host: &mut Initiator) -> Status {
 /// and the admin queue.
 pub(crate) fn asked_for_data(target: &Target) -> (TcpStream, u16, TcpStream) {
     let (mut stream, cntlid) = admin(target);
-    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+    response(&exchange(&mut stream, &property(FabricsType::PropertySet as u8, Property::CC, 0x0046_0061)));
     let mut io = raw(target);
     exchange(&mut io, &ic_request());
     let connect = connect_capsule(1, 127, cntlid, target.server.subsystem().nqn());

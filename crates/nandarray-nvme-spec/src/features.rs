@@ -1,0 +1,177 @@
+//! Features: their identifiers, the values that a host sets, and what it asks for (base 2.0, section 5.27).
+
+use crate::entry::SubmissionEntry;
+use crate::fields::{Bits, numbers};
+use crate::status::Status;
+
+numbers! {
+    /// A feature, by its identifier (base 2.0, figure 317).
+    Feature {
+        /// Arbitration of queues.
+        Arbitration = 0x01,
+        /// Power state.
+        PowerManagement = 0x02,
+        /// Temperature in kelvin above or below which an event is sent.
+        TemperatureThreshold = 0x04,
+        /// Error recovery of a namespace.
+        ErrorRecovery = 0x05,
+        /// Volatile write cache.
+        WriteCache = 0x06,
+        /// Number of I/O queues.
+        Queues = 0x07,
+        /// Interrupt coalescing.
+        InterruptCoalescing = 0x08,
+        /// Interrupt vectors.
+        InterruptVectors = 0x09,
+        /// Write atomicity.
+        WriteAtomicity = 0x0a,
+        /// Events that the host wants.
+        Events = 0x0b,
+        /// Keep alive timeout.
+        KeepAlive = 0x0f,
+        /// Identifier of the host, which is in the command's data.
+        HostIdentifier = 0x81,
+    }
+}
+
+numbers! {
+    /// The value of a feature that a host asks for (SEL; base 2.0, figure 192).
+    FeatureSelect {
+        /// The current value.
+        Current = 0,
+        /// The value after a reset.
+        Default = 1,
+        /// The value that survives a reset.
+        Saved = 2,
+        /// Possible changes of the value ([`FeatureCapabilities`]).
+        Capabilities = 3,
+    }
+}
+
+/// Feature identifier (FID).
+type FeatureIdentifier = Bits<10, 7, 0>;
+/// Value that Get Features asks for (SEL).
+type Select = Bits<10, 10, 8>;
+/// Value of most features (dword 11).
+type Value = Bits<11, 31, 0>;
+/// Write cache enable (WCE; base 2.0, figure 322).
+type WriteCacheEnable = Bits<11, 0, 0>;
+/// Numbers of I/O submission and completion queues, minus one (NSQR, NCQR; base 2.0, figure 325).
+type SubmissionQueues = Bits<11, 15, 0>;
+type CompletionQueues = Bits<11, 31, 16>;
+
+impl Feature {
+    pub(crate) fn decode(entry: &SubmissionEntry) -> Result<Self, Status> {
+        Self::of(FeatureIdentifier::u8(entry)).ok_or(Status::INVALID_FIELD)
+    }
+
+    pub(crate) fn encode(self, entry: &mut SubmissionEntry) {
+        FeatureIdentifier::put(entry, self as u8);
+    }
+
+    /// Whether the value is in the command's data, and not in dword 0 of its completion.
+    pub fn has_data(self) -> bool {
+        self == Self::HostIdentifier
+    }
+}
+
+impl FeatureSelect {
+    pub(crate) fn decode(entry: &SubmissionEntry) -> Result<Self, Status> {
+        Self::of(Select::u8(entry)).ok_or(Status::INVALID_FIELD)
+    }
+
+    pub(crate) fn encode(self, entry: &mut SubmissionEntry) {
+        Select::put(entry, self as u8);
+    }
+}
+
+/// Numbers of I/O queues, minus one: those that a host asks for, or has got (base 2.0, section 5.27.1.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Number of submission queues minus one; FFFFh is not allowed.
+    pub submission_z: u16,
+    /// Number of completion queues minus one; FFFFh is not allowed.
+    pub completion_z: u16,
+}
+
+impl QueueCounts {
+    /// Returns dword 0 of the completion.
+    pub fn dword(self) -> u32 {
+        u32::from(self.submission_z) | u32::from(self.completion_z) << 16
+    }
+}
+
+/// Bits of the feature of events (base 2.0, figure 326).
+#[derive(Clone, Copy, Debug)]
+pub struct EventMask;
+
+impl EventMask {
+    /// The host wants the event of changed namespaces.
+    pub const NAMESPACE_NOTICES: u32 = 1 << 8;
+}
+
+/// Bits of the capabilities of a feature (base 2.0, section 5.15).
+#[derive(Clone, Copy, Debug)]
+pub struct FeatureCapabilities;
+
+impl FeatureCapabilities {
+    /// The value can be changed.
+    pub const CHANGEABLE: u32 = 1 << 2;
+}
+
+/// The value that Set Features gives to a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeatureChange {
+    /// The numbers of I/O queues.
+    Queues(QueueCounts),
+    /// Bits of [`EventMask`].
+    Events(u32),
+    /// The keep alive timeout.
+    KeepAlive {
+        /// The timeout in milliseconds; 0 for none.
+        kato_ms: u32,
+    },
+    /// The volatile write cache.
+    WriteCache {
+        /// Whether the cache is on.
+        is_on: bool,
+    },
+    /// Another feature, with its value in dword 11.
+    Other(Feature, u32),
+}
+
+impl FeatureChange {
+    /// Returns the feature.
+    pub fn feature(&self) -> Feature {
+        match self {
+            Self::Queues(_) => Feature::Queues,
+            Self::Events(_) => Feature::Events,
+            Self::KeepAlive { .. } => Feature::KeepAlive,
+            Self::WriteCache { .. } => Feature::WriteCache,
+            Self::Other(feature, _) => *feature,
+        }
+    }
+
+    pub(crate) fn decode(entry: &SubmissionEntry) -> Result<Self, Status> {
+        Ok(match Feature::decode(entry)? {
+            Feature::Queues => Self::Queues(QueueCounts {
+                submission_z: SubmissionQueues::u16(entry),
+                completion_z: CompletionQueues::u16(entry),
+            }),
+            Feature::Events => Self::Events(Value::get(entry)),
+            Feature::KeepAlive => Self::KeepAlive { kato_ms: Value::get(entry) },
+            Feature::WriteCache => Self::WriteCache { is_on: WriteCacheEnable::flag(entry) },
+            other => Self::Other(other, Value::get(entry)),
+        })
+    }
+
+    pub(crate) fn encode(&self, entry: &mut SubmissionEntry) {
+        self.feature().encode(entry);
+        match *self {
+            Self::Queues(counts) => Value::put(entry, counts.dword()),
+            Self::KeepAlive { kato_ms } => Value::put(entry, kato_ms),
+            Self::WriteCache { is_on } => WriteCacheEnable::put(entry, is_on),
+            Self::Events(value) | Self::Other(_, value) => Value::put(entry, value),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Commands of I/O queues: each is looked up in its namespace's command set, and passed on to those who execute it.
+//!
+//! A command that failed is counted, and added to the error log.
+
+use std::sync::atomic::Ordering;
+
+use nandarray::nvme::NSID_ALL;
+use nandarray_nvme_spec::{
+    CommandSet, CompletionEntry, FABRICS_OPCODE, NdCommand, NdOpcode, NvmeCommand, Opcode, Status, SubmissionEntry,
+};
+use nandarray_runtime::Runtime;
+
+use crate::association::Association;
+use crate::commands::{CommandEffect, IoCommand};
+use crate::logs::{self, FailedCommand};
+use crate::payload::Payload;
+use crate::programs::Surroundings;
+use crate::subsystem::{self, NN};
+
+impl Association {
+    /// Executes a command of I/O queue `qid`.
+    pub fn io(&self, qid: u16, entry: &SubmissionEntry, payload: Payload<'_>) -> CompletionEntry {
+        self.seen.store(true, Ordering::Relaxed);
+        let done = self.io_now(entry, payload);
+        self.ended(qid, entry, done)
+    }
+
+    /// Returns the command that an entry of an I/O queue means; `None` if the subsystem has no such command.
+    fn io_command(&self, entry: &SubmissionEntry) -> Option<IoCommand> {
+        IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode, self.subsystem().has(CommandSet::ND))
+    }
+
+    fn io_now(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(u32, u32), Status> {
+        if !self.is_ready() {
+            // Without DNR: a host whose association has ended sends the command again once it is back.
+            return Err(Status::ABORTED);
+        }
+        if entry.opcode == FABRICS_OPCODE {
+            return Err(Status::SEQUENCE_ERROR);
+        }
+        if entry.is_fused() {
+            return Err(Status::INVALID_FIELD);
+        }
+        let nsid = entry.nsid.get();
+        let csi = subsystem::command_set(nsid);
+        if csi != CommandSet::NVM {
+            self.subsystem().csi(nsid)?;
+        } else if nsid > NN && nsid != NSID_ALL && entry.opcode & NdOpcode::VENDOR == 0 {
+            // Blocks of a namespace beyond those that identify lists; a flush may name all.
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        let command = self.io_command(entry).ok_or(Status::INVALID_OPCODE)?;
+        if command.effect_of(entry) == CommandEffect::Store && self.subsystem().read_only() {
+            return Err(Status::WRITE_PROTECTED);
+        }
+        match csi {
+            CommandSet::MEMORY => self.subsystem().memory.execute(entry, payload).map(|()| (0, 0)),
+            CommandSet::PROGRAMS => {
+                let runtime = self.subsystem().runtime()?;
+                self.subsystem().programs.execute(&self.surroundings(&runtime), entry, &payload)
+            }
+            CommandSet::ND => match NdCommand::decode(entry)? {
+                NdCommand::ArrayRequest(part) => {
+                    let runtime = self.subsystem().runtime()?;
+                    self.requests.request(&self.surroundings(&runtime), part, &payload)
+                }
+                NdCommand::ArrayReply(part) => self.requests.reply(part, &mut payload),
+                command => self.boxes.execute(self.controller(), command, payload),
+            },
+            _ => self.block(entry, payload),
+        }
+    }
+
+    fn surroundings<'a>(&'a self, runtime: &'a Runtime) -> Surroundings<'a> {
+        Surroundings {
+            runtime,
+            executor: self.subsystem().options().executor.as_deref(),
+            controller: self.controller(),
+            boxes: &self.boxes,
+            memory: &self.subsystem().memory,
+            accounts: &self.accounts,
+            writable: !self.subsystem().read_only(),
+            programs: self.subsystem().has(CommandSet::PROGRAMS),
+        }
+    }
+
+    fn block(&self, entry: &SubmissionEntry, payload: Payload<'_>) -> Result<(u32, u32), Status> {
+        let moved = match &payload {
+            Payload::None => 0,
+            Payload::ToController(bytes) => bytes.len() as u64,
+            Payload::ToHost(bytes) => bytes.len() as u64,
+        };
+        let done = self.controller().submit(entry, payload.into_buffer());
+        if !done.status().ok() {
+            return Err(done.status());
+        }
+        match entry.opcode {
+            Opcode::READ => self.subsystem().health.read(moved),
+            Opcode::WRITE => self.subsystem().health.wrote(moved),
+            _ => {}
+        }
+        Ok((done.dw0.get(), done.dw1.get()))
+    }
+
+    /// Returns whether a completed command may have changed the store, so that [`Subsystem::settle`] has to be called
+    /// before its completion is sent.
+    pub fn has_written(&self, entry: &SubmissionEntry) -> bool {
+        match self.io_command(entry).map(|command| command.effect_of(entry)) {
+            None | Some(CommandEffect::Nothing | CommandEffect::Subsystem) => false,
+            Some(CommandEffect::Store | CommandEffect::StoreByAction | CommandEffect::Outputs) => true,
+        }
+    }
+
+    pub(crate) fn ended(&self, qid: u16, entry: &SubmissionEntry, done: Result<(u32, u32), Status>) -> CompletionEntry {
+        if let Err(status) = done {
+            self.log_failure(qid, entry, status);
+        }
+        CompletionEntry::new(entry.cid.get(), done)
+    }
+
+    /// Counts a command that failed, and adds it to the error log; not one of the discovery service, whose hosts are
+    /// strangers.
+    pub(crate) fn log_failure(&self, qid: u16, entry: &SubmissionEntry, status: Status) {
+        if !self.is_discovery() {
+            self.subsystem().health.failed(self.failure(qid, entry, status));
+        }
+    }
+
+    /// Returns the entry of the error log for a command that failed.
+    fn failure(&self, qid: u16, entry: &SubmissionEntry, status: Status) -> FailedCommand {
+        let nsid = entry.nsid.get();
+        let command = if qid > 0 { self.io_command(entry) } else { None };
+        let has_blocks = command.is_some_and(IoCommand::names_blocks);
+        let location = logs::parameter(qid, command, status);
+        let about_blocks = status == Status::LBA_OUT_OF_RANGE || status.sct() == 2;
+        let lba = match NvmeCommand::first_block(entry) {
+            _ if !has_blocks || !about_blocks => 0,
+            // The first block that is outside: those before it are none of its error.
+            first if status == Status::LBA_OUT_OF_RANGE => {
+                self.controller().namespace_blocks(nsid).map_or(first, |blocks| blocks.max(first))
+            }
+            first => first,
+        };
+        FailedCommand { qid, cid: entry.cid.get(), nsid, status, lba, location }
+    }
+}

@@ -5,7 +5,7 @@
 //! take 290 ns (read), 361 ns (program), 650 ns and 816 ns for a further plane, 30 ns to ask for data.
 
 use nandarray_model::Ps;
-use nandarray_model::describe::{self, Description};
+use nandarray_model::describe::{self, Description, KEYS, ValueKind};
 use nandarray_model::machine::{Machine, RequestStatus};
 use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
 
@@ -48,9 +48,16 @@ fn within(what: &str, got: f64, want: f64) {
     assert!((got / want - 1.0).abs() < 0.01, "{what}: {got} instead of {want}");
 }
 
+/// Returns the words of all scheduling policies.
+fn policies() -> &'static [&'static str] {
+    let key = KEYS.iter().find(|key| key.path == "controller.scheduling").expect("a key");
+    let ValueKind::Word(words) = key.kind else { panic!("{:?} are no words", key.kind) };
+    words
+}
+
 #[test]
 fn one_read_at_a_time() {
-    for scheduling in ["normal", "fifo", "mqsim-compat"] {
+    for &scheduling in policies() {
         let d = device(&[("controller.scheduling", scheduling)]);
         for bytes in [4_096, 8_192] {
             let want = entries() + 0.290 + 75.020 + 0.030 + bytes as f64 * US_A_BYTE + link(bytes);
@@ -65,7 +72,7 @@ fn one_read_at_a_time() {
 
 #[test]
 fn one_write_at_a_time() {
-    for scheduling in ["normal", "fifo", "mqsim-compat"] {
+    for &scheduling in policies() {
         let d = device(&[("controller.scheduling", scheduling)]);
         // The second of two pages goes to another channel, so only the link takes longer.
         for (pages, mqsim) in [(1, 777.5), (2, 780.0)] {

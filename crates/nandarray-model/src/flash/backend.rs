@@ -15,7 +15,7 @@ use super::cells::{Cells, NandCells};
 use super::channel::{Channel, Use};
 use super::die::{Array, Die, Wish};
 use super::operation::{FlashOp, OpEnded, OpKind, OpOutcome};
-use super::policy::{self, Grant};
+use super::policy::{CommandUnit, DiePolicy, Grant};
 use super::slab::{CLASSES, NONE, OpClass, Slab, SlotList};
 use super::times::Times;
 use crate::describe::{Description, Energy, FlashGeometry, Scheduling};
@@ -40,10 +40,10 @@ pub enum FlashEvent {
     HoldOver(u32),
 }
 
-/// The flash of a modelled device.
-pub struct Backend {
+/// The flash of a modelled device. A policy schedules its dies and buses: the description's, or a test's own.
+pub struct Backend<P: DiePolicy = Scheduling> {
     pub(super) geometry: FlashGeometry,
-    pub(super) scheduling: Scheduling,
+    pub(super) policy: P,
     pub(super) times: Times,
     pub(super) slab: Slab,
     /// Queues of waiting operations; [`Backend::queue`] gives the index.
@@ -79,14 +79,29 @@ impl Backend {
         cells: Box<dyn Cells>,
         spans: Option<Box<dyn DeviceSpanSink>>,
     ) -> Self {
+        Self::scheduled(description, description.controller.scheduling, cells, spans)
+    }
+}
+
+impl<P: DiePolicy> Backend<P> {
+    /// Makes the flash of a described device whose dies are scheduled by `policy`.
+    ///
+    /// # Panics
+    /// As [`Backend::new`].
+    pub(super) fn scheduled(
+        description: &Description,
+        policy: P,
+        cells: Box<dyn Cells>,
+        spans: Option<Box<dyn DeviceSpanSink>>,
+    ) -> Self {
         let geometry = description.geometry;
         let dies_per_channel = geometry.ways * geometry.dies;
         assert!(dies_per_channel <= 128, "{dies_per_channel} dies on a channel, 128 are modelled");
         let dies = geometry.dies_total();
         Self {
             geometry,
-            scheduling: description.controller.scheduling,
-            times: Times::new(description),
+            times: Times::new(description, policy.features()),
+            policy,
             slab: Slab::default(),
             queues: vec![SlotList::EMPTY; geometry.planes_total() as usize * CLASSES],
             dies: (0..dies).map(|d| Die::new(geometry.channel_of(d), geometry.chip_of(d))).collect(),
@@ -289,7 +304,7 @@ impl Backend {
 
     /// Updates the command for which die `d` requests the bus; returns whether it requests the bus.
     pub(super) fn refresh<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) -> bool {
-        if self.scheduling == Scheduling::MqsimCompat {
+        if self.policy.unit() == CommandUnit::Chip {
             return self.refresh_chip(d, now);
         }
         let die = &self.dies[d as usize];
@@ -342,7 +357,6 @@ impl Backend {
     /// Grants the free bus of channel `c` to one command after another, until a transfer of data occupies it or no die
     /// requests it.
     fn grant<E: Copy + From<FlashEvent>>(&mut self, c: u32, now: Ps, events: &mut Events<E>) {
-        let compat = self.scheduling == Scheduling::MqsimCompat;
         let channel = &mut self.channels[c as usize];
         if channel.pending {
             return;
@@ -356,19 +370,12 @@ impl Backend {
         }
         let mut t = now;
         loop {
-            let channel = &mut self.channels[c as usize];
-            let grant = if compat {
-                policy::mqsim_compat::grant(channel, self.geometry.ways)
-            } else {
-                policy::normal::grant(channel)
-            };
-            let long = match grant {
+            let long = match self.policy.grant(&mut self.channels[c as usize]) {
                 Grant::Nothing => break,
                 Grant::Command(of) => {
-                    let d = if compat {
-                        self.die_of_chip(c * self.geometry.ways + of, t)
-                    } else {
-                        c * self.dies_per_channel + of
+                    let d = match self.policy.unit() {
+                        CommandUnit::Chip => self.die_of_chip(c * self.geometry.ways + of, t),
+                        CommandUnit::Die => c * self.dies_per_channel + of,
                     };
                     self.command(d, t, events)
                 }
@@ -378,7 +385,7 @@ impl Backend {
                 }
             };
             t = t.max(self.channels[c as usize].free_at);
-            if long || compat {
+            if long || !self.policy.grants_ahead() {
                 break;
             }
         }

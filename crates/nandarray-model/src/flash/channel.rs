@@ -26,11 +26,12 @@ pub(super) struct Channel {
     pub(super) kicked: bool,
     /// Slot of the read whose data is on the bus, or `NONE`.
     pub(super) leaving: u32,
-    /// Bit mask of the channel's dies that wait to send a command without data.
+    /// Bit mask of the channel's dies that wait to send a command without data; of its chips, which wait to send any
+    /// command, where a chip is the policy's unit.
     pub(super) short: u128,
     /// Bit mask of the channel's dies that wait to receive a page to be programmed.
     pub(super) long: u128,
-    /// Die at which the round-robin over `short` continues; a chip in `policy::mqsim_compat`.
+    /// Die (or chip: `DiePolicy::unit`) at which the round-robin over `short` continues.
     pub(super) turn: u32,
     /// Die at which the round-robin over `long` continues.
     pub(super) program_turn: u32,
@@ -111,9 +112,12 @@ impl Channel {
     }
 }
 
-/// Returns the first set bit of `mask` at or after bit `turn`, or else the lowest set bit (round-robin).
-pub(super) fn next_in_turn(mask: u128, turn: u32) -> u32 {
-    debug_assert!(mask != 0);
-    let after = mask & (u128::MAX << turn);
-    if after == 0 { mask.trailing_zeros() } else { after.trailing_zeros() }
+/// Returns the first set bit of `mask` at or after bit `turn`, or else the lowest set bit (round-robin); sets `turn` to
+/// the bit after it.
+pub(super) fn next_in_turn(mask: u128, turn: &mut u32) -> u32 {
+    debug_assert!(mask != 0 && *turn < u128::BITS);
+    let after = mask & (u128::MAX << *turn);
+    let bit = if after == 0 { mask.trailing_zeros() } else { after.trailing_zeros() };
+    *turn = (bit + 1) % u128::BITS;
+    bit
 }

@@ -9,14 +9,13 @@ use super::channel::Use;
 use super::die::{Array, Paused, Wish};
 use super::gather::CommandOps;
 use super::operation::{OpEnded, OpKind, OpOutcome};
-use super::policy;
+use super::policy::{CommandUnit, DiePolicy};
 use super::slab::{ERASES, FRONT_READS, NONE, OpClass, PROGRAMS, READS};
-use crate::describe::Scheduling;
 use crate::spans::Track;
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-impl Backend {
+impl<P: DiePolicy> Backend<P> {
     /// Returns the command for which die `d` requests the bus.
     pub(super) fn wish(&self, d: u32, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
@@ -83,14 +82,8 @@ impl Backend {
 
     /// Sends the next command of die `d`, which was granted the bus at `t`; returns whether data goes with the command.
     pub(super) fn command<E: Copy + From<FlashEvent>>(&mut self, d: u32, t: Ps, events: &mut Events<E>) -> bool {
-        let compat = self.scheduling == Scheduling::MqsimCompat;
         // The command is chosen again at the grant: a suspension, for example, may no longer be worth while.
-        let wish = if compat {
-            let (class, _) = self.pick(d, u8::MAX, t).expect("a chip with an operation that may begin");
-            wish_of(class)
-        } else {
-            self.wish(d, t)
-        };
+        let wish = self.wish(d, t);
         match wish {
             Wish::Nothing => {}
             Wish::Read | Wish::CacheRead => self.read(d, wish == Wish::CacheRead, t, events),
@@ -266,7 +259,7 @@ impl Backend {
                 die.array = Array::Holding;
                 self.span(Track::Die(d), "sense", start, now, group);
                 self.sensed(group, now);
-                if self.scheduling == Scheduling::MqsimCompat {
+                if self.policy.unit() == CommandUnit::Chip {
                     self.offer(d);
                 }
             }
@@ -391,7 +384,7 @@ impl Backend {
 
     /// Returns the scheduling key of a waiting operation (see `policy`).
     pub(super) fn key(&self, d: u32, slot: &super::slab::OpSlot) -> u64 {
-        policy::key(self.scheduling, &self.times, self.dies[d as usize].urgent, slot)
+        self.policy.key(&self.times, self.dies[d as usize].urgent, slot)
     }
 }
 

@@ -4,8 +4,8 @@
 use super::backend::{Backend, FlashEvent};
 use super::die::Die;
 use super::operation::OpKind;
+use super::policy::{DiePolicy, Joining};
 use super::slab::{CLASSES, ERASES, NONE, OpClass, OpSlot, PROGRAMS, READS, SlotList};
-use crate::describe::Scheduling;
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
@@ -27,7 +27,7 @@ pub(super) struct CommandOps {
     pub(super) pages: u32,
 }
 
-impl Backend {
+impl<P: DiePolicy> Backend<P> {
     /// Returns the class and plane whose first operation has the lowest key, among the classes of the bit mask `mask`;
     /// `None` if no operation of them can begin.
     pub(super) fn pick(&self, d: u32, mask: u8, now: Ps) -> Option<(OpClass, u32)> {
@@ -64,7 +64,7 @@ impl Backend {
         let mut planes = 1;
         if self.times.multi_plane && self.geometry.planes > 1 {
             let mask = mask & mask_of(first.op);
-            if self.scheduling == Scheduling::Fifo {
+            if self.policy.joining() == Joining::Next {
                 let mut used = 1u64 << plane;
                 while let Some((class, plane)) = self.pick(d, u8::MAX, now) {
                     let head = self.queues[self.queue(d, plane, class as usize)].head;
@@ -105,7 +105,7 @@ impl Backend {
     /// planes count towards this: in a burst that ends soon, finishing the first operations early matters more.
     fn planes_that_gain(&self, d: u32, first: &OpSlot) -> u32 {
         let planes = self.geometry.planes;
-        if self.scheduling == Scheduling::MqsimCompat || !self.times.joining_costs(first.op) {
+        if self.policy.joining() != Joining::Near || !self.times.joining_costs(first.op) {
             return planes;
         }
         let classes = mask_of(first.op);
@@ -127,9 +127,9 @@ impl Backend {
     /// `plane` that may join a command; `None` if no operation may.
     fn partner(&self, d: u32, plane: u32, mask: u8, op: OpKind, page: u16, now: Ps) -> Option<(OpClass, u32, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
-        let depth = match self.scheduling {
-            Scheduling::MqsimCompat => u32::MAX,
-            _ => JOIN_DEPTH * u32::from(self.times.word_line_pages),
+        let depth = match self.policy.joining() {
+            Joining::SamePage => u32::MAX,
+            Joining::Near | Joining::Next => JOIN_DEPTH * u32::from(self.times.word_line_pages),
         };
         while waiting != 0 {
             let class = OpClass::ALL[waiting.trailing_zeros() as usize];
@@ -164,7 +164,8 @@ impl Backend {
     /// Whether the operation in slot `i` may share a multi-plane command with an operation on page `page` of another
     /// plane.
     fn joins(&self, op: OpKind, page: u16, i: u32) -> bool {
-        self.slab[i].place.page == page || (op == OpKind::Read && self.times.independent_planes)
+        let any_page = op == OpKind::Read && self.times.independent_planes;
+        self.slab[i].place.page == page || (any_page && self.policy.joining() != Joining::SamePage)
     }
 
     /// Whether an operation may begin: a program if its word line is complete or has waited long enough, an erase if
@@ -294,8 +295,7 @@ impl Backend {
         }
     }
 
-    /// Updates whether die `d`'s chip can be given a command (in `mqsim_compat`, where a chip executes one command at
-    /// a time), and returns it.
+    /// Updates whether die `d`'s chip, as the unit that executes commands, can be given one, and returns it.
     pub(super) fn refresh_chip(&mut self, d: u32, now: Ps) -> bool {
         let per_chip = self.geometry.dies;
         let die = &self.dies[d as usize];
@@ -308,13 +308,13 @@ impl Backend {
         ready
     }
 
-    /// Whether an operation that waits for die `d` of `mqsim_compat` may begin: reads and programs wait for nothing.
+    /// Whether an operation that waits for die `d` of a chip at rest may begin: reads and programs do.
     fn may_begin(&self, d: u32, now: Ps) -> bool {
         let mask = self.dies[d as usize].mask;
         mask & !ERASES != 0 || (mask != 0 && self.pick(d, mask, now).is_some())
     }
 
-    /// Returns the die of a chip whose first operation has the lowest key.
+    /// Returns the die of a chip, where an operation may begin, whose first operation has the lowest key.
     pub(super) fn die_of_chip(&self, chip: u32, now: Ps) -> u32 {
         let dies = chip * self.geometry.dies..(chip + 1) * self.geometry.dies;
         let key = |&d: &u32| {
@@ -322,7 +322,9 @@ impl Backend {
                 self.key(d, &self.slab[self.queues[self.queue(d, plane, class as usize)].head])
             })
         };
-        dies.min_by_key(key).expect("a chip has a die")
+        let die = dies.min_by_key(key).expect("a chip has a die");
+        assert!(self.may_begin(die, now), "no operation of chip {chip} may begin");
+        die
     }
 }
 

@@ -1,9 +1,10 @@
 //! Times of a description in the form the back end adds up: of commands, transfers and suspensions.
 
-use crate::describe::{Description, Scheduling};
+use crate::describe::Description;
 use nandarray_sim::Ps;
 
 use super::operation::OpKind;
+use super::policy::Features;
 use super::slab::{CLASSES, OpClass};
 
 /// Times and abilities of a described device, as the back end needs them.
@@ -57,11 +58,9 @@ fn mean(all: &[Ps]) -> Ps {
 }
 
 impl Times {
-    pub(super) fn new(description: &Description) -> Self {
+    /// Returns the times of a description, without those of features that the policy does not use.
+    pub(super) fn new(description: &Description, used: Features) -> Self {
         let Description { geometry, bus, nand, .. } = description;
-        // MQSim has no cache operations and no one-shot word lines, and its code never suspends.
-        let compat = description.controller.scheduling == Scheduling::MqsimCompat;
-        let plain = compat || description.controller.scheduling == Scheduling::Fifo;
         let t_program = nand.t_program.iter().copied().max().unwrap_or(Ps::ZERO);
         let mut patience = [Ps::ZERO; CLASSES];
         patience[OpClass::ReadBack as usize] = t_program * PATIENCE_PROGRAMS;
@@ -84,16 +83,16 @@ impl Times {
             t_ready: nand.t_ready,
             t_sense_mean: mean(&nand.t_read) + nand.t_ready,
             t_program_mean: mean(&nand.t_program) + nand.t_ready,
-            t_cache_read_busy: nand.t_cache_read_busy.filter(|_| !compat),
-            t_cache_program_busy: nand.t_cache_program_busy.filter(|_| !compat),
-            t_suspend_program: nand.t_suspend_program.filter(|_| !plain),
-            t_suspend_erase: nand.t_suspend_erase.filter(|_| !plain),
+            t_cache_read_busy: nand.t_cache_read_busy.filter(|_| used.cache),
+            t_cache_program_busy: nand.t_cache_program_busy.filter(|_| used.cache),
+            t_suspend_program: nand.t_suspend_program.filter(|_| used.suspension),
+            t_suspend_erase: nand.t_suspend_erase.filter(|_| used.suspension),
             t_resume: nand.t_resume,
             suspends_max: nand.suspends_max,
             multi_plane: nand.multi_plane,
-            independent_planes: nand.independent_planes && !compat,
+            independent_planes: nand.independent_planes,
             word_line_pages: if nand.one_shot { nand.cell.bits() as u16 } else { 1 },
-            t_hold: if compat { Ps::ZERO } else { nand.t_program.first().copied().unwrap_or(Ps::ZERO) },
+            t_hold: nand.t_program.first().copied().filter(|_| used.word_lines).unwrap_or(Ps::ZERO),
             patience,
         }
     }

@@ -11,7 +11,7 @@ use nandarray::file_format::Ppa;
 use nandarray::policy::GcPolicy;
 
 use super::{Machine, PlatformPart, RequestEnded, RequestStatus, SpaceJobDone, SpaceJobId, SpaceJobKind};
-use crate::describe::{self, Description};
+use crate::describe::{self, Description, KEYS, ValueKind};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
 use crate::flash::{Cells, NandCells, OpCause, OpKind, PageAddress, Verdict};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace, StoreLayout};
@@ -58,6 +58,13 @@ impl Case {
     }
 }
 
+/// Returns the words of all scheduling policies.
+fn policies() -> &'static [&'static str] {
+    let key = KEYS.iter().find(|key| key.path == "controller.scheduling").expect("a key");
+    let ValueKind::Word(words) = key.kind else { panic!("{:?} are no words", key.kind) };
+    words
+}
+
 /// Generates devices of 8 planes with 12 blocks of 8 pages and random settings of flash management, with requests to
 /// them.
 fn case() -> impl Strategy<Value = Case> {
@@ -67,7 +74,7 @@ fn case() -> impl Strategy<Value = Case> {
         words(&["ideal", "4 KiB", "32 KiB"]),
         words(&["none", "4 KiB", "32 KiB", "512 KiB"]),
         words(&["static CWDP", "static PDWC", "dynamic CWDP"]),
-        words(&["normal", "fifo", "mqsim-compat"]),
+        words(policies()),
         words(&["true", "false"]),
         words(&["true", "false"]),
         words(&["none", "2"]),

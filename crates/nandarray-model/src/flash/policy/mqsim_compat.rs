@@ -7,40 +7,59 @@
 //! - chips of a channel get commands in turn; the first operation in a chip's queue decides die and page, and every
 //!   operation that waits for the same page number on another plane of that die joins, at any depth of its queue;
 //! - reads go before programs and programs before erases, but the background's reads go after the host's programs;
-//! - nothing is ever suspended.
+//! - nothing is ever suspended; there are no cache operations and no one-shot word lines.
 
 use super::super::channel::{Channel, next_in_turn};
 use super::super::slab::{OpClass, OpSlot};
-use super::Grant;
+use super::super::times::Times;
+use super::{CommandUnit, DiePolicy, Features, Grant, Joining};
 
-/// Returns the key of an operation at a chip: its class, then its order of arrival. While reclaim is `urgent` at the
-/// die, background work goes before the host's.
-pub(super) fn key(urgent: bool, slot: &OpSlot) -> u64 {
-    let rank = match (slot.class, urgent) {
-        (OpClass::ReadMap, _) => 0,
-        (OpClass::ReadHost, false) => 1,
-        (OpClass::ProgramFront, false) => 2,
-        (OpClass::ReadBack, false) => 3,
-        (OpClass::ProgramBack, false) => 4,
-        (OpClass::Erase, false) => 5,
-        (OpClass::ReadBack, true) => 1,
-        (OpClass::ProgramBack, true) => 2,
-        (OpClass::Erase, true) => 3,
-        (OpClass::ReadHost, true) => 4,
-        (OpClass::ProgramFront, true) => 5,
-    };
-    rank << 56 | slot.seq
-}
+pub(super) struct MqsimCompat;
 
-/// Chooses the next use of the bus: data that waits to leave, then a command to the next chip in turn.
-pub(in super::super) fn grant(channel: &mut Channel, ways: u32) -> Grant {
-    if let Some(out) = (0..3).find(|&i| !channel.out[i].is_empty()) {
-        return Grant::DataOut(out);
+impl DiePolicy for MqsimCompat {
+    /// The key is the operation's class, then its order of arrival. While reclaim is `urgent` at the die, background
+    /// work goes before the host's.
+    fn key(&self, _: &Times, urgent: bool, slot: &OpSlot) -> u64 {
+        let rank = match (slot.class, urgent) {
+            (OpClass::ReadMap, _) => 0,
+            (OpClass::ReadHost, false) => 1,
+            (OpClass::ProgramFront, false) => 2,
+            (OpClass::ReadBack, false) => 3,
+            (OpClass::ProgramBack, false) => 4,
+            (OpClass::Erase, false) => 5,
+            (OpClass::ReadBack, true) => 1,
+            (OpClass::ProgramBack, true) => 2,
+            (OpClass::Erase, true) => 3,
+            (OpClass::ReadHost, true) => 4,
+            (OpClass::ProgramFront, true) => 5,
+        };
+        rank << 56 | slot.seq
     }
-    if channel.short == 0 {
-        return Grant::Nothing;
+
+    /// Data that waits to leave goes first, then a command to the next chip in turn.
+    fn grant(&self, channel: &mut Channel) -> Grant {
+        if let Some(out) = (0..3).find(|&i| !channel.out[i].is_empty()) {
+            return Grant::DataOut(out);
+        }
+        if channel.short == 0 {
+            return Grant::Nothing;
+        }
+        Grant::Command(next_in_turn(channel.short, &mut channel.turn))
     }
-    let chip = next_in_turn(channel.short, channel.turn);
-    channel.turn = (chip + 1) % ways;
-    Grant::Command(chip)
+
+    fn grants_ahead(&self) -> bool {
+        false
+    }
+
+    fn unit(&self) -> CommandUnit {
+        CommandUnit::Chip
+    }
+
+    fn joining(&self) -> Joining {
+        Joining::SamePage
+    }
+
+    fn features(&self) -> Features {
+        Features::NONE
+    }
 }

@@ -13,37 +13,36 @@
 use super::super::channel::{Channel, next_in_turn};
 use super::super::slab::{OpClass, OpSlot};
 use super::super::times::Times;
-use super::Grant;
+use super::{DiePolicy, Grant};
 
 /// Number of times in a row that waiting data may be passed over before it gets the bus.
 const PASSES: u32 = 8;
 
-pub(super) fn key(times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
-    let class = match slot.class {
-        OpClass::ReadBack if urgent => OpClass::ReadHost,
-        OpClass::ProgramBack if urgent => OpClass::ProgramFront,
-        class => class,
-    };
-    slot.submitted.0 + times.patience[class as usize].0
-}
+pub(super) struct Normal;
 
-/// Chooses the next use of the bus and counts which waiting data it passed over.
-pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
-    if channel.short != 0 {
-        let die = next_in_turn(channel.short, channel.turn);
-        channel.turn = (die + 1) & 127;
-        return Grant::Command(die);
+impl DiePolicy for Normal {
+    fn key(&self, times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
+        let class = match slot.class {
+            OpClass::ReadBack if urgent => OpClass::ReadHost,
+            OpClass::ProgramBack if urgent => OpClass::ProgramFront,
+            class => class,
+        };
+        slot.submitted.0 + times.patience[class as usize].0
     }
-    let program_waits = channel.long != 0;
-    if program_waits && (channel.programs_passed >= PASSES || !channel.data_waits()) {
-        let die = next_in_turn(channel.long, channel.program_turn);
-        channel.program_turn = (die + 1) & 127;
-        channel.programs_passed = 0;
-        return Grant::Command(die);
+
+    fn grant(&self, channel: &mut Channel) -> Grant {
+        if channel.short != 0 {
+            return Grant::Command(next_in_turn(channel.short, &mut channel.turn));
+        }
+        let program_waits = channel.long != 0;
+        if program_waits && (channel.programs_passed >= PASSES || !channel.data_waits()) {
+            channel.programs_passed = 0;
+            return Grant::Command(next_in_turn(channel.long, &mut channel.program_turn));
+        }
+        // A read's data passes over a program only if a program waits.
+        channel.programs_passed += u32::from(program_waits);
+        data_out(channel).map_or(Grant::Nothing, Grant::DataOut)
     }
-    // A read's data passes over a program only if a program waits.
-    channel.programs_passed += u32::from(program_waits);
-    data_out(channel).map_or(Grant::Nothing, Grant::DataOut)
 }
 
 /// Returns the index in `Channel::out` of the data that leaves next: the map's, then the host's, then the
@@ -89,7 +88,7 @@ mod tests {
         channel.long = 0b100;
         let mut granted = [0; 3];
         for _ in 0..81 {
-            match grant(&mut channel) {
+            match Normal.grant(&mut channel) {
                 Grant::DataOut(list) => {
                     slab.pop_front(&mut channel.out[list]).expect("only what waits is granted");
                     granted[list - 1] += 1;
@@ -110,12 +109,12 @@ mod tests {
         let mut slab = Slab::default();
         let mut channel = waiting(&mut slab, 1);
         channel.short = 0b1_0001 << 100;
-        assert_eq!(grant(&mut channel), Grant::Command(100));
-        assert_eq!(grant(&mut channel), Grant::Command(104));
-        assert_eq!(grant(&mut channel), Grant::Command(100));
+        assert_eq!(Normal.grant(&mut channel), Grant::Command(100));
+        assert_eq!(Normal.grant(&mut channel), Grant::Command(104));
+        assert_eq!(Normal.grant(&mut channel), Grant::Command(100));
         channel.short = 0;
-        assert_eq!(grant(&mut channel), Grant::DataOut(1));
+        assert_eq!(Normal.grant(&mut channel), Grant::DataOut(1));
         channel.out = waiting(&mut slab, 0).out;
-        assert_eq!(grant(&mut channel), Grant::Nothing);
+        assert_eq!(Normal.grant(&mut channel), Grant::Nothing);
     }
 }

@@ -1,7 +1,7 @@
 //! Times worked out by hand for MQSim's default geometry: the back end must agree to 1 %.
 
 use super::{Rig, at, device};
-use crate::flash::{OpCause, OpKind};
+use crate::flash::{OpCause, OpKind, policy};
 use nandarray_sim::Ps;
 
 fn within(what: &str, got: Ps, want_us: f64, percent: f64) {
@@ -30,8 +30,9 @@ fn saturated_reads(overrides: &[(&str, &str)], rounds: u16) -> Ps {
 
 #[test]
 fn one_at_a_time() {
-    for scheduling in ["normal", "fifo", "mqsim-compat"] {
-        let d = device(&[("controller.scheduling", scheduling)]);
+    for &scheduling in policy::ALL {
+        let mut d = device(&[]);
+        d.controller.scheduling = scheduling;
         // Facts: 75,020 + 290 + 12,288 ns for 4 KiB, without the link's 1,248.
         let mut rig = Rig::new(&d);
         rig.read(at(5, 1, 7, 3), 4_096);

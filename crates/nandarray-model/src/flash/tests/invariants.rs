@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 
 use super::{at, device};
-use crate::describe::Description;
+use crate::describe::{Description, Scheduling};
+use crate::flash::policy::{self, DiePolicy};
 use crate::flash::{
     Backend, Cells, FlashAccount, FlashEvent, FlashOp, NandCells, OpCause, OpEnded, OpKind, PageAddress, Verdict,
 };
@@ -92,11 +93,10 @@ pub(super) fn asks() -> impl Strategy<Value = Vec<Ask>> {
 }
 
 pub(super) fn devices() -> impl Strategy<Value = Description> {
-    let scheduling = prop_oneof![3 => Just("normal"), 1 => Just("fifo"), 1 => Just("mqsim-compat")];
+    let scheduling = prop_oneof![2 => Just(Scheduling::Normal), 3 => prop::sample::select(policy::ALL)];
     (scheduling, any::<[bool; 9]>()).prop_map(|(scheduling, on)| {
         let [cache_read, cache_program, suspends, one_shot, independent, planes, errors, fast, spare] = on;
         let mut with = vec![
-            ("controller.scheduling", scheduling),
             ("geometry.channels", "2"),
             ("geometry.ways", "2"),
             ("geometry.dies", "2"),
@@ -133,6 +133,7 @@ pub(super) fn devices() -> impl Strategy<Value = Description> {
             ]);
         }
         let mut description = device(&with);
+        description.controller.scheduling = scheduling;
         description.energy.read_pj = 3e6;
         description.energy.program_pj = 5e7;
         description.energy.erase_pj = 2e8;
@@ -153,10 +154,15 @@ pub(super) struct Outcomes {
 }
 
 pub(super) fn run(description: &Description, asks: &[Ask]) -> Outcomes {
+    run_by(description.controller.scheduling, description, asks)
+}
+
+/// Executes the operations under a policy; checks that all end, and that spans and account agree.
+fn run_by(policy: impl DiePolicy, description: &Description, asks: &[Ask]) -> Outcomes {
     let seen = Seen::default();
     let done = Arc::new(Mutex::new(Vec::new()));
     let cells = Watched { within: NandCells::new(description, 5), done: Arc::clone(&done) };
-    let mut flash = Backend::with_cells(description, Box::new(cells), Some(Box::new(seen.clone())));
+    let mut flash = Backend::scheduled(description, policy, Box::new(cells), Some(Box::new(seen.clone())));
     let mut events: Events<FlashEvent> = Events::default();
     let (mut all, mut ended, mut asked) = (Vec::new(), Vec::new(), Vec::new());
     // Number of pages submitted to each block so far, so that its programs come in order.
@@ -209,65 +215,70 @@ pub(super) fn run(description: &Description, asks: &[Ask]) -> Outcomes {
     Outcomes { ended: all, spans, done, asked, account }
 }
 
+/// Panics unless a run under `policy` keeps every rule that holds for any policy.
+pub(super) fn holds_under(policy: impl DiePolicy + Copy, description: &Description, asks: &[Ask]) {
+    let first = run_by(policy, description, asks);
+    // Each operation ends exactly once.
+    let mut tokens: Vec<u64> = first.ended.iter().map(|(_, e)| e.token).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, (0..asks.len() as u64).collect::<Vec<_>>());
+    // No part does two things at a time.
+    let mut by_track: HashMap<Track, Vec<DeviceSpan>> = HashMap::new();
+    for span in &first.spans {
+        assert!(span.start <= span.end);
+        by_track.entry(span.track).or_default().push(*span);
+    }
+    for (track, mut spans) in by_track {
+        spans.sort_by_key(|s| (s.start, s.end));
+        for pair in spans.windows(2) {
+            let [one, next] = [&pair[0], &pair[1]];
+            assert!(one.end <= next.start, "{track:?} is busy twice: {one:?} and {next:?}");
+        }
+    }
+    // Pages of a block are programmed in the order in which they were submitted.
+    let of = |op, place: &PageAddress| (op, place.die, place.plane, place.block);
+    let mut order: HashMap<_, Vec<u16>> = HashMap::new();
+    for (op, place) in first.done.iter().filter(|(op, _)| *op == OpKind::Program) {
+        order.entry(of(*op, place)).or_default().push(place.page);
+    }
+    for (key, pages) in order {
+        let asked: Vec<u16> = first.asked.iter().filter(|o| of(o.op, &o.place) == key).map(|o| o.place.page).collect();
+        assert_eq!(pages, asked, "order of programs in {:?}", key);
+    }
+    // No read is faster than its sensing and transfer.
+    let g = description;
+    let submitted = {
+        let mut now = Ps::ZERO;
+        asks.iter()
+            .map(|a| {
+                now += Ps::from_us(a.wait_us);
+                now
+            })
+            .collect::<Vec<_>>()
+    };
+    for (t, e) in &first.ended {
+        let o = &first.asked[e.token as usize];
+        let least = match o.op {
+            OpKind::Read => {
+                let transfer = Ps::of_bytes(u64::from(o.bytes), g.bus.bytes_per_s);
+                g.bus.t_read_command + g.nand.t_read[0] + transfer
+            }
+            OpKind::Program => g.bus.t_program_command + g.nand.t_program[0],
+            OpKind::Erase => g.bus.t_erase_command + g.nand.t_erase,
+        };
+        assert!(*t - submitted[e.token as usize] >= least);
+    }
+    // A second run with the same seed gives the same results.
+    let second = run_by(policy, description, asks);
+    assert_eq!(first.ended, second.ended);
+    assert_eq!(first.spans, second.spans);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
     fn holds(description in devices(), asks in asks()) {
-        let first = run(&description, &asks);
-        // Each operation ends exactly once.
-        let mut tokens: Vec<u64> = first.ended.iter().map(|(_, e)| e.token).collect();
-        tokens.sort_unstable();
-        prop_assert_eq!(tokens, (0..asks.len() as u64).collect::<Vec<_>>());
-        // No part does two things at a time.
-        let mut by_track: HashMap<Track, Vec<DeviceSpan>> = HashMap::new();
-        for span in &first.spans {
-            prop_assert!(span.start <= span.end);
-            by_track.entry(span.track).or_default().push(*span);
-        }
-        for (track, mut spans) in by_track {
-            spans.sort_by_key(|s| (s.start, s.end));
-            for pair in spans.windows(2) {
-                let [one, next] = [&pair[0], &pair[1]];
-                prop_assert!(one.end <= next.start, "{track:?} is busy twice: {one:?} and {next:?}");
-            }
-        }
-// Pages of a block are programmed in the order in which they were submitted.
-        let of = |op, place: &PageAddress| (op, place.die, place.plane, place.block);
-        let mut order: HashMap<_, Vec<u16>> = HashMap::new();
-        for (op, place) in first.done.iter().filter(|(op, _)| *op == OpKind::Program) {
-            order.entry(of(*op, place)).or_default().push(place.page);
-        }
-        for (key, pages) in order {
-            let asked: Vec<u16> = first
-                .asked
-                .iter()
-                .filter(|o| of(o.op, &o.place) == key)
-                .map(|o| o.place.page)
-                .collect();
-            prop_assert_eq!(pages, asked, "order of programs in {:?}", key);
-        }
-        // No read is faster than its sensing and transfer.
-        let g = &description;
-        let submitted = {
-            let mut now = Ps::ZERO;
-            asks.iter().map(|a| { now += Ps::from_us(a.wait_us); now }).collect::<Vec<_>>()
-        };
-        for (t, e) in &first.ended {
-            let o = &first.asked[e.token as usize];
-            let least = match o.op {
-                OpKind::Read => {
-                    let transfer = Ps::of_bytes(u64::from(o.bytes), g.bus.bytes_per_s);
-                    g.bus.t_read_command + g.nand.t_read[0] + transfer
-                }
-                OpKind::Program => g.bus.t_program_command + g.nand.t_program[0],
-                OpKind::Erase => g.bus.t_erase_command + g.nand.t_erase,
-            };
-            prop_assert!(*t - submitted[e.token as usize] >= least);
-        }
-        // A second run with the same seed gives the same results.
-        let second = run(&description, &asks);
-        prop_assert_eq!(first.ended, second.ended);
-        prop_assert_eq!(first.spans, second.spans);
+        holds_under(description.controller.scheduling, &description, &asks);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the back end, by what its times are compared with: closed forms, cases computed by hand, invariants and
 //! laws of conservation under random operations, naive schedulers, models of the parts.
 
+mod added_policy;
 mod cases;
 mod closed_forms;
 mod failures;
@@ -12,7 +13,8 @@ mod reference;
 mod word_lines;
 mod worn_cells;
 
-use crate::describe::{Description, preset_with};
+use crate::describe::{Description, Scheduling, preset_with};
+use crate::flash::policy::DiePolicy;
 use crate::flash::{Backend, Cells, FlashEvent, FlashOp, OpCause, OpEnded, OpKind, OpOutcome, PageAddress};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
@@ -23,8 +25,8 @@ pub(crate) fn device(overrides: &[(&str, &str)]) -> Description {
 }
 
 /// A back end with an event queue and a clock.
-pub(crate) struct Rig {
-    pub(crate) flash: Backend,
+pub(crate) struct Rig<P: DiePolicy = Scheduling> {
+    pub(crate) flash: Backend<P>,
     pub(crate) events: Events<FlashEvent>,
     ended: Vec<OpEnded>,
     token: u64,
@@ -32,11 +34,17 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(description: &Description) -> Self {
-        Self { flash: Backend::new(description, 1, None), events: Events::default(), ended: Vec::new(), token: 0 }
+        Self::of(Backend::new(description, 1, None))
     }
 
     pub(crate) fn with_cells(description: &Description, cells: Box<dyn Cells>) -> Self {
-        Self { flash: Backend::with_cells(description, cells, None), ..Self::new(description) }
+        Self::of(Backend::with_cells(description, cells, None))
+    }
+}
+
+impl<P: DiePolicy> Rig<P> {
+    pub(crate) fn of(flash: Backend<P>) -> Self {
+        Self { flash, events: Events::default(), ended: Vec::new(), token: 0 }
     }
 
     /// Submits an operation now; returns its token.

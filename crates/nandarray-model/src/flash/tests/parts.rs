@@ -9,7 +9,7 @@ use super::{at, device};
 use crate::describe::{Cell, Scheduling};
 use crate::flash::cells::kind_of_page;
 use crate::flash::channel::{Channel, Use, next_in_turn};
-use crate::flash::policy;
+use crate::flash::policy::{DiePolicy, Features};
 use crate::flash::slab::{NONE, OpClass, Slab, SlotList};
 use crate::flash::times::Times;
 use crate::flash::{FlashOp, OpCause, OpKind};
@@ -92,13 +92,11 @@ fn turns_go_round_all_who_want_one() {
         let mask = chance.u128(..) & chance.u128(..) & chance.u128(..) | 1 << chance.u32(0..128);
         let turn = chance.u32(0..128);
         let naive = (turn..128).chain(0..turn).find(|&bit| mask >> bit & 1 != 0);
-        assert_eq!(Some(next_in_turn(mask, turn)), naive, "{mask:#x} from {turn}");
+        assert_eq!(Some(next_in_turn(mask, &mut turn.clone())), naive, "{mask:#x} from {turn}");
     }
     let (mut turn, mut seen) = (0, Vec::new());
     for _ in 0..6 {
-        let bit = next_in_turn(1 << 127 | 1 << 64 | 1, turn);
-        seen.push(bit);
-        turn = (bit + 1) & 127;
+        seen.push(next_in_turn(1 << 127 | 1 << 64 | 1, &mut turn));
     }
     assert_eq!(seen, [0, 64, 127, 0, 64, 127]);
 }
@@ -168,7 +166,7 @@ fn pages_of_a_word_line_alternate_as_published() {
 #[test]
 fn operations_of_one_moment_go_in_the_order_of_their_policy() {
     use OpClass::{Erase, ProgramBack, ProgramFront, ReadBack, ReadHost, ReadMap};
-    let times = Times::new(&device(&[]));
+    let times = Times::new(&device(&[]), Features::ALL);
     let served = |by: Scheduling, urgent: bool, waited_us: u64| {
         let mut slab = Slab::default();
         let mut slots = Vec::new();
@@ -187,7 +185,7 @@ fn operations_of_one_moment_go_in_the_order_of_their_policy() {
             let i = slab.take(&operation(op, cause, 0), class, seq, now);
             slots.push(slab[i]);
         }
-        slots.sort_by_key(|slot| (policy::key(by, &times, urgent, slot), slot.seq));
+        slots.sort_by_key(|slot| (by.key(&times, urgent, slot), slot.seq));
         slots.iter().map(|slot| slot.class).collect::<Vec<_>>()
     };
     let normal = [ReadHost, ReadMap, ProgramFront, ReadBack, ProgramBack, Erase];
@@ -234,7 +232,7 @@ fn planes_join_a_command_where_a_page_takes_least() {
         let per_page = |n: u32| u128::from(round(n)) * 12 / u128::from(n);
         let least = (1..=planes).map(per_page).min().unwrap();
         let want = (1..=planes).rev().find(|&n| per_page(n) == least);
-        let got = Times::new(&d).best_planes(OpKind::Read, 8_192, planes, dies);
+        let got = Times::new(&d, Features::ALL).best_planes(OpKind::Read, 8_192, planes, dies);
         assert_eq!(Some(got), want, "seed {seed}: {planes} planes, {dies} dies");
     }
 }

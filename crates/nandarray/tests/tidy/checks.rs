@@ -1,16 +1,12 @@
-//! Shared by the crates' `tests/tidy.rs`: reading a crate's source and looking for what it must not have.
+//! The checks: reading a crate's source and looking for what it must not have. Each panics with the places found.
 //!
-//! Included by path, so that no crate depends on anything for it: `#[path = "../../tidy.rs"] mod tidy;`. Paths count
-//! from the including crate's folder. Each function panics with the places found. Each crate lists its exceptions, with
-//! their reasons.
-
-#![allow(dead_code, reason = "every crate takes what it needs")]
+//! The source is read as text, formatted by `rustfmt`; the rules are as exact as that allows. Items under
+//! `#[cfg(test)]` and files of tests are no code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Modules from the bottom up; a module may use those of entries before its own, and itself.
-pub(crate) type Layers = &'static [&'static [&'static str]];
+use super::table::{CRATES, Crate};
 
 /// The clock, the environment, the machine's chance.
 const SURROUNDINGS: &[&str] = &[
@@ -27,8 +23,36 @@ const SURROUNDINGS: &[&str] = &[
     "process::id",
 ];
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+/// The folder of the crates.
+pub(crate) fn crates() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates lie in a folder")
+}
+
+impl Crate {
+    fn root(&self) -> PathBuf {
+        crates().join(self.name)
+    }
+
+    /// Every file of the crate's `folders`: its path from the crate's root, and its text.
+    fn files(&self) -> impl Iterator<Item = (String, String)> {
+        let root = self.root();
+        let mut found = Vec::new();
+        self.folders.iter().for_each(|folder| files(&root.join(folder), &mut found));
+        found.into_iter().map(move |path| (shown(&path, &root), std::fs::read_to_string(&path).unwrap()))
+    }
+
+    /// Every file of the crate that is no test: its path below `src`, and its text.
+    pub(crate) fn sources(&self) -> Vec<(String, String)> {
+        let src = self.root().join("src");
+        let mut found = Vec::new();
+        files(&src, &mut found);
+        let all = found.iter().map(|path| (shown(path, &src), std::fs::read_to_string(path).unwrap()));
+        all.filter(|(file, _)| !file.contains("tests")).collect()
+    }
+}
+
+fn shown(path: &Path, from: &Path) -> String {
+    path.strip_prefix(from).unwrap().to_str().unwrap().replace('\\', "/")
 }
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -43,27 +67,66 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
-/// Every file of the crate that is no test: its path below `src`, and its text.
-pub(crate) fn sources() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let src = root().join("src");
-    files(&src, &mut found);
-    let name = |path: &Path| path.strip_prefix(&src).unwrap().to_str().unwrap().replace('\\', "/");
-    let all = found.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap()));
-    all.filter(|(file, _)| !file.contains("tests")).collect()
-}
-
-/// The lines of code with their numbers: no comments, and nothing behind the file's own tests.
+/// The lines of code with their numbers: no comments, and no items of tests.
 pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .enumerate()
-        .map(|(i, line)| (i + 1, line))
-        .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
-        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::with_capacity(lines.len());
+    let mut at = 0;
+    while at < lines.len() {
+        if lines[at].trim() == "#[cfg(test)]" {
+            at = end_of_item(&lines, at);
+        } else {
+            found.push((at + 1, lines[at]));
+            at += 1;
+        }
+    }
+    found.into_iter().filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-fn layer(layers: Layers, module: &str) -> usize {
-    layers.iter().position(|l| l.contains(&module)).unwrap_or_else(|| panic!("module {module} is in no layer: add it"))
+/// Returns the number of the line behind the item whose first attribute is line `at`. The source is formatted, so an
+/// item of several lines ends where a line closes it at its own indentation.
+fn end_of_item(lines: &[&str], at: usize) -> usize {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let own = indent(lines[at]);
+    let first =
+        (at..lines.len()).find(|&i| !lines[i].trim_start().starts_with("#[")).expect("an attribute has an item");
+    let ends = |&i: &usize| indent(lines[i]) == own && lines[i].ends_with(&[';', '}', ','][..]);
+    (first..lines.len()).find(ends).expect("an item ends") + 1
+}
+
+#[test]
+fn code_goes_on_behind_items_of_tests() {
+    let text = [
+        "a();",
+        "#[cfg(test)]",
+        "#[path = \"a.rs\"]",
+        "mod tests;",
+        "b();",
+        "impl A {",
+        "    #[cfg(test)]",
+        "    fn f(",
+        "        x: u32,",
+        "    ) -> u32 {",
+        "        c();",
+        "    }",
+        "    // d();",
+        "    e();",
+        "}",
+        "#[cfg(test)]",
+        "mod more {",
+        "    g();",
+        "}",
+    ];
+    let found: Vec<_> = code(&text.join("\n")).map(|(number, line)| (number, line.trim().to_owned())).collect();
+    let want = [(1, "a();"), (5, "b();"), (6, "impl A {"), (14, "e();"), (15, "}")];
+    assert_eq!(found, want.map(|(number, line)| (number, line.to_owned())));
+}
+
+/// Returns the number of a module's layer.
+fn layer(layers: &str, module: &str) -> usize {
+    let mut all = layers.split('<');
+    let found = all.position(|layer| layer.split_whitespace().any(|one| one == module));
+    found.unwrap_or_else(|| panic!("module {module} is in no layer: add it"))
 }
 
 /// Modules that a line names behind `crate::`, one or a list in braces.
@@ -80,10 +143,11 @@ fn used(line: &str) -> Vec<&str> {
     found
 }
 
-/// Modules use those below them only; `up` are arrows that point up, each with its reason: file, what it uses, why.
-pub(crate) fn arrows_only_point_down(layers: Layers, up: &[(&str, &str, &str)]) {
+/// Modules use those below them only, but for the arrows of `Crate::up`.
+pub(crate) fn arrows_only_point_down(of: &Crate) {
+    let Crate { layers, up, .. } = *of;
     let mut wrong = Vec::new();
-    for (file, text) in sources() {
+    for (file, text) in of.sources() {
         let module = file.split(['/', '.']).next().unwrap();
         let own = layer(layers, module);
         for (number, line) in code(&text) {
@@ -99,32 +163,30 @@ pub(crate) fn arrows_only_point_down(layers: Layers, up: &[(&str, &str, &str)]) 
 }
 
 /// The layers name what `lib.rs` declares, nothing more and nothing less.
-pub(crate) fn every_module_is_in_a_layer(layers: Layers) {
-    let lib = std::fs::read_to_string(root().join("src/lib.rs")).unwrap();
+pub(crate) fn every_module_is_in_a_layer(of: &Crate) {
+    let lib = std::fs::read_to_string(of.root().join("src/lib.rs")).unwrap();
     let declared: BTreeSet<&str> =
         lib.lines().filter_map(|l| l.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')).collect();
-    let listed: BTreeSet<&str> = layers.iter().flat_map(|l| l.iter().copied()).filter(|&l| l != "lib").collect();
-    assert_eq!(declared, listed);
+    let listed: BTreeSet<&str> = of.layers.split(['<', ' ']).filter(|&l| !["", "lib"].contains(&l)).collect();
+    assert_eq!(declared, listed, "{}", of.name);
 }
 
-/// Every file of these folders opens with what it is, has no more lines than this, and no leftovers.
-pub(crate) fn every_file_says_what_it_is_and_ends_in_time(folders: &[&str], lines_max: usize) {
-    let mut all = Vec::new();
-    for folder in folders {
-        files(&root().join(folder), &mut all);
-    }
-    assert!(!all.is_empty());
-    for path in all {
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("//! "), "{} does not open with what it is", path.display());
+/// Every file opens with what it is, has no more lines than `Crate::lines_max`, and no leftovers.
+pub(crate) fn every_file_says_what_it_is_and_ends_in_time(of: &Crate) {
+    let mut seen = 0;
+    for (file, text) in of.files() {
+        seen += 1;
+        let file = format!("{}/{file}", of.name);
+        assert!(text.starts_with("//! "), "{file} does not open with what it is");
         let lines = text.lines().count();
-        assert!(lines <= lines_max, "{} has {lines} lines, more than {lines_max}", path.display());
+        assert!(lines <= of.lines_max, "{file} has {lines} lines, more than {}", of.lines_max);
         for (i, line) in text.lines().enumerate() {
             for left in [concat!("FIX", "ME"), concat!("TO", "DO"), concat!("XX", "X")] {
-                assert!(!line.contains(left), "{}:{} has a leftover {left}", path.display(), i + 1);
+                assert!(!line.contains(left), "{file}:{} has a leftover {left}", i + 1);
             }
         }
     }
+    assert!(seen > 0, "{} has no files", of.name);
 }
 
 /// The most lines of a function, from its head to its closing brace: what one sees at once.
@@ -152,31 +214,27 @@ fn functions(text: &str) -> Vec<(&str, usize, usize)> {
     found
 }
 
-/// Functions have at most 70 lines but for those that `allowed` lists: file, function, why it cannot be cut.
-pub(crate) fn functions_are_seen_at_once(folders: &[&str], allowed: &[(&str, &str, &str)]) {
-    let mut all = Vec::new();
-    folders.iter().for_each(|folder| files(&root().join(folder), &mut all));
+/// Functions have at most 70 lines but for those of `Crate::long`.
+pub(crate) fn functions_are_seen_at_once(of: &Crate) {
     let (mut wrong, mut seen, mut long) = (Vec::new(), 0, BTreeSet::new());
-    for path in all {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let file = path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
+    for (file, text) in of.files() {
         for (name, line, lines) in functions(&text) {
             seen += 1;
             if lines <= FUNCTION_LINES_MAX {
                 continue;
             }
             long.insert((file.clone(), name.to_owned()));
-            if !allowed.iter().any(|&(f, n, _)| (f, n) == (file.as_str(), name)) {
+            if !of.long.iter().any(|&(f, n, _)| (f, n) == (file.as_str(), name)) {
                 wrong.push(format!("{file}:{line} {name} has {lines} lines, {FUNCTION_LINES_MAX} are allowed"));
             }
         }
     }
-    for &(file, name, why) in allowed {
+    for &(file, name, why) in of.long {
         let listed = (file.to_owned(), name.to_owned());
         assert!(long.contains(&listed), "{name} of {file} ({why}) is no longer long: take it off the list");
     }
-    assert!(seen > 10, "only {seen} functions were found in {folders:?}");
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(seen > 10, "only {seen} functions were found in {}", of.name);
+    assert!(wrong.is_empty(), "{}: {wrong:#?}", of.name);
 }
 
 #[test]
@@ -190,26 +248,14 @@ fn the_length_of_functions_is_counted() {
     assert_eq!(functions(&text), [("long", 2, 84), ("declared", 87, 3), ("two", 90, 2)]);
 }
 
-/// No code but that of the files `allowed` reads the clock, the environment or the machine's chance.
-pub(crate) fn time_chance_and_surroundings_come_in_through_the_door(allowed: &[&str]) {
-    for (file, text) in sources().into_iter().filter(|(file, _)| !allowed.contains(&file.as_str())) {
+/// No code but that of the files in `Crate::doors` reads the clock, the environment or the machine's chance.
+pub(crate) fn time_chance_and_surroundings_come_in_through_the_door(of: &Crate) {
+    let inside = |file: &str| !of.doors.iter().any(|(door, _)| *door == file);
+    for (file, text) in of.sources().into_iter().filter(|(file, _)| inside(file)) {
         for (number, line) in code(&text) {
             for word in SURROUNDINGS {
                 assert!(!line.contains(word), "{file}:{number} has {word}: {}", line.trim());
             }
-        }
-    }
-}
-
-/// No code of these folders reads or writes a dword of a submission entry: `nandarray-nvme-spec` alone knows them.
-pub(crate) fn no_dword_is_packed(folders: &[&str]) {
-    let mut all = Vec::new();
-    folders.iter().for_each(|folder| files(&root().join(folder), &mut all));
-    assert!(!all.is_empty(), "no files in {folders:?}");
-    for path in all.into_iter().filter(|path| !path.to_str().unwrap().contains("tests")) {
-        let text = std::fs::read_to_string(&path).unwrap();
-        for (number, line) in code(&text) {
-            assert!(!line.contains("cdw"), "{}:{number} has a dword: {}", path.display(), line.trim());
         }
     }
 }
@@ -236,12 +282,11 @@ fn hashes(sources: &[(String, String)]) -> BTreeSet<(Option<String>, String)> {
     found
 }
 
-/// Nothing walks a hash but what `allowed` lists: file, expression, why its order cannot be seen. `known` are names
-/// that must be found to be hashes, so that the search itself is seen to work.
-pub(crate) fn nothing_depends_on_the_order_of_a_hash(known: &[&str], allowed: &[(&str, &str, &str)]) {
-    let sources = sources();
+/// Nothing walks a hash but what `Crate::walks` lists.
+pub(crate) fn nothing_depends_on_the_order_of_a_hash(of: &Crate) {
+    let sources = of.sources();
     let hashes = hashes(&sources);
-    assert!(known.iter().all(|k| hashes.iter().any(|h| h.1 == *k)), "{hashes:?}");
+    assert!(of.hashes.iter().all(|k| hashes.iter().any(|h| h.1 == *k)), "{hashes:?}");
     let walks =
         [".iter()", ".iter_mut()", ".keys()", ".values()", ".values_mut()", ".drain(", ".retain(", ".into_iter()"];
     let mut wrong = Vec::new();
@@ -252,7 +297,7 @@ pub(crate) fn nothing_depends_on_the_order_of_a_hash(known: &[&str], allowed: &[
                 let walked =
                     walks.iter().any(|w| line.match_indices(&format!("{name}{w}")).any(|(at, _)| whole_word(at)));
                 let looped = line.contains(&format!(" in &{name} ")) || line.contains(&format!(" in {name} "));
-                let fine = allowed.iter().any(|(f, what, _)| f == file && line.contains(what));
+                let fine = of.walks.iter().any(|(f, what, _)| f == file && line.contains(what));
                 if (walked || looped) && !fine {
                     wrong.push(format!("{file}:{number} walks the hash {name}: {}", line.trim()));
                 }
@@ -260,8 +305,24 @@ pub(crate) fn nothing_depends_on_the_order_of_a_hash(known: &[&str], allowed: &[
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    for (file, what, why) in allowed {
+    for (file, what, why) in of.walks {
         let text = &sources.iter().find(|f| f.0 == *file).expect("a file of the list").1;
         assert!(text.contains(what), "{what} ({why}) is no longer in {file}: take it off the list");
     }
+}
+
+/// Names of the project's crates that a crate's manifest lists as dependencies, other than of its tests.
+fn dependencies(of: &Crate) -> BTreeSet<String> {
+    let manifest = std::fs::read_to_string(of.root().join("Cargo.toml")).unwrap();
+    let lines = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let names = lines.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split(['=', '.', ' ']).next());
+    names.filter(|name| name.starts_with("nandarray")).map(str::to_owned).collect()
+}
+
+/// A crate depends on those of the project that `Crate::uses` lists, which stand before it in the table.
+pub(crate) fn crates_use_those_below_them(of: &Crate) {
+    let below = CRATES.iter().map(|one| one.name).take_while(|name| *name != of.name).collect::<Vec<_>>();
+    let listed: BTreeSet<String> = of.uses.iter().map(|&name| name.to_owned()).collect();
+    assert_eq!(dependencies(of), listed, "{} of the project uses", of.name);
+    assert!(listed.iter().all(|name| below.contains(&name.as_str())), "{}: {listed:?} of {below:?}", of.name);
 }

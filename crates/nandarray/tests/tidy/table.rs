@@ -1,0 +1,185 @@
+//! The table of crates, from the bottom up: the layers of each, and its exceptions with their reasons. A new crate is a
+//! row here.
+
+/// A crate, and the rules of its source.
+pub(crate) struct Crate {
+    pub(crate) name: &'static str,
+    /// Crates of the project that it depends on.
+    pub(crate) uses: &'static [&'static str],
+    /// Layers of its modules from the bottom up: a module may use those of layers before its own, and itself. Empty for
+    /// a crate whose modules are not layered.
+    pub(crate) layers: &'static str,
+    /// Arrows that point up: file, the module that it uses, and the reason.
+    pub(crate) up: &'static [(&'static str, &'static str, &'static str)],
+    /// Files that read the clock, the environment or the machine's chance, each with the reason.
+    pub(crate) doors: &'static [(&'static str, &'static str)],
+    /// Names that are found to be hashes, so that the search itself is seen to work.
+    pub(crate) hashes: &'static [&'static str],
+    /// Iterations over a hash whose order has no effect: file, expression, and the reason.
+    pub(crate) walks: &'static [(&'static str, &'static str, &'static str)],
+    /// Folders of its files, from its root.
+    pub(crate) folders: &'static [&'static str],
+    /// Number of lines that a file may have.
+    pub(crate) lines_max: usize,
+    /// Functions that may be longer than others: file, function, and the reason why it is not divided.
+    pub(crate) long: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// A crate without exceptions.
+const PLAIN: Crate = Crate {
+    name: "",
+    uses: &[],
+    layers: "",
+    up: &[],
+    doors: &[],
+    hashes: &[],
+    walks: &[],
+    folders: &["src", "tests"],
+    lines_max: 520,
+    long: &[],
+};
+
+/// Why a transport has the machine's clock.
+const SILENCE: &str = "a transport ends silent connections and associations";
+
+pub(crate) const CRATES: &[Crate] = &[
+    Crate {
+        name: "nandarray-nvme-spec",
+        uses: &[],
+        layers: "status < entry < fields sets < identify features properties logs memory programs pages < io fabrics \
+                 admin < nd < lib",
+        lines_max: 800,
+        folders: &["src"],
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray",
+        uses: &["nandarray-nvme-spec"],
+        layers: "error < sim < media < flash < codec ftl sched < stl < device < nvme < lib",
+        lines_max: 800,
+        folders: &["src", "tests", "../../fuzz/fuzz_targets"],
+        doors: &[
+            ("codec/measure.rs", "prints throughputs on demand; it is compiled into tests only"),
+            ("sim/process.rs", "tells whether threads that were started are in this process, which decides no content"),
+        ],
+        hashes: &["write_buffer", "by_id"],
+        walks: &[
+            ("device/io.rs", "inner.write_buffer.keys()", "sorted right after"),
+            ("device/log/commit.rs", "inner.write_buffer.keys()", "sorted right after"),
+            ("device/catalog.rs", "inner.write_buffer.keys()", "a sum"),
+            ("device/catalog.rs", "inner.write_buffer.values()", "a sum"),
+        ],
+        ..PLAIN
+    },
+    Crate { name: "nandarray-sim", uses: &[], layers: "time < events spans < resource < lib", lines_max: 400, ..PLAIN },
+    Crate {
+        name: "nandarray-hart",
+        uses: &[],
+        layers: "xlen trap isa < access work < protect < memory streams block float < vector < varve < meter < exec \
+                 < profile < cache csr < hart < program < bare < lib",
+        long: &[("src/exec/select.rs", "handler", "a table: one line an instruction")],
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray-uarch",
+        uses: &["nandarray-hart"],
+        layers: "unit < changes parts vector < describe < presets < cache prefetch issue < latest < hierarchy < \
+                 account feed report < blocks < core < lib",
+        walks: &[("describe.rs", "in numbers {", "an array")],
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray-cores",
+        uses: &["nandarray-uarch", "nandarray-hart"],
+        layers: "abi < error < json < element < metadata < program < native < processor < core < kernel_table < \
+                 kernel < kernel_metered < check < inflow < call < profile timer < lib",
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray-jit",
+        uses: &["nandarray-cores", "nandarray-hart"],
+        layers: "context < pace < sites < region < registers < emit < code < shared < engine < processor < lib",
+        walks: &[("emit/mod.rs", "in known {", "a list"), ("region.rs", "known.iter().map(|k| k.1)", "a list")],
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray-queues",
+        uses: &["nandarray", "nandarray-nvme-spec"],
+        layers: "error entries atomic guard wait < sleep < futex layout < region prepared < ring < server client < lib",
+        doors: &[("wait.rs", "the client's deadline")],
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray-runtime",
+        uses: &["nandarray-jit", "nandarray-cores", "nandarray"],
+        layers: "error io progress queue < cut < stage < context < shares work < job < scheduler < agenda < \
+                 executor < pipeline < programs tiles < request < typed < inputs outputs < execute < schedule < \
+                 session < lib",
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray-model",
+        uses: &[
+            "nandarray-runtime",
+            "nandarray-cores",
+            "nandarray-uarch",
+            "nandarray-hart",
+            "nandarray-sim",
+            "nandarray",
+        ],
+        layers: "spans < describe < flash < ftl host workload flash_trace < timeline report < machine < store \
+                 replay accelerator fetch < lib",
+        folders: &["src", "tests", "benches", "examples"],
+        lines_max: 800,
+        up: &[("spans.rs", "flash", "a span says what the flash was busy for: its `OpCause`")],
+        hashes: &["draining", "writing"],
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray-nvme",
+        uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec"],
+        layers: "limits < commands features properties < payload queue < auth < accounts slm boxes logs < programs < \
+                 requests arrays offload < subsystem association identify < admin io < tcp < lib < tests",
+        lines_max: 800,
+        up: &[
+            ("requests.rs", "arrays", "a request is one on arrays, which is executed when it is whole"),
+            ("arrays.rs", "offload", "a request on arrays may run programs"),
+            ("arrays.rs", "requests", "requests and replies are messages"),
+            ("offload.rs", "arrays", "parts of the data behind a request's text"),
+            ("offload.rs", "requests", "replies are messages"),
+            ("subsystem.rs", "association", "a subsystem makes associations and keeps them weakly"),
+            ("association.rs", "subsystem", "an association belongs to its subsystem"),
+            ("identify.rs", "subsystem", "the numbers of namespaces"),
+            ("identify.rs", "association", "the part of an association that answers identify"),
+        ],
+        doors: &[
+            ("tcp/connection.rs", SILENCE),
+            ("tcp/server.rs", SILENCE),
+            ("tcp/logins.rs", SILENCE),
+            ("tcp/initiator.rs", SILENCE),
+        ],
+        ..PLAIN
+    },
+    Crate {
+        name: "nandarray-python",
+        uses: &[
+            "nandarray-nvme",
+            "nandarray-nvme-spec",
+            "nandarray-model",
+            "nandarray-queues",
+            "nandarray-runtime",
+            "nandarray-cores",
+            "nandarray-uarch",
+            "nandarray-hart",
+            "nandarray",
+        ],
+        lines_max: 800,
+        folders: &["src"],
+        doors: &[
+            ("nvme_tcp.rs", "a paced store follows the machine's clock"),
+            ("options.rs", "entropy of new stores"),
+            ("session.rs", "measures how long a scheduler takes to decide"),
+        ],
+        ..PLAIN
+    },
+];

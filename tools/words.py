@@ -53,7 +53,9 @@ NORM = re.compile(
 FRAGMENT = re.compile(r"(?:Of|Which|How|Told|What|Where|From|With|When|Given)\b")
 _ENTRY = re.compile(r"^( *)[\w*]+(?:, [\w*]+)*(?: : .+)?\n\1    (\S.*)$", re.MULTILINE)
 #: Texts of messages are looked for here; notes of experiments are sentences about what was found.
-MESSAGES = re.compile(r"(?:python/nandarray/(?!lab/experiments/)|crates/[\w-]+/src/)(?!.*tests?(?:/|\.rs))")
+MESSAGES = re.compile(
+    r"(?:python/nandarray/|papers/nandarray_papers/(?!experiments/)|crates/[\w-]+/src/)(?!.*tests?(?:/|\.rs))"
+)
 _RUST_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"((?:[^"\\]|\\.)*)"|'(?:[^'\\]|\\.)'""", re.DOTALL)
 #: Tests within a file, its last part; `mod tests;` near the top names a file of their own.
 _RUST_TESTS = re.compile(r"#\[cfg\(test\)\]\n(?:#\[.*\n)*mod \w+ \{")

@@ -18,6 +18,7 @@ from nandarray import lab
 from nandarray.cli import app
 from nandarray.cli import lab as cli_lab
 from nandarray.errors import InvalidError, NotFoundError
+from nandarray.lab import packages
 from nandarray.lab._compare import keys_of
 
 DEPTHS = ("lab", "run", "model.queue-depth", "--profile", "small")
@@ -60,14 +61,15 @@ def test_list_gives_what_there_is() -> None:
 
 
 def test_a_set_is_run_and_gets_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli_lab.registry.SETS, "models", ("model.queue-depth", "model.chan*"))
+    more = {**packages.sets(), "models": ("model.queue-depth", "model.chan*")}
+    monkeypatch.setattr(packages, "sets", lambda: more)
     said = call("lab", "run", "models", "--profile", "small", "--quiet")
     page = Path("lab-runs") / "models.html"
     assert f"{page}: 2 runs" in said
     text = page.read_text(encoding="utf-8")
     assert "model.queue-depth" in text
     assert "model.channels" in text
-    for name, patterns in lab.registry.SETS.items():
+    for name, patterns in packages.sets().items():
         assert cli_lab._chosen([name]) == [
             one for pattern in patterns for one in lab.experiments() if cli_lab.fnmatch.fnmatch(one, pattern)
         ]

@@ -226,7 +226,7 @@ def test_a_file_is_loaded_once_until_it_changes() -> None:
     first = registry.load_file("mine.py")
     assert registry.load_file("mine.py") is first
     assert registry.file_of(first.__name__) == str(Path("mine.py").resolve())
-    assert registry.file_of("nandarray.lab.experiments.nds_fig2") is None
+    assert registry.file_of("nandarray_papers.experiments.nds_fig2") is None
     Path("mine.py").write_text(OWN + "\n# another\n")
     assert registry.load_file("mine.py") is not first
     Path("other").mkdir()
@@ -241,18 +241,18 @@ def test_imports_are_followed_into_the_lab_alone(tmp_path: Path) -> None:
     found = registry._imports(
         b"import nandarray.lab.claims, os\nfrom nandarray.lab import pareto as p\n"
         b"from . import x\nfrom .nandarray.lab.cost import y\n"
-        b"def f():\n    from nandarray.lab.nds.pipeline import pipelined\n"
+        b"def f():\n    from nandarray_papers.nds.pipeline import pipelined\n"
     )
     assert found == (
-        "nandarray.lab.claims", "os", "nandarray.lab", "nandarray.lab.pareto", "nandarray.lab.nds.pipeline",
-        "nandarray.lab.nds.pipeline.pipelined",
+        "nandarray.lab.claims", "os", "nandarray.lab", "nandarray.lab.pareto", "nandarray_papers.nds.pipeline",
+        "nandarray_papers.nds.pipeline.pipelined",
     )  # fmt: skip
     seen: dict[str, bytes] = {}
     file = tmp_path / "top.py"
-    file.write_text("from nandarray.lab.nds import pipeline\nimport nandarray.store\n")
+    file.write_text("from nandarray_papers.nds import pipeline\nimport nandarray.store\n")
     registry._follow("top", file, seen)
-    assert set(seen) >= {"top", "nandarray.lab.nds.pipeline", "nandarray.lab.nds.systems"}
-    assert all(name == "top" or name.startswith("nandarray.lab.") for name in seen)
+    assert set(seen) >= {"top", "nandarray_papers.nds.pipeline", "nandarray_papers.nds.systems"}
+    assert all(name == "top" or name.startswith(("nandarray.lab.", "nandarray_papers.")) for name in seen)
 
 
 def test_each_experiment_takes_its_own_values_in_each_profile() -> None:

@@ -8,15 +8,17 @@ import math
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nandarray import lab
+from nandarray.cli import lab as cli_lab
 from nandarray.device import load
 from nandarray.errors import CorruptError, InvalidError, LockedError, NotFoundError, UnsupportedVersionError
-from nandarray.lab import _files, _run, registry
+from nandarray.lab import _files, _run, packages, registry
 from nandarray.lab._html import answer_cells
 from nandarray.lab._inputs import Inputs
 from nandarray.lab.claims import claims, judge
@@ -553,12 +555,32 @@ assert not registry.broken(), registry.broken()
     assert done.returncode == 0, done.stderr
 
 
+def without_papers() -> list[metadata.EntryPoint]:
+    """Entry points of a lab alone."""
+    return [point for point in packages._points() if not point.module.startswith("nandarray_papers")]
+
+
+def test_a_lab_without_the_papers_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = without_papers()
+    monkeypatch.setattr(packages, "_points", lambda: points)
+    monkeypatch.setattr(packages, "claim_files", list)
+    for what in ("nds.fig9", "assasin-coden", "assasin.*"):
+        with pytest.raises(NotFoundError, match="experiments of papers are not installed: pip install ./papers in a"):
+            cli_lab._chosen([what])
+    with pytest.raises(NotFoundError, match="no experiment 'nds.fig9'.*; the experiments of papers are not"):
+        lab.run("nds.fig9", profile="small")
+    assert list(lab.experiments()) == ["model.channels", "model.queue-depth"]
+    assert packages.sets() == {}
+    assert lab.run("model.queue-depth", profile="small", parameters={"device": "tiny"}).answers == []
+
+
 def test_a_broken_module_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_PACKAGE", type(sys)("other"))
-    registry._PACKAGE.__path__ = [os.getcwd()]  # type: ignore[attr-defined]
+    points = [metadata.EntryPoint("other", "other", packages.ENTRY_POINTS), *without_papers()]
+    monkeypatch.setattr(packages, "_points", lambda: points)
     monkeypatch.syspath_prepend(os.getcwd())
-    Path("breaks.py").write_text("1 / 0")
-    assert lab.experiments() == {}
+    Path("other").mkdir()
+    Path("other/breaks.py").write_text("1 / 0")
+    assert list(lab.experiments()) == ["model.channels", "model.queue-depth"]
     assert list(registry.broken()) == ["other.breaks"]
     with pytest.raises(NotFoundError, match="could not be loaded"):
         registry.find("anything")
@@ -566,7 +588,7 @@ def test_a_broken_module_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_module_of_the_lab_that_changes_changes_the_hash() -> None:
     seen: dict[str, bytes] = {}
-    file = sys.modules["nandarray.lab.experiments.model_channels"].__file__
+    file = sys.modules["nandarray.lab.bundled.channels"].__file__
     assert file is not None
     registry._follow("top", Path(file), seen)
     assert set(seen) == {"top", "nandarray.lab.experiment"}

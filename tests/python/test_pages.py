@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERNALS = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))]
-FOLDERS = ("crates", "python", "tests", "bench", "docs", "examples", "fuzz", "tools", ".ci")
+FOLDERS = ("crates", "python", "papers", "tests", "bench", "docs", "examples", "fuzz", "tools", ".ci")
 MADE = ("target/", ".venv/", "proptest-regressions/")  # by builds and tests; a fresh clone has none of them
 
 _CODE = re.compile(r"`([^`\n]+)`")

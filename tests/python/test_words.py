@@ -15,7 +15,10 @@ words = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(words)
 
 
-@pytest.mark.parametrize("folder", ["crates", "python", "tests", "bench", "examples", "fuzz", "tools", "docs", "*.md"])
+FOLDERS = ("crates", "python", "papers", "tests", "bench", "examples", "fuzz", "tools", "docs", "*.md")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_sentences_say_what_things_are(folder: str) -> None:
     found = [line for path in words.tracked(folder) for line in words.check(path)]
     assert not found, f"{len(found)} places (docs/internals/glossary.md has the words):\n" + "\n".join(found)

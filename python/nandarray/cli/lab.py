@@ -20,7 +20,7 @@ from rich.table import Table
 from nandarray import lab
 from nandarray.cli.common import Json, Tell, bars, console, fail, json_or_text, parse_pairs, print_json, say, table_of
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
-from nandarray.lab import registry
+from nandarray.lab import packages, registry
 from nandarray.lab._html import answer_cells, shown_columns
 from nandarray.lab._runs import find_run, folder_of_runs
 from nandarray.lab.claims import near
@@ -100,6 +100,10 @@ def list_command(
     else:
         rows = [(one.id, str(len(one.claims)), f"{one.minutes:g}", one.title) for one in known.values()]
         console().print(table_of(("id", "claims", "minutes", "title"), rows, right=("claims", "minutes")))
+        for name, patterns in packages.sets().items():
+            say(f"set {name}: {', '.join(patterns)}")
+    if without := packages.missing():
+        console(stderr=True).print(without.removeprefix("; "), soft_wrap=True)
     for module, why in registry.broken().items():
         console(stderr=True).print(f"not usable: {module}: {' '.join(why.split())}", soft_wrap=True)
 
@@ -167,7 +171,7 @@ def run_command(
     ids: Annotated[
         list[str],
         typer.Argument(
-            help="Experiments: ids, patterns like 'model.*', Python files, or a set: " + ", ".join(registry.SETS) + ".",
+            help="Experiments: ids, patterns like 'model.*', Python files, or sets that `nandarray lab list` names.",
             metavar="ID...",
             autocompletion=complete_experiment,
         ),
@@ -217,7 +221,7 @@ def run_command(
         if not as_json:
             _show_answers(found)
             say(f"{found.path}: {_took(found)}\n")
-    pages = [_page_of_set(name, done, runs) for name in ids if name in registry.SETS]
+    pages = [_page_of_set(name, done, runs) for name in ids if name in packages.sets()]
     if as_json:
         print_json([{"folder": str(run.path), **run.data} for run in done])
     else:
@@ -242,21 +246,21 @@ def _page_of_set(name: str, done: Sequence[lab.Run], folder: Path | None) -> Pat
     """Write the page of a set's runs beside them."""
     from nandarray.lab import report  # brings jinja2, which no other command needs
 
-    fits = [run for run in done if any(fnmatch.fnmatch(run.experiment, one) for one in registry.SETS[name])]
+    fits = [run for run in done if any(fnmatch.fnmatch(run.experiment, one) for one in packages.sets()[name])]
     return report.write([lab.load(run.path) for run in fits], folder_of_runs(folder) / f"{name}.html")
 
 
 def _chosen(ids: Sequence[str]) -> list[str]:
     """Return ids and files, with sets and patterns expanded."""
     found: dict[str, None] = {}
-    for one in (pattern for name in ids for pattern in registry.SETS.get(name, (name,))):
+    for one in (pattern for name in ids for pattern in packages.sets().get(name, (name,))):
         if one.endswith(".py") or ".py:" in one:
             found[one] = None
             continue
         known = lab.experiments()
         fitting = fnmatch.filter(known, one) if any(sign in one for sign in "*?[") else [registry.find(one).id]
         if not fitting:
-            raise NotFoundError(f"no experiment fits {one!r}{near(one, known)}")
+            raise NotFoundError(f"no experiment fits {one!r}{near(one, known)}{packages.missing()}")
         found |= dict.fromkeys(fitting)
     return list(found)
 

@@ -1,9 +1,9 @@
 """The lab: experiments on described devices, their runs, sweeps, comparisons and reports.
 
-:class:`Experiment` says what one is; the bundled ones are the modules of :mod:`nandarray.lab.experiments`.
-:func:`run` runs one and gives a :class:`Run`, a folder; :func:`load` reads it again. Tables need the extra ``lab``,
-which brings pandas and pyarrow; importing this package does not import them. What :mod:`nandarray.lab.report` draws is
-one HTML page.
+:class:`Experiment` says what one is; :mod:`nandarray.lab.bundled` has the lab's own, and the distribution
+``nandarray-papers`` those of papers. :func:`run` runs one and gives a :class:`Run`, a folder; :func:`load` reads it
+again. Tables need the extra ``lab``, which brings pandas and pyarrow; importing this package does not import them. What
+:mod:`nandarray.lab.report` draws is one HTML page.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from typing import Any
 import nandarray
 from nandarray import holders
 from nandarray.errors import InvalidError, LockedError, NandarrayError
-from nandarray.lab import registry
+from nandarray.lab import packages, registry
 from nandarray.lab._files import digest, environment, plain, write_json, write_table
 from nandarray.lab._heads import NAME, RUN, damage
 from nandarray.lab._inputs import Inputs, inputs_of
@@ -52,7 +52,6 @@ __all__ = [
 ]
 
 _WORKER = "nandarray-lab"
-_BUNDLED = "nandarray.lab.experiments."
 _GUARD = (
     "lab.run and lab.sweep start processes, and each of them imports the script first: what runs experiments belongs "
     'under if __name__ == "__main__":, or takes jobs=1'
@@ -271,7 +270,7 @@ def run(
 
 
 def _measured(experiment: Experiment, context: Context) -> Result:
-    """Run an experiment; an error of a bundled one's arithmetic is one of the parameters that it was given."""
+    """Run an experiment; an error of a packaged one's arithmetic is one of the parameters that it was given."""
     try:
         return experiment.run(context)
     except NandarrayError:
@@ -279,7 +278,7 @@ def _measured(experiment: Experiment, context: Context) -> Result:
     except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError) as error:
         usual = plain(registry.resolve(experiment, context.profile))
         given = {name: value for name, value in context.parameters.items() if value != usual[name]}
-        if not given or not experiment.run.__module__.startswith(_BUNDLED):
+        if not given or not packages.is_packaged(experiment.run.__module__):
             raise
         said = ", ".join(f"{name} = {value!r}" for name, value in given.items())
         why = " ".join(str(error).split())

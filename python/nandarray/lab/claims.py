@@ -1,7 +1,8 @@
 """Claims: what papers measured, and the judgement of an answer against one.
 
-The bundled claims are in ``claims.toml``; an experiment of a file of its own may have a ``claims.toml`` beside
-it. An answer names a claim, or a part of it behind a ``#``. It is judged by the kind of the claim:
+A package of experiments has its claims in ``claims.toml``; an experiment of a file of its own may have a
+``claims.toml`` beside it. An answer names a claim, or a part of it behind a ``#``. The kind of the claim says how it is
+judged:
 
 - a ``shape`` is within if it holds;
 - a value is within if measured / paper lies between 0.85 and 1.15. A ``ratio`` near 1 is judged more closely, or 1.00
@@ -25,11 +26,11 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from nandarray.errors import InvalidError
+from nandarray.lab import packages
 from nandarray.lab.experiment import Answer, Experiment
 
 __all__ = ["EXPECTED", "Claim", "base_of", "claims", "judge", "near"]
@@ -106,7 +107,7 @@ def claims(beside: Path | None = None) -> dict[str, Claim]:
     Parameters
     ----------
     beside : path, optional
-        A folder whose ``claims.toml``, if there is one, adds to the bundled ones.
+        A folder whose ``claims.toml``, if there is one, adds to those of installed packages.
 
     Returns
     -------
@@ -121,7 +122,7 @@ def claims(beside: Path | None = None) -> dict[str, Claim]:
     """
     known = dict(_packaged())
     file = None if beside is None else beside / "claims.toml"
-    if file is not None and file.is_file():
+    if file is not None and file.is_file() and file not in packages.claim_files():
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -132,8 +133,10 @@ def claims(beside: Path | None = None) -> dict[str, Claim]:
 
 @cache
 def _packaged() -> dict[str, Claim]:
-    text = resources.files("nandarray.lab").joinpath("claims.toml").read_text(encoding="utf-8")
-    return _parse(text, "claims.toml")
+    found: dict[str, Claim] = {}
+    for file in packages.claim_files():
+        found |= _parse(file.read_text(encoding="utf-8"), str(file))
+    return found
 
 
 def _parse(text: str, where: str) -> dict[str, Claim]:

@@ -1,8 +1,8 @@
 """The known experiments, and the files of their code.
 
-Three places have experiments: the modules of :mod:`nandarray.lab.experiments`, those that installed packages name under
-the entry point ``nandarray.experiments``, and Python files given by their path. Each module defines ``EXPERIMENT``, or
-``EXPERIMENTS`` with several. A module that cannot be imported hides no other: :func:`broken` says why.
+Two places have experiments: the packages that entry points name (:mod:`nandarray.lab.packages`), the lab's own among
+them, and Python files given by their path. Each module defines ``EXPERIMENT``, or ``EXPERIMENTS`` with several. A
+module that cannot be imported hides no other: :func:`broken` says why.
 
 This module runs nothing. It also tells of an experiment which source it was made of, for the name of its runs.
 """
@@ -11,40 +11,32 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
 import importlib.util
 import math
 import os
-import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.inputs import read_input
+from nandarray.lab import packages
 from nandarray.lab.claims import near
 from nandarray.lab.experiment import Experiment, Parameter
 from nandarray.units import is_number
 
-__all__ = ["PROFILES", "SETS", "broken", "experiments", "file_of", "find", "load_file", "resolve", "source_hash"]
+__all__ = ["PROFILES", "broken", "experiments", "file_of", "find", "load_file", "resolve", "source_hash"]
 
-ENTRY_POINTS = "nandarray.experiments"
 PROFILES = ("full", "small", "deep")
-#: Sets of experiments, by name: patterns of their ids. A set that is run gets one page.
-SETS: dict[str, tuple[str, ...]] = {"assasin-coden": ("assasin.*", "coden.*", "model.beside")}
 #: The largest number that a parameter takes.
 LARGEST = 2**63 - 1
 _FILE_MODULE = "nandarray_lab_file_"
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _FAILED: dict[str, str] = {}
-
-# Now, not when first asked: importing it sets the name ``experiments`` of the package, which is to be the function's.
-_PACKAGE = importlib.import_module("nandarray.lab.experiments")
 
 
 def experiments(paths: Sequence[str | os.PathLike[str]] = ()) -> dict[str, Experiment]:
@@ -68,19 +60,17 @@ def experiments(paths: Sequence[str | os.PathLike[str]] = ()) -> dict[str, Exper
     """
     found: dict[str, Experiment] = {}
     _FAILED.clear()
-    for entry in pkgutil.iter_modules(_PACKAGE.__path__):
-        _add(found, f"{_PACKAGE.__name__}.{entry.name}", importlib.import_module)
-    for point in metadata.entry_points(group=ENTRY_POINTS):
-        _add(found, point.value, lambda _name, point=point: point.load())
+    for name, load in packages.modules():
+        _add(found, name, load)
     for path in paths:
         for one in _of(load_file(path)):
             found[one.id] = one
     return dict(sorted(found.items()))
 
 
-def _add(found: dict[str, Experiment], name: str, load: Any) -> None:
+def _add(found: dict[str, Experiment], name: str, load: Callable[[], Any]) -> None:
     try:
-        made = list(_of(load(name)))
+        made = list(_of(load()))
     except Exception as error:  # whatever it is, the other experiments stay usable
         _FAILED[name] = f"{type(error).__name__}: {error}"
         return
@@ -159,7 +149,7 @@ def find(what: str | os.PathLike[str] | Experiment) -> Experiment:
     known = experiments()
     if text not in known:
         hidden = "".join(f"; {name} could not be loaded: {why}" for name, why in broken().items())
-        raise NotFoundError(f"no experiment {text!r}{near(text, known)}{hidden}")
+        raise NotFoundError(f"no experiment {text!r}{near(text, known)}{hidden}{packages.missing()}")
     return known[text]
 
 
@@ -235,7 +225,7 @@ def _same_kind(named: str, value: Any, default: Any) -> None:
 
 
 def source_hash(experiment: Experiment) -> str:
-    """Hash the source that an experiment is made of: its module, and the modules of the lab that this imports.
+    """Hash the source of an experiment: its module, and what that imports of the lab and of packages of experiments.
 
     The text is hexadecimal, the same on every machine with the same source.
     """
@@ -255,7 +245,7 @@ def _follow(name: str, file: Path, seen: dict[str, bytes]) -> None:
         return
     text = seen[name] = file.read_bytes()
     for other in _imports(text):
-        if other.startswith("nandarray.lab."):
+        if other.startswith(packages.sources()):
             spec = _spec(other)
             if spec is not None:
                 _follow(other, Path(spec), seen)

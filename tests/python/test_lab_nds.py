@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import nandarray
 from nandarray.device import keys as device_keys
-from nandarray.lab.claims import claims, judge
+from nandarray.lab.claims import claims
 from nandarray.lab.experiment import Context, Experiment, Result
+from nandarray.lab.judge import judge
 from nandarray_papers.experiments import (
     nds_beyond,
     nds_fig2,

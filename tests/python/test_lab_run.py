@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from nandarray import lab
-from nandarray.cli import lab as cli_lab
 from nandarray.device import load
 from nandarray.errors import CorruptError, InvalidError, LockedError, NotFoundError, UnsupportedVersionError
-from nandarray.lab import _files, _run, packages, registry
+from nandarray.lab import _files, packages, parameters, registry, source
 from nandarray.lab._html import answer_cells
-from nandarray.lab._inputs import Inputs
-from nandarray.lab.claims import claims, judge
+from nandarray.lab.claims import claims
+from nandarray.lab.judge import judge
+from nandarray.lab.prepare import prepare
 
 CLAIM = "nds.fig9d.write.sw_loss"
 SHAPE = "nds.fig9c.submatrix.order"
@@ -310,7 +310,7 @@ def test_a_timeline_stays_when_the_same_is_run_without_one() -> None:
 
 
 def test_what_a_killed_run_left_is_removed() -> None:
-    final = Path("lab-runs") / _run.run_id(SMALL, registry.resolve(SMALL, "full"), "full", 0, Inputs())
+    final = Path("lab-runs") / prepare(SMALL).id
     left = Path(f"{final}.part")
     left.mkdir(parents=True)
     (left / "rubbish").write_text("")
@@ -452,13 +452,13 @@ def test_a_parameter_out_of_range_is_named(given: dict[str, object], message: st
 
 def test_numbers_of_parameters() -> None:
     one = registry.find("model.queue-depth")
-    assert registry.resolve(one, "small", {"size": 8192.0, "depths": [2.0]}) | {"changes": 0} == {
+    assert parameters.resolve(one, "small", {"size": 8192.0, "depths": [2.0]}) | {"changes": 0} == {
         "device": "tiny", "changes": 0, "depths": [2], "requests": 1000, "size": 8192, "read_share": 1.0,
     }  # fmt: skip
     beside = registry.find("model.beside")
-    assert registry.resolve(beside, "small", {"rates": [0.5]})["rates"] == [0.5]
+    assert parameters.resolve(beside, "small", {"rates": [0.5]})["rates"] == [0.5]
     empty = lab.Experiment("test.empty", "E", "?", run=small, parameters={"kernels": lab.Parameter([], "all if empty")})
-    assert registry.resolve(empty, "full", {"kernels": []})["kernels"] == []
+    assert parameters.resolve(empty, "full", {"kernels": []})["kernels"] == []
     for seed in (-1, 10**23):
         with pytest.raises(InvalidError, match=f"seed must be a whole number from 0 to .*, not {seed}"):
             lab.run(SMALL, seed=seed)
@@ -566,7 +566,7 @@ def test_a_lab_without_the_papers_says_how_to_get_them(monkeypatch: pytest.Monke
     monkeypatch.setattr(packages, "claim_files", list)
     for what in ("nds.fig9", "assasin-coden", "assasin.*"):
         with pytest.raises(NotFoundError, match="experiments of papers are not installed: pip install ./papers in a"):
-            cli_lab._chosen([what])
+            registry.select([what])
     with pytest.raises(NotFoundError, match="no experiment 'nds.fig9'.*; the experiments of papers are not"):
         lab.run("nds.fig9", profile="small")
     assert list(lab.experiments()) == ["model.channels", "model.queue-depth"]
@@ -590,7 +590,7 @@ def test_a_module_of_the_lab_that_changes_changes_the_hash() -> None:
     seen: dict[str, bytes] = {}
     file = sys.modules["nandarray.lab.bundled.channels"].__file__
     assert file is not None
-    registry._follow("top", Path(file), seen)
+    source._follow("top", Path(file), seen)
     assert set(seen) == {"top", "nandarray.lab.experiment"}
 
 

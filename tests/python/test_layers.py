@@ -122,9 +122,11 @@ PUBLIC = {
 }
 #: Modules of the lab that write folders or draw; experiments use none of them.
 WRITES = (
-    "nandarray.lab._run",
-    "nandarray.lab._runs",
-    "nandarray.lab._sweep",
+    "nandarray.lab.write_run",
+    "nandarray.lab.write_result",
+    "nandarray.lab.read_run",
+    "nandarray.lab.write_sweep",
+    "nandarray.lab.read_sweep",
     "nandarray.lab._html",
     "nandarray.lab.report",
 )

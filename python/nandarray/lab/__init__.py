@@ -9,13 +9,13 @@ again. Tables need the extra ``lab``, which brings pandas and pyarrow; importing
 from __future__ import annotations
 
 from nandarray.lab._compare import Comparison, compare
-from nandarray.lab._run import run
-from nandarray.lab._runs import Run, load, runs
-from nandarray.lab._sweep import sweep
-from nandarray.lab._sweeps import Sweep, damaged, load_sweep, sweeps
 from nandarray.lab.claims import Claim, claims
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, PaperPoint, Parameter, Result
+from nandarray.lab.read_run import Run, load, runs
+from nandarray.lab.read_sweep import Sweep, damaged, load_sweep, sweeps
 from nandarray.lab.registry import experiments
+from nandarray.lab.write_run import run
+from nandarray.lab.write_sweep import sweep
 
 __all__ = [
     "Answer",

@@ -1,6 +1,6 @@
 """Sweeps as they lie on disk: the table of points, those that failed, the Pareto front.
 
-:mod:`nandarray.lab._sweep` writes the folders.
+:mod:`nandarray.lab.write_sweep` writes the folders.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import InvalidError
-from nandarray.lab._runs import Folder, Run
 from nandarray.lab.claims import near
 from nandarray.lab.pareto import front
+from nandarray.lab.read_run import Folder, Run
 
 if TYPE_CHECKING:
     import pandas

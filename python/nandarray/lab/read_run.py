@@ -1,7 +1,7 @@
 """Runs as they lie on disk: read again, listed, found by name.
 
-A :class:`Run` reads its folder when it is used, and changes nothing in it. :mod:`nandarray.lab._run` writes folders;
-the page ``docs/reference/lab.md`` describes their contents.
+A :class:`Run` reads its folder when it is used, and changes nothing in it. :mod:`nandarray.lab.write_run` writes
+folders; the page ``docs/reference/lab.md`` describes their contents.
 """
 
 from __future__ import annotations
@@ -18,24 +18,17 @@ from nandarray.errors import CorruptError, InvalidError, NotFoundError, Unsuppor
 from nandarray.lab._files import read_json, read_parquet
 from nandarray.lab._heads import ENVIRONMENT, RUN, SWEEP, damage
 from nandarray.lab.claims import near
+from nandarray.lab.folders import PART, TIMELINE, folder_of_runs
 from nandarray.optional import needs
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["SCHEMA", "VARIABLE", "Folder", "Run", "find_run", "folder_of_runs", "load", "runs"]
+__all__ = ["SCHEMA", "Folder", "Run", "find_run", "load", "runs"]
 
 #: Of ``run.json`` and ``sweep.json``: grows when a field goes or changes its meaning.
 SCHEMA = 1
-VARIABLE = "NANDARRAY_RUNS"
-PART = ".part"
-TIMELINE = "timeline.pftrace"
-
-
-def folder_of_runs(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder in which runs lie: the one given, ``$NANDARRAY_RUNS``, or ``lab-runs`` here."""
-    return Path(folder or os.environ.get(VARIABLE) or "lab-runs")
 
 
 def read_head(folder: Path, name: str) -> dict[str, Any]:

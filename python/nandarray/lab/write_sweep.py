@@ -5,7 +5,7 @@ batch is handed out. A sweep that was killed goes on from there: what is in the 
 last line is. At the end the points are put in order, so a sweep that was killed, one that was not, and one on another
 number of processes leave the same bytes.
 
-:mod:`nandarray.lab.sweep_points` measures points, :mod:`nandarray.lab._sweeps` reads finished sweeps.
+:mod:`nandarray.lab.sweep_points` measures points, :mod:`nandarray.lab.read_sweep` reads finished sweeps.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 import nandarray
-from nandarray.lab._files import digest, environment, write_json, write_table
-from nandarray.lab._run import Pool, differences, part_folder, put_in_place, refuse_import
-from nandarray.lab._runs import SCHEMA, folder_of_runs
-from nandarray.lab._sweeps import Sweep
+from nandarray.lab._files import differences, digest, environment, write_json, write_table
 from nandarray.lab.experiment import Progress
+from nandarray.lab.folders import folder_of_runs, part_folder
 from nandarray.lab.pareto import front
+from nandarray.lab.pool import Pool, refuse_import
+from nandarray.lab.read_run import SCHEMA
+from nandarray.lab.read_sweep import Sweep
 from nandarray.lab.sweep_points import batch, failure
 from nandarray.lab.sweep_spec import Spec, read_spec
 
@@ -166,7 +167,6 @@ def sweep(
         about = environment(time.perf_counter() - start) | {"jobs": jobs, "resumed": before}
         (part / JOURNAL).unlink()
         write_json(part / "environment.json", about | {"before": differences(part, final)})
-        put_in_place(part, final)
     return Sweep(final)
 
 

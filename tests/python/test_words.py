@@ -55,7 +55,8 @@ mod tests { const SAYS: &str = "x is 1; it is 2"; }
 
 
 def test_the_text_of_a_parameter_is_a_noun_phrase() -> None:
-    text = """Draw.
+    text = '''def draw(seed, size, depth):
+    """Draw.
 
     Parameters
     ----------
@@ -69,4 +70,10 @@ def test_the_text_of_a_parameter_is_a_noun_phrase() -> None:
     dict
         What was drawn.
     """
-    assert list(words.fragments(text)) == [(5, "Of all chance."), (12, "What was drawn.")]
+'''
+    assert list(words.fragments(text)) == [(7, "Of all chance."), (14, "What was drawn.")]
+
+
+def test_the_help_of_an_option_is_no_fragment() -> None:
+    text = 'typer.Option(help="Seed of draws.")\ntyper.Option(help=f"With --shm: {most} at most.")\nhelp("Of all.")\n'
+    assert list(words.helps(text)) == [(2, "With --shm:  at most.")]

@@ -32,7 +32,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 .PHONY: demo
-demo: $(STAMPS)/demo $(STAMPS)/native $(STAMPS)/charts ## store real scans and a 2 GiB array, read them every way, check every byte, print a table
+demo: $(STAMPS)/demo $(STAMPS)/native $(STAMPS)/papers $(STAMPS)/charts ## store real scans and a 2 GiB array, read them every way, check every byte, print a table
 	$(BIN)/python examples/demo.py $(DEMO)
 
 .PHONY: test
@@ -42,6 +42,7 @@ test: setup-test ## run every test: Rust, Python, examples, documentation, lints
 .PHONY: setup-test
 setup-test: $(STAMPS)/test $(STAMPS)/charts ## set up what `make test` needs, run nothing
 	@$(MAKE) --question $(STAMPS)/native 2>/dev/null || $(MAKE) --no-print-directory $(STAMPS)/native-dev
+	@$(MAKE) --no-print-directory $(STAMPS)/papers
 	@-tools/system-packages.sh chromium qemu-user relacy-dev
 
 .PHONY: test-deep
@@ -121,7 +122,7 @@ wheel: $(STAMPS)/tools $(STAMPS)/charts ## build a wheel into dist/
 .PHONY: clean
 clean: ## remove everything that was built, downloaded or measured
 	rm -rf target fuzz/target dist .venv .hypothesis .pytest_cache .mypy_cache .ruff_cache bench-data demo-data
-	find python tests bench examples -name __pycache__ -prune -exec rm -rf {} +
+	find python papers tests bench examples -name __pycache__ -prune -exec rm -rf {} +
 	rm -f python/nandarray/*.so
 	rm -rf python/nandarray/lab/report/charts
 
@@ -149,6 +150,11 @@ $(STAMPS)/native: $(STAMPS)/tools pyproject.toml $(RUST)
 $(STAMPS)/native-dev: $(STAMPS)/tools pyproject.toml $(RUST)
 	$(BIN)/maturin develop --uv
 	@rm -f $(STAMPS)/native && touch $@
+
+# The experiments of papers, as they lie here; they need the module that is built above, so no rule builds it anew.
+$(STAMPS)/papers: papers/pyproject.toml
+	$(BIN)/uv pip install --quiet -e papers
+	@touch $@
 
 # Where the registry does not answer, this says so in a sentence, set-up goes on, and the next call tries again.
 $(STAMPS)/charts: $(STAMPS)/tools tools/charts/.npmrc $(wildcard tools/charts/*)

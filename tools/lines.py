@@ -2,8 +2,8 @@
 
 A line counts whether it is code, comment or blank; with `--code` only lines of code count, without comments and
 docstrings. Production is Rust below `crates/*/src` without `#[cfg(test)]` items and files of tests, and Python below
-`python/`. Tests are those items and files, `crates/*/tests`, Python below `tests/`, and fuzz targets. Benchmarks,
-examples, tools and documents are neither.
+`python/`. Experiments of papers, below `papers/`, are counted apart. Tests are those items and files, `crates/*/tests`,
+Python below `tests/`, and fuzz targets. Benchmarks, examples, tools and documents are neither.
 
     python tools/lines.py                      # totals of the working tree
     python tools/lines.py --rev ac8b564        # totals of a revision
@@ -26,6 +26,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
+#: Folders of which production is.
+_KEPT = ("crates", "python", "papers")
 _CHECK = re.compile(r"\b(?:debug_)?assert(?:_eq|_ne)?!")
 _FUNCTION = re.compile(r"^\s*(?:pub(?:\([a-z :]+\))? )?(?:const |async |unsafe |extern \"C\" )*fn \w")
 
@@ -49,7 +51,9 @@ def sources(rev: str | None) -> Iterator[tuple[str, list[str]]]:
     """Yield path and lines of every Rust and Python file that git tracks, in the working tree or at a revision."""
     listed = _git("ls-tree", "-r", "--name-only", rev) if rev else _git("ls-files")
     for path in listed.splitlines():
-        if not path.endswith((".rs", ".py", ".pyi")) or not path.startswith(("crates/", "python/", "tests/", "fuzz/")):
+        if not path.endswith((".rs", ".py", ".pyi")) or not path.startswith(
+            ("crates/", "python/", "papers/", "tests/", "fuzz/")
+        ):
             continue
         if rev:
             yield path, _git("show", f"{rev}:{path}").splitlines()
@@ -73,7 +77,7 @@ def split(path: str, lines: list[str], rev: str | None = None, *, only_code: boo
     """Return the production lines of a file of a revision, and the number of its test lines."""
     if only_code:
         lines = code(path, lines)
-    if path.startswith("python/"):
+    if path.startswith(("python/", "papers/")):
         return lines, 0
     # A file beside the crates, which older revisions have, is of tests.
     if path.startswith(("tests/", "fuzz/")) or path.count("/") == 1:
@@ -127,7 +131,7 @@ def totals(rev: str | None, *, only_code: bool) -> tuple[Counter[str], dict[str,
     for path, lines in sources(rev):
         kept, test = split(path, lines, rev, only_code=only_code)
         language = "Rust" if path.endswith(".rs") else "Python"
-        found[f"production, {language}"] += len(kept)
+        found["papers" if path.startswith("papers/") else f"production, {language}"] += len(kept)
         found[f"tests, {language}"] += test
         if kept:
             files[path] = len(kept)
@@ -156,11 +160,11 @@ def since(old: str, own: list[str], *, only_code: bool) -> list[tuple[str, list[
     commits of the ranges ``own`` added, and all others.
     """
     before, now = totals(old, only_code=only_code)[1], totals(None, only_code=only_code)[1]
-    renamed = _git("diff", "-M40%", "--name-status", "--diff-filter=R", old, "--", "crates", "python")
+    renamed = _git("diff", "-M40%", "--name-status", "--diff-filter=R", old, "--", *_KEPT)
     kept = {line.split("\t")[2] for line in renamed.splitlines()} | set(before)
     added: set[str] = set()
     for commits in own:
-        made = _git("log", "-M40%", "--name-only", "--diff-filter=A", "--format=", commits, "--", "crates", "python")
+        made = _git("log", "-M40%", "--name-only", "--diff-filter=A", "--format=", commits, "--", *_KEPT)
         added.update(made.splitlines())
     rows: dict[str, list[int]] = {}
     for path, lines in before.items():
@@ -173,9 +177,11 @@ def since(old: str, own: list[str], *, only_code: bool) -> list[tuple[str, list[
 
 
 def _room(path: str) -> str:
-    """Return the crate of a file, or one of three parts of the Python package."""
+    """Return the crate of a file, one of three parts of the Python package, or the papers."""
     if path.startswith("crates/"):
         return path.split("/")[1]
+    if path.startswith("papers/"):
+        return "papers"
     if "/lab/" in path:
         return "python, lab"
     return "python, programs" if "program" in path or "_advise" in path else "python, rest"

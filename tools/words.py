@@ -50,10 +50,12 @@ NORM = re.compile(
     r"|(?:there )?(?:is|are) from|there (?:is|are) \d)\b"
 )
 #: A fragment in place of what a parameter or result is: the house form is a noun phrase ("Seed of the generator").
-FRAGMENT = re.compile(r"(?:Of|Which|How|Told|What|Where|From|With|When|Given)\b")
+FRAGMENT = re.compile(r"(?:Of|Which|How|Told|What|Where|From|With(?:out)?|When|Given)\b")
 _ENTRY = re.compile(r"^( *)[\w*]+(?:, [\w*]+)*(?: : .+)?\n\1    (\S.*)$", re.MULTILINE)
 #: Texts of messages are looked for here; notes of experiments are sentences about what was found.
-MESSAGES = re.compile(r"(?:python/nandarray/(?!lab/experiments/)|crates/[\w-]+/src/)(?!.*tests?(?:/|\.rs))")
+MESSAGES = re.compile(
+    r"(?:python/nandarray/|papers/nandarray_papers/(?!experiments/)|crates/[\w-]+/src/)(?!.*tests?(?:/|\.rs))"
+)
 _RUST_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"((?:[^"\\]|\\.)*)"|'(?:[^'\\]|\\.)'""", re.DOTALL)
 #: Tests within a file, its last part; `mod tests;` near the top names a file of their own.
 _RUST_TESTS = re.compile(r"#\[cfg\(test\)\]\n(?:#\[.*\n)*mod \w+ \{")
@@ -172,11 +174,27 @@ def norms(path: Path, text: str) -> Iterator[tuple[int, str]]:
 
 
 def fragments(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the texts of parameters and results, in numpydoc's sections of a docstring, that are fragments."""
-    if "----\n" in text:
-        for entry in _ENTRY.finditer(text):
+    """Yield the texts of parameters and results, in numpydoc's sections of docstrings, that are fragments."""
+    for first, block in python_comments(text):
+        for entry in _ENTRY.finditer(block) if "----\n" in block else ():
             if FRAGMENT.match(entry[2]):
-                yield text[: entry.start(2)].count("\n"), entry[2]
+                yield first + block[: entry.start(2)].count("\n"), entry[2]
+
+
+def helps(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the help texts of command line options that are fragments."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.keyword) and node.arg == "help":
+            said = "".join(_said(node.value))
+            if FRAGMENT.match(said):
+                yield node.value.lineno, said
+
+
+def _said(node: ast.expr) -> Iterator[str]:
+    """Yield the constant parts of a text."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.value
 
 
 def sentences(text: str) -> Iterator[tuple[int, str]]:
@@ -216,8 +234,8 @@ def check(path: Path) -> Iterator[str]:
         for number, message in norms(path, text):
             yield f"{name}:{number}: a norm as a fact, say 'must be': {message[:70]}"
         if path.suffix == ".py":
-            for offset, said in fragments(block):
-                yield f"{name}:{first + offset}: a fragment, say what it is by a noun: {said[:70]}"
+            for number, said in [*fragments(text), *helps(text)]:
+                yield f"{name}:{number}: a fragment, say what it is by a noun: {said[:70]}"
     if path.suffix != ".md":
         for number, line in enumerate(text.splitlines(), 1):
             if len(line) > WIDTH and "http" not in line:

@@ -46,7 +46,7 @@ def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def recorder() -> None:
     """Skip tests that record accesses where there is no compiler for that; the reason names those looked for."""
-    from nandarray.lab.bam import recording
+    from nandarray_papers.bam import recording
 
     try:
         recording.compiler()

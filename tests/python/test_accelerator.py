@@ -11,11 +11,11 @@ import pytest
 import nandarray
 from nandarray import _nandarray
 from nandarray.array.session import register_scheduler
-from nandarray.lab.flashabacus import workloads
 from nandarray.model import accelerator
 from nandarray.model.accelerator import Block, Phantom
 from nandarray.model.timeline import timeline_html, write_timeline
 from nandarray.programs import kernels
+from nandarray_papers.flashabacus import workloads
 
 
 def with_caches(l1: int, l2: int) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.lab import bam
-from nandarray.lab.experiments.bam_analytics import tiles_of
 from nandarray.model.fetch import Accesses, fetches
+from nandarray_papers import bam
+from nandarray_papers.experiments.bam_analytics import tiles_of
 
 pytestmark = pytest.mark.usefixtures("recorder")
 

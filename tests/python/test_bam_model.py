@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from nandarray import device
 from nandarray.errors import DescriptionError, InvalidError, NotFoundError
-from nandarray.lab import bam
-from nandarray.lab.bam import inputs, recording
-from nandarray.lab.experiments import bam_analytics, bam_graph, bam_scaling
 from nandarray.model.fetch import Accesses, fetches
+from nandarray_papers import bam
+from nandarray_papers.bam import inputs, recording
+from nandarray_papers.experiments import bam_analytics, bam_graph, bam_scaling
 
 MAKERS = {"rmat": bam.rmat, "uniform": bam.uniform}
 

@@ -6,6 +6,8 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,21 @@ def test_the_summary_names_the_slowest_tests() -> None:
         (12.25, "tests/python/test_x.py::test_y[1]"),
         (0.5, "tests/python/test_x.py::test_z (setup)"),
     ]
+
+
+def test_the_papers_are_a_distribution_with_their_data(tmp_path: Path) -> None:
+    """Its version is the product's, and a wheel of it has the files beside the modules."""
+    about = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text())["project"]
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+    assert about["version"] == workspace["version"]
+    uv = shutil.which("uv") or pytest.skip("uv is not on the path")
+    command = [uv, "build", "--offline", "--quiet", "--wheel", "--out-dir", str(tmp_path), str(ROOT / "papers")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    kept = {".py", ".toml", ".sql", ".cpp", ".hpp"}
+    tree = ROOT / "papers" / "nandarray_papers"
+    wanted = {str(path.relative_to(tree.parent)) for path in tree.rglob("*") if path.suffix in kept}
+    assert wanted <= names
+    assert {"nandarray_papers/bam/native/record.cpp", "nandarray_papers/tpch/queries.sql"} <= names

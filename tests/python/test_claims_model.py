@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from nandarray import lab
 from nandarray.errors import InvalidError
 from nandarray.lab import Answer, Experiment, Result
-from nandarray.lab.claims import Claim, base_of, judge, near
+from nandarray.lab.claims import Claim, base_of, near
+from nandarray.lab.judge import judge
 from nandarray.lab.report.answers import STATUS, counts, lines, unanswered
 from nandarray.lab.report.source import Source
 

@@ -17,8 +17,8 @@ import nandarray
 from nandarray import programs
 from nandarray.device import Description
 from nandarray.errors import InvalidError
-from nandarray.lab.assasin import pipelines
-from nandarray.lab.assasin.pipelines import PAGE_BYTES, Mapping
+from nandarray_papers.assasin import pipelines
+from nandarray_papers.assasin.pipelines import PAGE_BYTES, Mapping
 
 DATA = np.random.default_rng(3).integers(0, 256, 16 * PAGE_BYTES, np.uint8)
 

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 import nandarray
+import nandarray_papers
 
 MODULES = [
     "nandarray",
     *(
         module.name
-        for module in pkgutil.walk_packages(nandarray.__path__, "nandarray.", onerror=lambda _name: None)
-        if not module.name.startswith("nandarray.lab.experiments.")
+        for package in (nandarray, nandarray_papers)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _name: None)
+        if not module.name.startswith("nandarray_papers.experiments.")
     ),
 ]
 

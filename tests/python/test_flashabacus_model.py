@@ -18,19 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nandarray.errors import InvalidError
-from nandarray.lab.experiments import (
+from nandarray.model import accelerator
+from nandarray.model.accelerator import Block, Phantom
+from nandarray.model.timeline import timeline_events, timeline_html, write_timeline
+from nandarray_papers.experiments import (
     flashabacus_beyond,
     flashabacus_fig3,
     flashabacus_fig10,
     flashabacus_fig12,
     flashabacus_fig15,
 )  # fmt: skip
-from nandarray.lab.flashabacus import counting, systems, table2, workloads
-from nandarray.lab.flashabacus.counting import Growth, growth
-from nandarray.lab.flashabacus.fair import FairShare, known
-from nandarray.model import accelerator
-from nandarray.model.accelerator import Block, Phantom
-from nandarray.model.timeline import timeline_events, timeline_html, write_timeline
+from nandarray_papers.flashabacus import counting, systems, table2, workloads
+from nandarray_papers.flashabacus.counting import Growth, growth
+from nandarray_papers.flashabacus.fair import FairShare, known
 
 PLATFORM_WORKERS = 6
 NAMES = ["simd", "inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order"]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import nandarray
-from nandarray.lab import flashabacus
-from nandarray.lab.flashabacus import workloads
 from nandarray.programs import kernels
 from nandarray.programs.kernels.samples import extents, input_bytes, sample, size_of
+from nandarray_papers import flashabacus
+from nandarray_papers.flashabacus import workloads
 
 SCHEDULERS = ("inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order")
 TABLE2 = [one.kernel for one in flashabacus.WORKLOADS]

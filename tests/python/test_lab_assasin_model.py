@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nandarray
-from nandarray.lab.assasin import engines, skew, work
-from nandarray.lab.assasin.pipelines import PAGE_BYTES, coded, network
-from nandarray.lab.assasin.work import Work, function, scan, scan_names, touch
-from nandarray.lab.experiments import assasin_beyond, assasin_engines, assasin_filter, assasin_queries, coden_kernels
-from nandarray.lab.tpch import host
-from nandarray.lab.tpch.queries import QUERIES
-from nandarray.lab.tpch.scans import SCANS
-from nandarray.lab.tpch.schema import NARROW, OFFLOADED, TABLES
+from nandarray_papers.assasin import engines, skew, work
+from nandarray_papers.assasin.pipelines import PAGE_BYTES, coded, network
+from nandarray_papers.assasin.work import Work, function, scan, scan_names, touch
+from nandarray_papers.experiments import assasin_beyond, assasin_engines, assasin_filter, assasin_queries, coden_kernels
+from nandarray_papers.tpch import host
+from nandarray_papers.tpch.queries import QUERIES
+from nandarray_papers.tpch.scans import SCANS
+from nandarray_papers.tpch.schema import NARROW, OFFLOADED, TABLES
 
 SKEWS = st.floats(0, 1) | st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 RATE = st.floats(0.01, 100)

@@ -17,11 +17,11 @@ from hypothesis import given, note, settings
 import nandarray
 from nandarray import lab
 from nandarray.errors import InvalidError
-from nandarray.lab.experiments import assasin_beyond
-from nandarray.lab.experiments.beyond_building_block import by_equations, shapes
-from nandarray.lab.experiments.beyond_wall import ratios
-from nandarray.lab.workloads import TABLE_1, Dataset, Fetch, Mismatch
-from nandarray.lab.workloads.wall import PLACES, MemoryMap, make_cold
+from nandarray_papers.experiments import assasin_beyond
+from nandarray_papers.experiments.beyond_building_block import by_equations, shapes
+from nandarray_papers.experiments.beyond_wall import ratios
+from nandarray_papers.workloads import TABLE_1, Dataset, Fetch, Mismatch
+from nandarray_papers.workloads.wall import PLACES, MemoryMap, make_cold
 
 
 @pytest.mark.parametrize("kind", list(PLACES))
@@ -84,7 +84,7 @@ def test_workloads_on_this_machine(tmp_path: Path) -> None:
 
 
 def test_a_place_with_wrong_bytes_is_found(tmp_path: Path) -> None:
-    from nandarray.lab.experiments.beyond_wall import measure
+    from nandarray_papers.experiments.beyond_wall import measure
 
     workload = TABLE_1["TTV"].at((16, 16, 16))
     measure(workload, ["nandarray", "memmap"], tmp_path)

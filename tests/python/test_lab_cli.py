@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from nandarray import lab
 from nandarray.cli import app
 from nandarray.cli import lab as cli_lab
 from nandarray.errors import InvalidError, NotFoundError
+from nandarray.lab import packages, registry
 from nandarray.lab._compare import keys_of
 
 DEPTHS = ("lab", "run", "model.queue-depth", "--profile", "small")
@@ -59,17 +61,34 @@ def test_list_gives_what_there_is() -> None:
     assert loads("lab", "list", "--ran") == []
 
 
+def test_an_experiment_is_found_by_a_figure_of_its_paper() -> None:
+    assert list(registry.select(["assasin.fig7.12"])) == ["assasin.engines"]
+    for name in ("zou.fig7.12", "assasin.table7.4", "assasin.section7.3.5", "assasin.fig7.9"):
+        assert list(registry.select([name]))[0].startswith("assasin.")
+    assert registry.find("flashabacus.fig14b").id == "flashabacus.fig10"
+    assert list(registry.select(["bam.*"])) == [name for name in lab.experiments() if name.startswith("bam.")]
+    several = list(registry.select(["nds.fig10b"]))
+    assert set(several) > {"nds.fig10", "nds.fig10.host-cache"}
+    with pytest.raises(InvalidError, match=r"several experiments answer claims of nds.fig10b: name one of nds.fig10, "):
+        registry.find("nds.fig10b")
+    with pytest.raises(NotFoundError, match=r"no experiment 'assasin.fig7.112'; did you mean .*'assasin.fig7.12'"):
+        registry.find("assasin.fig7.112")
+    assert "fig7.12 fig7.13" in call("lab", "list")
+    assert "fig7.16" in {one["id"]: one for one in loads("lab", "list")}["assasin.scaling"]["figures"]
+
+
 def test_a_set_is_run_and_gets_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli_lab.registry.SETS, "models", ("model.queue-depth", "model.chan*"))
+    more = {**packages.sets(), "models": ("model.queue-depth", "model.chan*")}
+    monkeypatch.setattr(packages, "sets", lambda: more)
     said = call("lab", "run", "models", "--profile", "small", "--quiet")
     page = Path("lab-runs") / "models.html"
     assert f"{page}: 2 runs" in said
     text = page.read_text(encoding="utf-8")
     assert "model.queue-depth" in text
     assert "model.channels" in text
-    for name, patterns in lab.registry.SETS.items():
-        assert cli_lab._chosen([name]) == [
-            one for pattern in patterns for one in lab.experiments() if cli_lab.fnmatch.fnmatch(one, pattern)
+    for name, patterns in packages.sets().items():
+        assert list(registry.select([name])) == [
+            one for pattern in patterns for one in lab.experiments() if fnmatch(one, pattern)
         ]
 
 

@@ -20,7 +20,7 @@ from nandarray import lab
 from nandarray.cli import app
 from nandarray.errors import CorruptError, InvalidError, NandarrayError, UnsupportedVersionError
 from nandarray.lab import _files, _heads, report
-from nandarray.lab._sweep import Journal
+from nandarray.lab.write_sweep import Journal
 
 SPEC: dict[str, Any] = {
     "name": "small",

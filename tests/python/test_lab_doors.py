@@ -18,7 +18,7 @@ from nandarray.cli import app
 from nandarray.cli import lab as cli_lab
 from nandarray.cli import replay as cli_replay
 from nandarray.errors import InvalidError, NandarrayError
-from nandarray.lab import registry
+from nandarray.lab import parameters, registry, source
 
 DEEP = bool(os.environ.get("NANDARRAY_DEEP"))
 OWN = """
@@ -226,45 +226,45 @@ def test_a_file_is_loaded_once_until_it_changes() -> None:
     first = registry.load_file("mine.py")
     assert registry.load_file("mine.py") is first
     assert registry.file_of(first.__name__) == str(Path("mine.py").resolve())
-    assert registry.file_of("nandarray.lab.experiments.nds_fig2") is None
+    assert registry.file_of("nandarray_papers.experiments.nds_fig2") is None
     Path("mine.py").write_text(OWN + "\n# another\n")
     assert registry.load_file("mine.py") is not first
     Path("other").mkdir()
     Path("other/mine.py").write_text(OWN)
     assert registry.load_file("other/mine.py") is not first, "another file of the same text"
-    hashes = {registry.source_hash(registry.find(name)) for name in ("mine.py", "other/mine.py")}
+    hashes = {source.source_hash(registry.find(name)) for name in ("mine.py", "other/mine.py")}
     assert len(hashes) == 2
     assert set(lab.experiments(["mine.py"])) - set(lab.experiments()) == {"mine.own"}
 
 
 def test_imports_are_followed_into_the_lab_alone(tmp_path: Path) -> None:
-    found = registry._imports(
+    found = source._imports(
         b"import nandarray.lab.claims, os\nfrom nandarray.lab import pareto as p\n"
         b"from . import x\nfrom .nandarray.lab.cost import y\n"
-        b"def f():\n    from nandarray.lab.nds.pipeline import pipelined\n"
+        b"def f():\n    from nandarray_papers.nds.pipeline import pipelined\n"
     )
     assert found == (
-        "nandarray.lab.claims", "os", "nandarray.lab", "nandarray.lab.pareto", "nandarray.lab.nds.pipeline",
-        "nandarray.lab.nds.pipeline.pipelined",
+        "nandarray.lab.claims", "os", "nandarray.lab", "nandarray.lab.pareto", "nandarray_papers.nds.pipeline",
+        "nandarray_papers.nds.pipeline.pipelined",
     )  # fmt: skip
     seen: dict[str, bytes] = {}
     file = tmp_path / "top.py"
-    file.write_text("from nandarray.lab.nds import pipeline\nimport nandarray.store\n")
-    registry._follow("top", file, seen)
-    assert set(seen) >= {"top", "nandarray.lab.nds.pipeline", "nandarray.lab.nds.systems"}
-    assert all(name == "top" or name.startswith("nandarray.lab.") for name in seen)
+    file.write_text("from nandarray_papers.nds import pipeline\nimport nandarray.store\n")
+    source._follow("top", file, seen)
+    assert set(seen) >= {"top", "nandarray_papers.nds.pipeline", "nandarray_papers.nds.systems"}
+    assert all(name == "top" or name.startswith(("nandarray.lab.", "nandarray_papers.")) for name in seen)
 
 
 def test_each_experiment_takes_its_own_values_in_each_profile() -> None:
     for name, experiment in lab.experiments().items():
-        for profile in registry.PROFILES:
-            values = registry.resolve(experiment, profile)
-            assert registry.resolve(experiment, profile, values) == values, name
+        for profile in parameters.PROFILES:
+            values = parameters.resolve(experiment, profile)
+            assert parameters.resolve(experiment, profile, values) == values, name
             assert list(values) == list(experiment.parameters)
         for wrong in ("deviec", "", " ", "changes "):
             if wrong not in experiment.parameters:
                 with pytest.raises(NandarrayError, match="has no parameter"):
-                    registry.resolve(experiment, "small", {wrong: 1})
+                    parameters.resolve(experiment, "small", {wrong: 1})
 
 
 def test_completion_never_complains(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from nandarray import device, lab
 from nandarray.cli import app
 from nandarray.errors import CorruptError, NandarrayError, NotFoundError
-from nandarray.lab import _run, _sweep
-from nandarray.lab._runs import find_run
+from nandarray.lab import write_run, write_sweep
+from nandarray.lab.read_run import find_run
 from nandarray.lab.report import source
 
 ROWS = [{"x": n, "name": "ab"[n % 2], "much": n / 3} for n in range(5)]
@@ -46,7 +46,7 @@ EXPERIMENT = lab.Experiment(
 @pytest.fixture(autouse=True)
 def _no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs do not ask for commit and packages, which takes longer than they do."""
-    for module in (_run, _sweep):
+    for module in (write_run, write_sweep):
         monkeypatch.setattr(module, "environment", lambda seconds: {"date": "2026-01-01T00:00", "seconds": seconds})
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nandarray import device, lab
 from nandarray.errors import InvalidError, NandarrayError
-from nandarray.lab import Experiment, Figure, PaperPoint, Parameter, Result, _files, registry, report, sweep_spec
+from nandarray.lab import Experiment, Figure, PaperPoint, Parameter, Result, _files, parameters, report, sweep_spec
 from nandarray.lab._compare import Comparison, keys_of
 from nandarray.lab.cost import WEIGHTS, cost
 from nandarray.lab.pareto import front
@@ -277,7 +277,7 @@ def test_a_parameter_takes_its_own_kind(default: Any) -> None:
     experiment = Experiment("t", "T", "?", lambda _context: Result({}), parameters={"p": Parameter(default, "p")})
     for given_ in GIVEN:
         try:
-            value = registry.resolve(experiment, "full", {"p": given_})["p"]
+            value = parameters.resolve(experiment, "full", {"p": given_})["p"]
         except InvalidError:
             continue
         _files.plain(value)
@@ -295,7 +295,7 @@ def test_a_parameter_takes_its_own_kind(default: Any) -> None:
             assert isinstance(value, list)
             assert value
             assert all(isinstance(one, str) == isinstance(default[0], str) for one in value)
-    assert registry.resolve(experiment, "full", {})["p"] == default
+    assert parameters.resolve(experiment, "full", {})["p"] == default
 
 
 @pytest.mark.parametrize("name", ["tiny", "samsung-970-pro", "nds-prototype", "mqsim-ideal"])

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import nandarray
 from nandarray.device import keys as device_keys
-from nandarray.lab.claims import claims, judge
+from nandarray.lab.claims import claims
 from nandarray.lab.experiment import Context, Experiment, Result
-from nandarray.lab.experiments import (
+from nandarray.lab.judge import judge
+from nandarray_papers.experiments import (
     nds_beyond,
     nds_fig2,
     nds_fig3,
@@ -24,11 +25,11 @@ from nandarray.lab.experiments import (
     nds_overhead,
     nds_variants,
 )
-from nandarray.lab.nds import calibration, systems
-from nandarray.lab.nds.fetching import fetched, plans, ran, shapes, units
-from nandarray.lab.nds.pipeline import pipelined
-from nandarray.lab.nds.systems import Baseline, Nds, Oracle, nowhere, room
-from nandarray.lab.workloads import TABLE_1
+from nandarray_papers.nds import calibration, systems
+from nandarray_papers.nds.fetching import fetched, plans, ran, shapes, units
+from nandarray_papers.nds.pipeline import pipelined
+from nandarray_papers.nds.systems import Baseline, Nds, Oracle, nowhere, room
+from nandarray_papers.workloads import TABLE_1
 
 EXPERIMENTS: list[Experiment] = [
     *(m.EXPERIMENT for m in (nds_fig2, nds_fig3, nds_fig9, nds_fig10, nds_overhead, nds_variants)),

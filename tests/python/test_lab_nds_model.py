@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nandarray
-from nandarray.lab.experiments import beyond_building_block, nds_fig2, nds_fig9, nds_fig10
-from nandarray.lab.experiments.beyond_wall import ratios
-from nandarray.lab.nds import calibration
-from nandarray.lab.nds.fetching import _runs, copy_seconds, plans, shapes, units
-from nandarray.lab.nds.pipeline import Ran, pipelined
-from nandarray.lab.nds.systems import Baseline, Moved, Oracle, volume
-from nandarray.lab.workloads import RTX_2080, TABLE_1, Cost, Dataset, Fetch
-from nandarray.lab.workloads._stencil import Sweep
-from nandarray.lab.workloads.wall import PLACES, _pieces
+from nandarray_papers.experiments import beyond_building_block, nds_fig2, nds_fig9, nds_fig10
+from nandarray_papers.experiments.beyond_wall import ratios
+from nandarray_papers.nds import calibration
+from nandarray_papers.nds.fetching import _runs, copy_seconds, plans, shapes, units
+from nandarray_papers.nds.pipeline import Ran, pipelined
+from nandarray_papers.nds.systems import Baseline, Moved, Oracle, volume
+from nandarray_papers.workloads import RTX_2080, TABLE_1, Cost, Dataset, Fetch
+from nandarray_papers.workloads._stencil import Sweep
+from nandarray_papers.workloads.wall import PLACES, _pieces
 
 Box = tuple[slice, ...]
 

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ import pytest
 from nandarray import lab
 from nandarray.device import load
 from nandarray.errors import CorruptError, InvalidError, LockedError, NotFoundError, UnsupportedVersionError
-from nandarray.lab import _files, _run, registry
+from nandarray.lab import _files, packages, parameters, registry, source
 from nandarray.lab._html import answer_cells
-from nandarray.lab._inputs import Inputs
-from nandarray.lab.claims import claims, judge
+from nandarray.lab.claims import claims
+from nandarray.lab.judge import judge
+from nandarray.lab.prepare import prepare
 
 CLAIM = "nds.fig9d.write.sw_loss"
 SHAPE = "nds.fig9c.submatrix.order"
@@ -308,7 +310,7 @@ def test_a_timeline_stays_when_the_same_is_run_without_one() -> None:
 
 
 def test_what_a_killed_run_left_is_removed() -> None:
-    final = Path("lab-runs") / _run.run_id(SMALL, registry.resolve(SMALL, "full"), "full", 0, Inputs())
+    final = Path("lab-runs") / prepare(SMALL).id
     left = Path(f"{final}.part")
     left.mkdir(parents=True)
     (left / "rubbish").write_text("")
@@ -450,13 +452,13 @@ def test_a_parameter_out_of_range_is_named(given: dict[str, object], message: st
 
 def test_numbers_of_parameters() -> None:
     one = registry.find("model.queue-depth")
-    assert registry.resolve(one, "small", {"size": 8192.0, "depths": [2.0]}) | {"changes": 0} == {
+    assert parameters.resolve(one, "small", {"size": 8192.0, "depths": [2.0]}) | {"changes": 0} == {
         "device": "tiny", "changes": 0, "depths": [2], "requests": 1000, "size": 8192, "read_share": 1.0,
     }  # fmt: skip
     beside = registry.find("model.beside")
-    assert registry.resolve(beside, "small", {"rates": [0.5]})["rates"] == [0.5]
+    assert parameters.resolve(beside, "small", {"rates": [0.5]})["rates"] == [0.5]
     empty = lab.Experiment("test.empty", "E", "?", run=small, parameters={"kernels": lab.Parameter([], "all if empty")})
-    assert registry.resolve(empty, "full", {"kernels": []})["kernels"] == []
+    assert parameters.resolve(empty, "full", {"kernels": []})["kernels"] == []
     for seed in (-1, 10**23):
         with pytest.raises(InvalidError, match=f"seed must be a whole number from 0 to .*, not {seed}"):
             lab.run(SMALL, seed=seed)
@@ -553,12 +555,32 @@ assert not registry.broken(), registry.broken()
     assert done.returncode == 0, done.stderr
 
 
+def without_papers() -> list[metadata.EntryPoint]:
+    """Entry points of a lab alone."""
+    return [point for point in packages._points() if not point.module.startswith("nandarray_papers")]
+
+
+def test_a_lab_without_the_papers_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = without_papers()
+    monkeypatch.setattr(packages, "_points", lambda: points)
+    monkeypatch.setattr(packages, "claim_files", list)
+    for what in ("nds.fig9", "assasin-coden", "assasin.*"):
+        with pytest.raises(NotFoundError, match="experiments of papers are not installed: pip install ./papers in a"):
+            registry.select([what])
+    with pytest.raises(NotFoundError, match="no experiment 'nds.fig9'.*; the experiments of papers are not"):
+        lab.run("nds.fig9", profile="small")
+    assert list(lab.experiments()) == ["model.channels", "model.queue-depth"]
+    assert packages.sets() == {}
+    assert lab.run("model.queue-depth", profile="small", parameters={"device": "tiny"}).answers == []
+
+
 def test_a_broken_module_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_PACKAGE", type(sys)("other"))
-    registry._PACKAGE.__path__ = [os.getcwd()]  # type: ignore[attr-defined]
+    points = [metadata.EntryPoint("other", "other", packages.ENTRY_POINTS), *without_papers()]
+    monkeypatch.setattr(packages, "_points", lambda: points)
     monkeypatch.syspath_prepend(os.getcwd())
-    Path("breaks.py").write_text("1 / 0")
-    assert lab.experiments() == {}
+    Path("other").mkdir()
+    Path("other/breaks.py").write_text("1 / 0")
+    assert list(lab.experiments()) == ["model.channels", "model.queue-depth"]
     assert list(registry.broken()) == ["other.breaks"]
     with pytest.raises(NotFoundError, match="could not be loaded"):
         registry.find("anything")
@@ -566,9 +588,9 @@ def test_a_broken_module_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_module_of_the_lab_that_changes_changes_the_hash() -> None:
     seen: dict[str, bytes] = {}
-    file = sys.modules["nandarray.lab.experiments.model_channels"].__file__
+    file = sys.modules["nandarray.lab.bundled.channels"].__file__
     assert file is not None
-    registry._follow("top", Path(file), seen)
+    source._follow("top", Path(file), seen)
     assert set(seen) == {"top", "nandarray.lab.experiment"}
 
 

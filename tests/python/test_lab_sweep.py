@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nandarray import device, lab
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.lab import _sweep
+from nandarray.lab import write_sweep
 from nandarray.lab.cost import WEIGHTS, cost, weights_of
 from nandarray.lab.pareto import front
 from nandarray.lab.quantities import parse, span
@@ -402,11 +402,11 @@ def test_a_journal_is_read_up_to_the_first_line_that_is_torn(tmp_path: Path) -> 
     good = b'{"point": 0, "measures": {}}\n{"point": 2, "kind": "E", "error": "x"}\n'
     for torn in (b"", b'{"point": 1', b'{"point": 1, "measures": {}}', b"\x00\x00\n", b"3\n", b'{"point": 9}\n'):
         file.write_bytes(good + torn)
-        journal = _sweep.Journal(file, 5)
+        journal = write_sweep.Journal(file, 5)
         assert sorted(journal.done) == [0, 2]
         journal.append([{"point": 1, "seconds": 0.0, "measures": {"x": 0.1}}])
         journal.close()
-        again = _sweep.Journal(file, 5)
+        again = write_sweep.Journal(file, 5)
         again.close()
         assert sorted(again.done) == [0, 1, 2]
 

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nandarray.errors import InvalidError
-from nandarray.lab.experiments import varve_filters, varve_kernels
-from nandarray.lab.experiments.varve_model import raid5, widths_of
-from nandarray.lab.experiments.varve_network import _widths
-from nandarray.lab.varve import Operation, elements_per_cycle, speedup
-from nandarray.lab.varve import filters as filters_module
-from nandarray.lab.varve import network as network_module
-from nandarray.lab.varve.carry import add, byte_ids, carry_in
-from nandarray.lab.varve.filters import FILTERS, Filter, RowTest, packed, packed_bits, signed_widths
-from nandarray.lab.varve.measure import isa
-from nandarray.lab.varve.model import operation_bits
-from nandarray.lab.varve.network import CLASSES, FEATURES, SIDE, Digits, Quantised
-from nandarray.lab.varve.network import FILTERS as KERNELS
-from nandarray.lab.varve.sources import Port, program, streams
+from nandarray_papers.experiments import varve_filters, varve_kernels
+from nandarray_papers.experiments.varve_model import raid5, widths_of
+from nandarray_papers.experiments.varve_network import _widths
+from nandarray_papers.varve import Operation, elements_per_cycle, speedup
+from nandarray_papers.varve import filters as filters_module
+from nandarray_papers.varve import network as network_module
+from nandarray_papers.varve.carry import add, byte_ids, carry_in
+from nandarray_papers.varve.filters import FILTERS, Filter, RowTest, packed, packed_bits, signed_widths
+from nandarray_papers.varve.measure import isa
+from nandarray_papers.varve.model import operation_bits
+from nandarray_papers.varve.network import CLASSES, FEATURES, SIDE, Digits, Quantised
+from nandarray_papers.varve.network import FILTERS as KERNELS
+from nandarray_papers.varve.sources import Port, program, streams
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 EDGES = st.sampled_from([0, 1, -1, 2, -2, 127, -128, 128, 255, -129, 2**31 - 1, -(2**31), 2**62, -(2**62), 2**63 - 1])

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, note, settings
 
 import nandarray
-from nandarray.lab.workloads import ASSUMPTIONS, RTX_2080, TABLE_1, Cost, Fetch, Mismatch, Workload
-from nandarray.lab.workloads._stencil import Sweep
+from nandarray_papers.workloads import ASSUMPTIONS, RTX_2080, TABLE_1, Cost, Fetch, Mismatch, Workload
+from nandarray_papers.workloads._stencil import Sweep
 
 NAMES = list(TABLE_1)
 

@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "nandarray"
+#: A distribution of its own that stands on the package, which imports nothing of it.
+PAPERS = ROOT / "papers" / "nandarray_papers"
 
 #: Parts of the package from the bottom; the longest name that fits a module is its part.
 ORDER = (
@@ -51,9 +53,11 @@ ORDER = (
     "nandarray.interop",
     "nandarray",
     "nandarray.lab",
-    "nandarray.lab.experiments",
+    "nandarray.lab.bundled",
     "nandarray.cli",
     "nandarray.__main__",
+    "nandarray_papers",
+    "nandarray_papers.experiments",
 )
 
 #: Modules that only gather names for users; a lookup loads what it names.
@@ -91,7 +95,7 @@ INSIDE = {
     ): "start-up: only functions of Python need it",
     ("nandarray.programs.compile.native", "nandarray.programs.compile.functions"): "start-up, as above",
     ("nandarray.lab", "nandarray.lab._html"): "only a notebook needs HTML",
-    ("nandarray.lab.workloads", "nandarray.lab.workloads._loops"): "Numba takes a second to import",
+    ("nandarray_papers.workloads", "nandarray_papers.workloads._loops"): "Numba takes a second to import",
     ("nandarray.cli", "nandarray"): "a command loads what it uses, so that help and completion stay fast",
 }
 
@@ -121,9 +125,11 @@ PUBLIC = {
 }
 #: Modules of the lab that write folders or draw; experiments use none of them.
 WRITES = (
-    "nandarray.lab._run",
-    "nandarray.lab._runs",
-    "nandarray.lab._sweep",
+    "nandarray.lab.write_run",
+    "nandarray.lab.write_result",
+    "nandarray.lab.read_run",
+    "nandarray.lab.write_sweep",
+    "nandarray.lab.read_sweep",
     "nandarray.lab._html",
     "nandarray.lab.report",
 )
@@ -137,6 +143,8 @@ NATIVE = (
     "nandarray.nvme",
     "nandarray.programs.run",
 )
+
+PACKAGES = {"nandarray", "nandarray_papers"}
 
 LINES_MAX = 70
 #: Function -> why it is longer.
@@ -159,11 +167,12 @@ class Import:
 
 
 def modules() -> dict[str, Path]:
-    """Names of all modules of the package, with their files."""
+    """Names of all modules of the package and of the papers, with their files."""
     found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        found[name.removesuffix(".__init__")] = path
+    for package in (PACKAGE, PAPERS):
+        for path in sorted(package.rglob("*.py")):
+            name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
     return found
 
 
@@ -175,14 +184,14 @@ def imports(path: Path) -> Iterator[Import]:
 
     def walk(node: ast.AST, *, inside: bool, types_only: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.ImportFrom) and (child.module or "").split(".")[0] == "nandarray":
+            if isinstance(child, ast.ImportFrom) and (child.module or "").split(".")[0] in PACKAGES:
                 for alias in child.names:
                     whole = f"{child.module}.{alias.name}"
                     is_module = whole in MODULES or alias.name == "_nandarray"
                     yield Import(child.lineno, whole if is_module else str(child.module), inside, types_only)
             elif isinstance(child, ast.Import):
                 for alias in child.names:
-                    if alias.name.split(".")[0] == "nandarray":
+                    if alias.name.split(".")[0] in PACKAGES:
                         yield Import(child.lineno, alias.name, inside, types_only)
             function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             checking = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
@@ -264,18 +273,31 @@ def test_the_lab_uses_the_public_interface() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{one.line}: {one.target}"
         for name, path in MODULES.items()
-        if below(name, "nandarray.lab")
+        if below(name, "nandarray.lab") or below(name, "nandarray_papers")
         for one in imports(path)
-        if one.target not in PUBLIC and not below(one.target, "nandarray.lab")
+        if one.target not in PUBLIC and not one.target.startswith(("nandarray.lab", "nandarray_papers"))
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_product_imports_nothing_of_the_papers() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{one.line}: {one.target}"
+        for name, path in MODULES.items()
+        if below(name, "nandarray")
+        for one in imports(path)
+        if below(one.target, "nandarray_papers")
+    ]
+    assert not wrong, "\n".join(wrong)
+    texts = [path for path in sorted(PACKAGE.rglob("*")) if path.suffix in {".toml", ".c", ".h", ".hpp", ".j2", ".js"}]
+    assert not [path for path in texts if "nandarray_papers" in path.read_text(encoding="utf-8")]
 
 
 def test_experiments_write_and_draw_nothing() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{one.line}: {one.target}"
         for name, path in MODULES.items()
-        if below(name, "nandarray.lab.experiments")
+        if below(name, "nandarray_papers") or below(name, "nandarray.lab.bundled")
         for one in imports(path)
         if one.target.startswith(WRITES)
     ]
@@ -293,7 +315,7 @@ def test_few_parts_speak_to_the_native_store() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("folder", ["python", "tests/python", "bench", "examples", "tools"])
+@pytest.mark.parametrize("folder", ["python", "papers", "tests/python", "bench", "examples", "tools"])
 def test_functions_are_short(folder: str) -> None:
     wrong = []
     for path in sorted((ROOT / folder).rglob("*.py")):

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERNALS = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))]
-FOLDERS = ("crates", "python", "tests", "bench", "docs", "examples", "fuzz", "tools", ".ci")
+FOLDERS = ("crates", "python", "papers", "tests", "bench", "docs", "examples", "fuzz", "tools", ".ci")
 MADE = ("target/", ".venv/", "proptest-regressions/")  # by builds and tests; a fresh clone has none of them
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -92,6 +92,7 @@ def walk(title: str) -> list[tuple[str, list[str]]]:
 def bodies(name: str, function: str) -> list[str]:
     """Return the text of each function of this name in a file of the repository, the binding or the store."""
     folders = [ROOT, ROOT / "crates" / "nandarray-python" / "src", ROOT / "crates" / "nandarray" / "src"]
+    folders += [ROOT / "python" / "nandarray" / "lab"]
     text = next(path.read_text() for folder in folders if (path := folder / name).exists())
     # The source is formatted: a function ends at a brace, or before a line, that has the indent of its head.
     end = r"^\1\}" if name.endswith(".rs") else r"^\1[^\s)]|\Z"
@@ -99,7 +100,7 @@ def bodies(name: str, function: str) -> list[str]:
     return [one[0] for one in re.finditer(rf"{head}.*?(?={end})", text, re.DOTALL | re.MULTILINE)]
 
 
-@pytest.mark.parametrize("title", ["One read", "One write"])
+@pytest.mark.parametrize("title", ["One read", "One write", "One run of the lab"])
 def test_a_walk_names_functions_in_the_order_of_their_calls_and_returns_to_no_file(title: str) -> None:
     rows = walk(title)
     files = [name for name, _ in rows]

@@ -14,10 +14,10 @@ import pytest
 import nandarray
 from nandarray.interop.tables import Table
 from nandarray.interop.tables.dataset import TableDataset
-from nandarray.lab.tpch.data import files, store_tables
-from nandarray.lab.tpch.queries import QUERIES
-from nandarray.lab.tpch.scans import SCANS, Scan
-from nandarray.lab.tpch.schema import NARROW, OFFLOADED, TABLES
+from nandarray_papers.tpch.data import files, store_tables
+from nandarray_papers.tpch.queries import QUERIES
+from nandarray_papers.tpch.scans import SCANS, Scan
+from nandarray_papers.tpch.schema import NARROW, OFFLOADED, TABLES
 
 SCALE = 0.1 if os.environ.get("NANDARRAY_DEEP") else 0.01
 SQL = {"int32": "integer", "int64": "bigint", "date": "date"}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nandarray.errors import InvalidError
-from nandarray.lab.experiments.varve_model import line_numbers, raid5, widths_of
-from nandarray.lab.varve import Operation, elements_per_cycle, speedup
-from nandarray.lab.varve.carry import BYTES_MOST, add, byte_ids, carry_in
-from nandarray.lab.varve.model import operation_bits
+from nandarray_papers.experiments.varve_model import line_numbers, raid5, widths_of
+from nandarray_papers.varve import Operation, elements_per_cycle, speedup
+from nandarray_papers.varve.carry import BYTES_MOST, add, byte_ids, carry_in
+from nandarray_papers.varve.model import operation_bits
 
 
 @pytest.mark.parametrize("align", [1, 2, 8])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nandarray.lab.experiments.varve_network import model_rows, run_one
-from nandarray.lab.varve.network import CLASSES, FEATURES, FILTERS, SIDE, Digits, Quantised, digits, train
+from nandarray_papers.experiments.varve_network import model_rows, run_one
+from nandarray_papers.varve.network import CLASSES, FEATURES, FILTERS, SIDE, Digits, Quantised, digits, train
 
 pytest.importorskip("sklearn")
 

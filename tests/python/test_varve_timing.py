@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 import nandarray
 from nandarray import Program, lab
 from nandarray.cli import app
-from nandarray.lab.experiments import varve_filters, varve_kernels
-from nandarray.lab.varve import columns
-from nandarray.lab.varve.filters import NUMBERS, Filter, RowTest, packed, packed_bits, signed_widths
-from nandarray.lab.varve.kernels import STRIPS, raid5
-from nandarray.lab.varve.measure import BESIDE, FORMS, compiled, isa, measure
+from nandarray_papers.experiments import varve_filters, varve_kernels
+from nandarray_papers.varve import columns
+from nandarray_papers.varve.filters import NUMBERS, Filter, RowTest, packed, packed_bits, signed_widths
+from nandarray_papers.varve.kernels import STRIPS, raid5
+from nandarray_papers.varve.measure import BESIDE, FORMS, compiled, isa, measure
 
 pytest.importorskip("ziglang")
 
@@ -39,7 +39,7 @@ def drawn_columns(monkeypatch: pytest.MonkeyPatch) -> None:
             return chance.choice(np.frombuffer(b"ARN", np.uint8), ROWS)
         return chance.integers(0, tops[name], ROWS).astype(np.int32)
 
-    for module in ("nandarray.lab.varve.filters.column", "nandarray.lab.varve.columns.column"):
+    for module in ("nandarray_papers.varve.filters.column", "nandarray_papers.varve.columns.column"):
         monkeypatch.setattr(module, column)
     assert columns.column is column
 
@@ -287,7 +287,7 @@ def test_the_kernels_of_figure_8_10_are_an_experiment(tmp_path: Path, monkeypatc
         drawn = {"p_brand": (25, np.uint8), "o_orderdate": (10_600, np.int32), "l_linenumber": (8, np.int32)}[name]
         return chance.integers(0, drawn[0], 4096).astype(drawn[1])
 
-    monkeypatch.setattr("nandarray.lab.varve.kernels.column", column)
+    monkeypatch.setattr("nandarray_papers.varve.kernels.column", column)
     done = lab.run("varve.kernels", profile="small", runs=tmp_path, jobs=1)
     orders = done.table("orders")
     assert all(orders[orders["order"].str.contains("full over")]["holds"])

@@ -15,7 +15,10 @@ words = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(words)
 
 
-@pytest.mark.parametrize("folder", ["crates", "python", "tests", "bench", "examples", "fuzz", "tools", "docs", "*.md"])
+FOLDERS = ("crates", "python", "papers", "tests", "bench", "examples", "fuzz", "tools", "docs", "*.md")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_sentences_say_what_things_are(folder: str) -> None:
     found = [line for path in words.tracked(folder) for line in words.check(path)]
     assert not found, f"{len(found)} places (docs/internals/glossary.md has the words):\n" + "\n".join(found)
@@ -52,7 +55,8 @@ mod tests { const SAYS: &str = "x is 1; it is 2"; }
 
 
 def test_the_text_of_a_parameter_is_a_noun_phrase() -> None:
-    text = """Draw.
+    text = '''def draw(seed, size, depth):
+    """Draw.
 
     Parameters
     ----------
@@ -66,4 +70,10 @@ def test_the_text_of_a_parameter_is_a_noun_phrase() -> None:
     dict
         What was drawn.
     """
-    assert list(words.fragments(text)) == [(5, "Of all chance."), (12, "What was drawn.")]
+'''
+    assert list(words.fragments(text)) == [(7, "Of all chance."), (14, "What was drawn.")]
+
+
+def test_the_help_of_an_option_is_no_fragment() -> None:
+    text = 'typer.Option(help="Seed of draws.")\ntyper.Option(help=f"With --shm: {most} at most.")\nhelp("Of all.")\n'
+    assert list(words.helps(text)) == [(2, "With --shm:  at most.")]

@@ -164,7 +164,7 @@ fn settings_of_kernels_that_make_no_sense_are_refused_by_name() {
     }
 }
 
-const DEVICE: &str = include_str!("../../../python/nandarray/lab/bam/devices/optane-p5800x.toml");
+const DEVICE: &str = include_str!("../../../papers/nandarray_papers/bam/devices/optane-p5800x.toml");
 
 fn devices(n: usize) -> Vec<Description> {
     vec![Sheet::parse(DEVICE).and_then(|sheet| sheet.description()).expect("a description"); n]

@@ -88,7 +88,7 @@ DeviceName = Annotated[
     ),
 ]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Of C: time the program as a part of this process, without a sandbox.")
+    bool, typer.Option("--trust", help="Time a program in C as a part of this process, without a sandbox.")
 ]
 Simulate = Annotated[bool, typer.Option("--simulate", help="Run the sample on the modelled device, too.")]
 Html = Annotated[

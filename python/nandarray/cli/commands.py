@@ -275,9 +275,9 @@ def import_command(
     encrypt: Encrypt = False,
     key_file: KeyFile = None,
     shape: Shape = None,
-    dtype: Annotated[str | None, typer.Option(help="Of raw binary: the dtype.")] = None,
-    offset: Annotated[int, typer.Option(min=0, help="Of raw binary: bytes before the elements.")] = 0,
-    order: Annotated[str, typer.Option(help="C or F: element order of raw binary.")] = "C",
+    dtype: Annotated[str | None, typer.Option(help="Dtype of raw binary.")] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Bytes before the elements of raw binary.")] = 0,
+    order: Annotated[str, typer.Option(help="Element order of raw binary, C or F.")] = "C",
     skip_unsupported: Annotated[
         bool, typer.Option("--skip-unsupported", help="Leave out arrays that cannot be stored, with a warning.")
     ] = False,
@@ -339,7 +339,7 @@ def export(
     compression: Annotated[
         str, typer.Option(help="auto, none, or a method of the format, like gzip:4 (hdf5, netcdf) or zstd:3 (zarr).")
     ] = "auto",
-    order: Annotated[str, typer.Option(help="C or F: element order of npy and raw.")] = "C",
+    order: Annotated[str, typer.Option(help="Element order of npy and raw, C or F.")] = "C",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the destination.")] = False,
     key_file: KeyFile = None,
     budget: Budget = "256MiB",
@@ -502,7 +502,7 @@ def check(
     store: StorePath,
     repair: Annotated[bool, typer.Option("--repair", help="Repair as far as the records allow.")] = False,
     accept_older: Annotated[
-        bool, typer.Option("--accept-older", help="With --repair: take older content where the newest is lost.")
+        bool, typer.Option("--accept-older", help="Take older content where the newest is lost (with --repair).")
     ] = False,
     as_json: Json = False,
 ) -> None:

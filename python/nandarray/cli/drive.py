@@ -48,7 +48,7 @@ Advertised = Annotated[
 ]
 DriveName = Annotated[str | None, typer.Option(metavar="NQN", help="Name of the drive; else one of the file's own.")]
 ClientGroup = Annotated[
-    str | None, typer.Option(metavar="NAME", help="With --shm: a group whose members may be clients.")
+    str | None, typer.Option(metavar="NAME", help="Group whose members may be clients (with --shm).")
 ]
 
 
@@ -118,7 +118,9 @@ def serve(
     ctx: typer.Context,
     *,
     store: StorePath,
-    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = "127.0.0.1:4420",
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS:PORT", help="Address and port to listen on.")
+    ] = "127.0.0.1:4420",
     advertise: Advertised = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
@@ -135,17 +137,17 @@ def serve(
     secret_file: SecretFile = None,
     device: DeviceName = None,
     pace: Annotated[
-        bool, typer.Option("--pace", help="With --device: completions leave when their modelled time has passed.")
+        bool, typer.Option("--pace", help="Send completions when their modelled time has passed (with --device).")
     ] = False,
     status: Annotated[bool, typer.Option("--status", help="Print the status of the running server as JSON.")] = False,
     shm: Annotated[
         str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
     ] = None,
-    writable: Annotated[bool, typer.Option(help="With --shm: let clients write.")] = False,
-    queues: Annotated[int, typer.Option(help="With --shm: queue pairs, one or more a client.")] = 16,
-    depth: Annotated[int, typer.Option(help="With --shm: entries of a ring, a power of two.")] = 256,
-    data: Annotated[str, typer.Option(metavar="SIZE", help="With --shm: data of a queue pair.")] = "4MiB",
-    threads: Annotated[int, typer.Option(help="With --shm: threads that serve.")] = 1,
+    writable: Annotated[bool, typer.Option(help="Let clients write (with --shm).")] = False,
+    queues: Annotated[int, typer.Option(help="Number of queue pairs, one or more a client (with --shm).")] = 16,
+    depth: Annotated[int, typer.Option(help="Entries of a ring, a power of two (with --shm).")] = 256,
+    data: Annotated[str, typer.Option(metavar="SIZE", help="Data of a queue pair (with --shm).")] = "4MiB",
+    threads: Annotated[int, typer.Option(help="Number of threads that serve (with --shm).")] = 1,
     group: ClientGroup = None,
 ) -> None:
     """Serve a store until SIGTERM or SIGINT: as an NVMe/TCP drive, or with --shm to processes of this machine."""

@@ -19,11 +19,14 @@ from rich.table import Table
 
 from nandarray import lab
 from nandarray.cli.common import Json, Tell, bars, console, fail, json_or_text, parse_pairs, print_json, say, table_of
-from nandarray.errors import InvalidError, NandarrayError, NotFoundError
-from nandarray.lab import registry
+from nandarray.errors import InvalidError, NandarrayError
+from nandarray.lab import packages, registry
 from nandarray.lab._html import answer_cells, shown_columns
-from nandarray.lab._runs import find_run, folder_of_runs
-from nandarray.lab.claims import near
+from nandarray.lab.folders import folder_of_runs
+from nandarray.lab.places import figures
+from nandarray.lab.prepare import prepare
+from nandarray.lab.read_run import find_run
+from nandarray.lab.write_run import execute
 from nandarray.units import count, format_number
 
 __all__ = ["app"]
@@ -93,13 +96,22 @@ def list_command(
         print_json(
             [
                 {key: getattr(one, key) for key in ("id", "title", "question", "claims", "minutes", "deterministic")}
+                | {"figures": figures(one)}
                 | {"parameters": {name: _settable(parameter) for name, parameter in one.parameters.items()}}
                 for one in known.values()
             ]
         )
     else:
-        rows = [(one.id, str(len(one.claims)), f"{one.minutes:g}", one.title) for one in known.values()]
-        console().print(table_of(("id", "claims", "minutes", "title"), rows, right=("claims", "minutes")))
+        rows = [
+            (one.id, str(len(one.claims)), f"{one.minutes:g}", one.title, " ".join(figures(one)))
+            for one in known.values()
+        ]
+        names = ("id", "claims", "minutes", "title", "figures")
+        console().print(table_of(names, rows, right=("claims", "minutes")))
+        for name, patterns in packages.sets().items():
+            say(f"set {name}: {', '.join(patterns)}")
+    if without := packages.missing():
+        console(stderr=True).print(without.removeprefix("; "), soft_wrap=True)
     for module, why in registry.broken().items():
         console(stderr=True).print(f"not usable: {module}: {' '.join(why.split())}", soft_wrap=True)
 
@@ -167,7 +179,8 @@ def run_command(
     ids: Annotated[
         list[str],
         typer.Argument(
-            help="Experiments: ids, patterns like 'model.*', Python files, or a set: " + ", ".join(registry.SETS) + ".",
+            help="Experiments: ids, figures like assasin.fig7.12, patterns like 'model.*', Python files, or sets; "
+            "`nandarray lab list` shows them.",
             metavar="ID...",
             autocompletion=complete_experiment,
         ),
@@ -188,25 +201,17 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Run experiments, each into a folder of its own, and show their answers."""
-    chosen = _chosen(ids)
     parameters = _settings(settings)
-    for one in chosen:
-        registry.resolve(registry.find(one), profile, parameters)  # before the first one takes its minutes
+    # All of them, before the first one takes its minutes.
+    chosen = {
+        name: prepare(one, profile=profile, seed=seed, parameters=parameters)
+        for name, one in registry.select(ids).items()
+    }
     done, failed = list[lab.Run](), dict[str, str]()
-    for one in chosen:
+    for one, prepared in chosen.items():
         try:
             with _progress(quiet=quiet or as_json) as tell:
-                found = lab.run(
-                    one,
-                    profile=profile,
-                    seed=seed,
-                    parameters=parameters,
-                    runs=runs,
-                    jobs=jobs,
-                    trace=trace,
-                    reuse=reuse,
-                    progress=tell,
-                )
+                found = execute(prepared, runs=runs, jobs=jobs, trace=trace, reuse=reuse, progress=tell)
         except Exception as error:
             if len(chosen) == 1:
                 raise
@@ -217,7 +222,7 @@ def run_command(
         if not as_json:
             _show_answers(found)
             say(f"{found.path}: {_took(found)}\n")
-    pages = [_page_of_set(name, done, runs) for name in ids if name in registry.SETS]
+    pages = [_page_of_set(name, done, runs) for name in ids if name in packages.sets()]
     if as_json:
         print_json([{"folder": str(run.path), **run.data} for run in done])
     else:
@@ -242,23 +247,8 @@ def _page_of_set(name: str, done: Sequence[lab.Run], folder: Path | None) -> Pat
     """Write the page of a set's runs beside them."""
     from nandarray.lab import report  # brings jinja2, which no other command needs
 
-    fits = [run for run in done if any(fnmatch.fnmatch(run.experiment, one) for one in registry.SETS[name])]
+    fits = [run for run in done if any(fnmatch.fnmatch(run.experiment, one) for one in packages.sets()[name])]
     return report.write([lab.load(run.path) for run in fits], folder_of_runs(folder) / f"{name}.html")
-
-
-def _chosen(ids: Sequence[str]) -> list[str]:
-    """Return ids and files, with sets and patterns expanded."""
-    found: dict[str, None] = {}
-    for one in (pattern for name in ids for pattern in registry.SETS.get(name, (name,))):
-        if one.endswith(".py") or ".py:" in one:
-            found[one] = None
-            continue
-        known = lab.experiments()
-        fitting = fnmatch.filter(known, one) if any(sign in one for sign in "*?[") else [registry.find(one).id]
-        if not fitting:
-            raise NotFoundError(f"no experiment fits {one!r}{near(one, known)}")
-        found |= dict.fromkeys(fitting)
-    return list(found)
 
 
 def _show_answers(found: lab.Run) -> None:

@@ -91,34 +91,38 @@ Precondition = Annotated[
 ]
 Requests = Annotated[int | None, typer.Option(min=1, help="Most requests to replay.")]
 Depth = Annotated[int | None, typer.Option(min=1, help="Requests in flight at all times (synthetic: 32).")]
-TimeScale = Annotated[float, typer.Option(help="Of a trace: factor for the recorded times.")]
+TimeScale = Annotated[float, typer.Option(help="Factor for the recorded times of a trace.")]
 Format = Annotated[
-    str | None, typer.Option(help="Of a trace: fio, blktrace or msr; recognised by its first line if left out.")
+    str | None,
+    typer.Option(help="Format of the trace: fio, blktrace or msr; recognised by its first line if left out."),
 ]
-Issued = Annotated[bool, typer.Option("--issued", help="Of a blktrace: requests as the driver got them, merged.")]
-ReadShare = Annotated[float, typer.Option(min=0, max=1, help="Synthetic: share of requests that read.")]
-TrimShare = Annotated[float, typer.Option(min=0, max=1, help="Synthetic: share of requests that trim.")]
-FlushEvery = Annotated[int, typer.Option(min=0, help="Synthetic: writes between flushes; 0 for none.")]
+Issued = Annotated[bool, typer.Option("--issued", help="Take a blktrace's requests as the driver got them, merged.")]
+ReadShare = Annotated[float, typer.Option(min=0, max=1, help="Share of requests that read (synthetic).")]
+TrimShare = Annotated[float, typer.Option(min=0, max=1, help="Share of requests that trim (synthetic).")]
+FlushEvery = Annotated[int, typer.Option(min=0, help="Writes between flushes, 0 for none (synthetic).")]
 Size = Annotated[
     list[str] | None,
-    typer.Option(metavar="SIZE[:WEIGHT]", help="Synthetic: size of requests; may be repeated.", show_default="4KiB"),
+    typer.Option(metavar="SIZE[:WEIGHT]", help="Size of requests (synthetic); may be repeated.", show_default="4KiB"),
 ]
-Sequential = Annotated[bool, typer.Option("--sequential", help="Synthetic: in order, not at random.")]
-Streams = Annotated[int, typer.Option(min=1, help="Synthetic: streams, each with a queue pair.")]
-Zipf = Annotated[float | None, typer.Option(help="Synthetic: Zipf skew, like 0.99.")]
+Sequential = Annotated[bool, typer.Option("--sequential", help="Request places in order, not at random (synthetic).")]
+Streams = Annotated[int, typer.Option(min=1, help="Number of streams, each with a queue pair (synthetic).")]
+Zipf = Annotated[float | None, typer.Option(help="Zipf skew of the places, like 0.99 (synthetic).")]
 Hot = Annotated[
     str | None,
-    typer.Option(metavar="SPACE:SHARE", help="Synthetic: 0.2:0.8 sends 80 % to 20 % of the space."),
+    typer.Option(
+        metavar="SPACE:SHARE",
+        help="Hot part of the space: 0.2:0.8 sends 80 % of the requests to 20 % of it (synthetic).",
+    ),
 ]
 Rate = Annotated[
     str | None,
-    typer.Option(metavar="RATE", help="Synthetic: arrivals a second, like 20k or 400MB/s."),
+    typer.Option(metavar="RATE", help="Arrivals a second, like 20k or 400MB/s (synthetic)."),
 ]
-Poisson = Annotated[bool, typer.Option("--poisson", help="Synthetic: random arrivals at that rate.")]
+Poisson = Annotated[bool, typer.Option("--poisson", help="Let requests arrive at random at that rate (synthetic).")]
 WorkingSet = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Synthetic: bytes in use; the whole device if left out.")
+    str | None, typer.Option(metavar="SIZE", help="Bytes in use, the whole device if left out (synthetic).")
 ]
-Seconds = Annotated[float | None, typer.Option(help="Synthetic: modelled seconds after which the run ends.")]
+Seconds = Annotated[float | None, typer.Option(help="Modelled seconds after which the run ends (synthetic).")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of random choices, in workload and device.")]
 Timeline = Annotated[
     Path | None,

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.lab._runs import Run, load
 from nandarray.lab.claims import near
+from nandarray.lab.read_run import Run, load
 from nandarray.optional import needs
 from nandarray.units import is_number
 

@@ -8,6 +8,7 @@ of their own (:func:`environment`).
 from __future__ import annotations
 
 import datetime
+import filecmp
 import hashlib
 import json
 import math
@@ -27,7 +28,7 @@ from nandarray.optional import needs
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["digest", "environment", "plain", "read_json", "read_parquet", "write_json", "write_table"]
+__all__ = ["differences", "digest", "environment", "plain", "read_json", "read_parquet", "write_json", "write_table"]
 
 _PACKAGES = ("numpy", "pandas", "pyarrow", "scipy", "numba", "xarray")
 
@@ -188,3 +189,13 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return asked[0].stdout.strip() + ("+changes" if asked[1].stdout.strip() else "")
+
+
+def differences(part: Path, final: Path) -> list[str] | None:
+    """Name the files that are not as the same run wrote them before; None if there was none."""
+    if not final.is_dir():
+        return None
+    here, there = ({str(f.relative_to(top)) for f in top.rglob("*") if f.is_file()} for top in (part, final))
+    there.discard("environment.json")
+    other = {name for name in here & there if not filecmp.cmp(part / name, final / name, shallow=False)}
+    return sorted(other | (here ^ there))

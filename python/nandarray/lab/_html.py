@@ -16,8 +16,8 @@ from nandarray.units import format_number
 
 if TYPE_CHECKING:
     from nandarray.lab._compare import Comparison
-    from nandarray.lab._runs import Run
-    from nandarray.lab._sweeps import Sweep
+    from nandarray.lab.read_run import Run
+    from nandarray.lab.read_sweep import Sweep
 
 __all__ = ["answer_cells", "comparison_html", "run_html", "sweep_html"]
 

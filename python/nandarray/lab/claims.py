@@ -1,19 +1,9 @@
-"""Claims: what papers measured, and the judgement of an answer against one.
+"""Claims: what papers measured.
 
-The bundled claims are in ``claims.toml``; an experiment of a file of its own may have a ``claims.toml`` beside
-it. An answer names a claim, or a part of it behind a ``#``. It is judged by the kind of the claim:
+A package of experiments has its claims in ``claims.toml``; an experiment of a file of its own may have a
+``claims.toml`` beside it.
 
-- a ``shape`` is within if it holds;
-- a value is within if measured / paper lies between 0.85 and 1.15. A ``ratio`` near 1 is judged more closely, or 1.00
-  would pass for 1.10: where the paper's lies between 1.05 and 1.25, or between 0.8 and 0.95, its *gain* over 1 has to
-  come out between half and one and a half times the paper's; between 0.95 and 1.05, the result has to lie within 0.05;
-- a ``range`` of a paper is met inside [low / 1.15, high x 1.15], a ``bound`` on its right side;
-- an experiment may expect another range of measured / paper.
-
-Every answer is one of three: judged, calibrated (a parameter was fitted to it) or an input (a parameter was taken from
-it). The last two prove nothing.
-
-Nothing here knows how anything was measured.
+:mod:`nandarray.lab.judge` sets answers beside them.
 """
 
 from __future__ import annotations
@@ -21,26 +11,20 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from nandarray.errors import InvalidError
-from nandarray.lab.experiment import Answer, Experiment
+from nandarray.lab import packages
+from nandarray.lab.experiment import Experiment
 
-__all__ = ["EXPECTED", "Claim", "base_of", "claims", "judge", "near"]
+__all__ = ["Claim", "base_of", "claims", "claims_of", "near"]
 
-#: Of measured / paper, where an experiment states no range and the paper's figure is not a ratio near 1.
-EXPECTED = (0.85, 1.15)
-#: Paper's ratios whose gain over 1 is judged, and those that have to be met within :data:`_NEAR_ONE`.
-_GAINS = ((0.8, 0.95), (1.05, 1.25))
-_NEAR_ONE = 0.05
-#: Slack at either end of a range.
-_SLACK = 1.15
 #: Sides of a bound.
 _BOUNDS = ("", "at least", "at most")
 
@@ -106,7 +90,7 @@ def claims(beside: Path | None = None) -> dict[str, Claim]:
     Parameters
     ----------
     beside : path, optional
-        A folder whose ``claims.toml``, if there is one, adds to the bundled ones.
+        A folder whose ``claims.toml``, if there is one, adds to those of installed packages.
 
     Returns
     -------
@@ -121,7 +105,7 @@ def claims(beside: Path | None = None) -> dict[str, Claim]:
     """
     known = dict(_packaged())
     file = None if beside is None else beside / "claims.toml"
-    if file is not None and file.is_file():
+    if file is not None and file.is_file() and file not in packages.claim_files():
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -130,10 +114,19 @@ def claims(beside: Path | None = None) -> dict[str, Claim]:
     return known
 
 
+def claims_of(experiment: Experiment) -> dict[str, Claim]:
+    """Return the claims of an experiment that are known, those beside its file among them."""
+    file = getattr(sys.modules.get(experiment.run.__module__), "__file__", None)
+    known = claims(Path(file).parent if file else None)
+    return {name: known[name] for name in experiment.claims if name in known}
+
+
 @cache
 def _packaged() -> dict[str, Claim]:
-    text = resources.files("nandarray.lab").joinpath("claims.toml").read_text(encoding="utf-8")
-    return _parse(text, "claims.toml")
+    found: dict[str, Claim] = {}
+    for file in packages.claim_files():
+        found |= _parse(file.read_text(encoding="utf-8"), str(file))
+    return found
 
 
 def _parse(text: str, where: str) -> dict[str, Claim]:
@@ -169,93 +162,3 @@ def near(wrong: str, known: Iterable[str]) -> str:
         return ""
     shown = ", ".join(names[:12])
     return f"; there {'is' if len(names) == 1 else 'are'} {shown}{', ...' if len(names) > 12 else ''}"
-
-
-def judge(
-    answer: Answer, experiment: Experiment, known: Mapping[str, Claim], *, full_size: bool = True
-) -> dict[str, Any]:
-    """Set an answer beside what the paper says.
-
-    The experiment's expected range of the part counts if it has one, else that of the claim, else the rules above.
-    ``full_size`` says whether it was measured at the size that the claim is of; if not, ``within`` is None, as it is of
-    an input. In the result, ``paper`` is, of a range, its point nearest to what was measured. An unknown claim, and a
-    number where only a truth value fits, are an InvalidError.
-    """
-    base = base_of(answer.claim)
-    claim = known.get(base)
-    if claim is None:
-        raise InvalidError(
-            f"{experiment.id} answers {base!r}, but no claims.toml defines that claim{near(base, known)}"
-        )
-    measured: Any = answer.measured.item() if hasattr(answer.measured, "item") else answer.measured
-    truth = isinstance(measured, bool)
-    if not isinstance(measured, bool | int | float):
-        raise InvalidError(f"{answer.claim}: a number or a truth value is measured, not {measured!r}")
-    if claim.kind == "shape" and not truth and answer.paper is None:
-        raise InvalidError(f"{answer.claim} is an ordering or a trend: it holds or not, but {measured!r} was measured")
-    # A part of a ratio may be an ordering, and a part of an ordering a ratio: what was measured says which.
-    kind = "shape" if truth else ("ratio" if claim.kind == "shape" else claim.kind)
-    paper, ends, bound = (None, None, "") if truth else _paper(answer, claim, float(measured))
-    low: float | None = None
-    high: float | None = None
-    ratio: float | None = None
-    within = bool(truth and measured)
-    if not truth:
-        if paper is None:
-            raise InvalidError(f"{answer.claim}: neither claim nor answer has the paper's figure")
-        expected = experiment.expected.get(answer.claim, experiment.expected.get(base))
-        low, high = _limits(paper, kind, bound, is_range=ends is not None) if expected is None else expected
-        ratio = float(measured) / paper if paper and math.isfinite(measured) else None
-        within = ratio is not None and _between(low, ratio, high)
-    return {
-        "claim": answer.claim,
-        "measured": measured,
-        "paper": paper,
-        "range": None if ends is None else list(ends),
-        "bound": bound,
-        "kind": kind,
-        "ratio": ratio,
-        "low": low,
-        "high": high,
-        "within": within if full_size and not answer.input else None,
-        "calibrated": answer.calibrated,
-        "input": answer.input,
-        "where": claim.where,
-        "what": claim.what,
-        "note": answer.note,
-    }
-
-
-def _between(low: float | None, ratio: float, high: float | None) -> bool:
-    """Tell whether a ratio is within two ends; the ends count, whatever way their last digit was rounded."""
-    above = low is None or low <= ratio or math.isclose(low, ratio, rel_tol=1e-12)
-    return above and (high is None or ratio <= high or math.isclose(high, ratio, rel_tol=1e-12))
-
-
-def _paper(answer: Answer, claim: Claim, measured: float) -> tuple[float | None, tuple[float, float] | None, str]:
-    """Give the paper's figure, the range that it is of, and its bound; what the answer says comes first."""
-    stated: float | tuple[float, float] | None = answer.paper
-    bound = ""
-    if stated is None:
-        stated = claim.value if claim.range is None else claim.range
-        bound = claim.bound
-    if not isinstance(stated, tuple | list):
-        return None if stated is None else float(stated), None, bound
-    low, high = stated
-    return min(max(measured, low), high), (low, high), bound
-
-
-def _limits(paper: float, kind: str, bound: str, *, is_range: bool) -> tuple[float | None, float | None]:
-    """Give the ends of measured / paper that count as within; None where there is none."""
-    if bound:
-        return (1.0, None) if bound == "at least" else (None, 1.0)
-    if is_range:
-        return 1 / _SLACK, _SLACK
-    if kind != "ratio":
-        return EXPECTED
-    if abs(paper - 1) <= _NEAR_ONE:
-        return (paper - _NEAR_ONE) / paper, (paper + _NEAR_ONE) / paper
-    if any(low <= paper <= high for low, high in _GAINS):
-        ends = sorted((1 + 0.5 * (paper - 1), 1 + 1.5 * (paper - 1)))
-        return ends[0] / paper, ends[1] / paper
-    return EXPECTED

@@ -19,6 +19,7 @@ from nandarray.lab._files import plain
 from nandarray.lab.claims import near
 from nandarray.lab.cost import cost
 from nandarray.lab.experiment import Context, Experiment, Result
+from nandarray.lab.parameters import resolve
 from nandarray.lab.sweep_spec import HOW, described, device_of
 
 __all__ = ["batch", "measures_of_report"]
@@ -126,7 +127,7 @@ def _of_experiment(shared: Mapping[str, Any], settings: Mapping[str, Any], seed:
         name = given.get("device", experiment.parameters["device"].value(shared["profile"]))
         base = Description(shared["devices"][name]) if name in shared["devices"] else load(name)
         built = base.with_(given.get("changes", {}))
-    parameters = registry.resolve(experiment, shared["profile"], given)
+    parameters = resolve(experiment, shared["profile"], given)
     result = experiment.run(Context(parameters=parameters, seed=seed, profile=shared["profile"]))
     found = _of_result(result, shared["measure"])
     return found if built is None else found | {"cost": cost(built, shared["cost"])}

@@ -29,7 +29,9 @@ from nandarray.lab._files import plain
 from nandarray.lab._inputs import inputs_of
 from nandarray.lab.claims import near
 from nandarray.lab.cost import weights_of
+from nandarray.lab.parameters import LARGEST, resolve
 from nandarray.lab.quantities import parse, span
+from nandarray.lab.source import source_hash
 from nandarray.units import is_number, parse_size
 
 __all__ = ["OBJECTIVES", "Axis", "Spec", "read_spec"]
@@ -264,8 +266,8 @@ class _Reader:
         # A whole number itself: a seed has more digits than a float.
         cells = [value if isinstance(value, int) else one.scaled for value, one in zip(values, numbers, strict=True)]
         for cell in cells:
-            if isinstance(cell, int) and abs(cell) > registry.LARGEST:
-                raise InvalidError(f"{where}: {cell} is beyond {registry.LARGEST:,}, the largest number of a table")
+            if isinstance(cell, int) and abs(cell) > LARGEST:
+                raise InvalidError(f"{where}: {cell} is beyond {LARGEST:,}, the largest number of a table")
         if whole and all(cell == int(cell) for cell in cells):
             return Axis(key, values, key + suffix, tuple(int(cell) for cell in cells))
         return Axis(key, values, key + suffix, tuple(float(f"{cell:.15g}") for cell in cells))
@@ -288,7 +290,7 @@ class _Reader:
             return self._workload_value(name, value, where)
         if section == "parameters" and self.experiment is not None:
             try:
-                registry.resolve(self.experiment, "small", {name: value})
+                resolve(self.experiment, "small", {name: value})
             except InvalidError as error:
                 raise InvalidError(f"{where}: {error}") from None
             return value
@@ -387,14 +389,14 @@ class _Reader:
             self._takes_changes("set")
         if ("device" in self.said or self._axis_names("device")) and "device" not in self.experiment.parameters:
             raise InvalidError(f"device: {self.experiment.id} has no such parameter")
-        registry.resolve(self.experiment, profile, dict(parameters))
+        resolve(self.experiment, profile, dict(parameters))
         file = registry.file_of(self.experiment.run.__module__)
         return {
             "kind": "experiment",
             "experiment": f"{file}:{self.experiment.id}" if file else self.experiment.id,
             "profile": profile,
             "workload": dict(parameters),
-            "digest": registry.source_hash(self.experiment),
+            "digest": source_hash(self.experiment),
             "device_given": "device" in self.said,
         }
 

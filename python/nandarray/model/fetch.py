@@ -1,7 +1,7 @@
 """Warps that fetch for themselves from several modelled devices over one link, and a CPU that submits for them.
 
-A recording of accesses (``nandarray.lab.bam`` makes them with the header for kernels) passes through described devices,
-their links, one shared link, queue pairs and slices that execute atomics.
+A recording of accesses (``nandarray_papers.bam`` makes them with the header for kernels) passes through described
+devices, their links, one shared link, queue pairs and slices that execute atomics.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def fetches(
     devices : sequence of Description
         The drives; addresses are striped over them.
     platform : mapping
-        Every value of the platform: ``nandarray/lab/bam/platform.toml`` has names, units and sources.
+        Every value of the platform: ``bam/platform.toml`` of nandarray-papers has names, units and sources.
     accesses : Accesses
         The recording.
     seed : int

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 const COUNT_MAX: u64 = 1 << 20;
 
 /// Rates in bytes per second, times in nanoseconds. The values with their sources are in
-/// `python/nandarray/lab/bam/platform.toml`; no field has a default.
+/// `papers/nandarray_papers/bam/platform.toml`; no field has a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FetchPlatform {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::describe::Sheet;
 
-const DEVICE: &str = include_str!("../../../../python/nandarray/lab/bam/devices/optane-p5800x.toml");
+const DEVICE: &str = include_str!("../../../../papers/nandarray_papers/bam/devices/optane-p5800x.toml");
 
 fn devices(n: usize) -> Vec<Description> {
     let description = Sheet::parse(DEVICE).and_then(|sheet| sheet.description()).expect("a description");

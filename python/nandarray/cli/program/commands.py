@@ -47,7 +47,7 @@ Target = Annotated[
     str,
     typer.Option(
         metavar="rv64|rv32|ISA",
-        help="Of C: the processor; ISA is a smaller instruction set, like rv32im.",
+        help="Processor that C is compiled for; ISA is a smaller instruction set, like rv32im.",
         autocompletion=complete_target,
     ),
 ]
@@ -63,7 +63,7 @@ CoreName = Annotated[
 CoreSets = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Of --core: another value, like l1d.size=16KiB; may be repeated.",
+        "--set", metavar="KEY=VALUE", help="Another value of the core's, like l1d.size=16KiB; may be repeated.",
     ),
 ]  # fmt: skip
 CoreTimeline = Annotated[
@@ -71,22 +71,22 @@ CoreTimeline = Annotated[
     typer.Option(
         "--timeline",
         metavar="OUT.json",
-        help="Of --core: write a timeline of the calls for Perfetto.",
+        help="Write a timeline of the core's calls for Perfetto.",
     ),
 ]
 Flags = Annotated[
     list[str] | None,
-    typer.Option("--flag", metavar="FLAG", help="Of C: an option of Clang; may be repeated."),
+    typer.Option("--flag", metavar="FLAG", help="Option of Clang, for C; may be repeated."),
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option(help="Of a ready-made program; that of its first input if left out."),
+    typer.Option(help="Dtype of a ready-made program; that of its first input if left out."),
 ]
-Stream = Annotated[bool, typer.Option("--stream", help="Of a ready-made program: the form with stream instructions.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Take a ready-made program's form with stream instructions.")]
 Sizes = Annotated[
     list[str] | None,
     typer.Option(
-        "--scalar", "-s", metavar="NAME=NUMBER", help="Of a ready-made program: a size; may be repeated.",
+        "--scalar", "-s", metavar="NAME=NUMBER", help="Size that a ready-made program takes; may be repeated.",
     ),
 ]  # fmt: skip
 
@@ -279,25 +279,25 @@ Form = Annotated[
         autocompletion=complete_form,
     ),
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Let a program in C be executed as a part of this process.")]
 TaskBytes = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Bytes of the first input for a task; the program's own size if left out."),
 ]
-HoldBytes = Annotated[str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")]
+HoldBytes = Annotated[str, typer.Option(metavar="SIZE", help="Most bytes held between the programs of a pipeline.")]
 Bare = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Run a bare-metal test instead: an ELF file."),
+    typer.Option(metavar="FILE", help="ELF file of a bare-metal test to run instead."),
 ]
-Signature = Annotated[Path | None, typer.Option(metavar="FILE", help="Of a test: the file for its signature.")]
-Granularity = Annotated[int, typer.Option(metavar="4|8", help="Of a test: bytes in a line of the signature.")]
+Signature = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the signature of a bare-metal test.")]
+Granularity = Annotated[int, typer.Option(metavar="4|8", help="Bytes in a line of the signature of a bare-metal test.")]
 Isa = Annotated[
     str | None,
-    typer.Option(metavar="ISA", help="Of a test: the hart's extensions, like rv64imac; all if left out."),
+    typer.Option(metavar="ISA", help="Extensions of the hart of a bare-metal test, like rv64imac; all if left out."),
 ]
 Vlen = Annotated[
     int | None,
-    typer.Option(metavar="BITS", help="Of a test: bits of a vector register, a power of two from 32 to 1024."),
+    typer.Option(metavar="BITS", help="Bits of a vector register of that hart, a power of two from 32 to 1024."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")]
@@ -397,7 +397,7 @@ def profile(
         typer.Option(
             min=1,
             metavar="RECORDS",
-            help="Without inputs: number of records to generate; 65536 if left out.",
+            help="Number of records to generate where no input is given; 65536 if left out.",
         ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a table.")] = 12,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nandarray.lab._runs import Folder, Run
+from nandarray.lab.read_run import Folder, Run
 
 __all__ = ["Source", "read", "rows_of"]
 

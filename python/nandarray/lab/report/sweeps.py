@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nandarray.lab._sweeps import Sweep
+from nandarray.lab.read_sweep import Sweep
 from nandarray.lab.report.source import rows_of
 from nandarray.lab.report.text import columns_of, show
 from nandarray.units import is_number

@@ -1,0 +1,1 @@
+"""The lab's own experiments, a module each: the first questions to ask of any described device."""

@@ -1,1 +1,0 @@
-"""The bundled experiments, a module each; ``nandarray lab list`` finds them here."""

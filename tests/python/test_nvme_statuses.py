@@ -257,7 +257,7 @@ def test_the_table_is_covered() -> None:
 def test_statuses_that_others_provoke_are_named_there() -> None:
     """A file of tests in Rust has the constant of a status that it is named for, one in Python its code or its name."""
     root = Path(__file__).parents[2]
-    source = (root / "crates" / "nandarray" / "src" / "nvme" / "status.rs").read_text()
+    source = (root / "crates" / "nandarray-nvme-spec" / "src" / "status.rs").read_text()
     rows = re.findall(r"^    (\w+) = (\d), 0x([0-9a-f]{2}), \w+, \"([^\"]+)\";", source, re.MULTILINE)
     constants = {f"{kind}h/{code}h": (name, text) for name, kind, code, text in rows}
     unfounded = []

@@ -1,7 +1,7 @@
 //! Descriptions in TOML: each key is declared once, with its kind, range, meaning, default and source; reading, checks,
 //! errors, written TOML and lists of keys follow from the declaration.
 //!
-//! A [`Vocabulary`] is the set of keys of one kind of description, and is handed in by whoever declares it: this crate
+//! A [`Vocabulary`] is the set of keys of one kind of description, and is handed in by the crate that declares it: this one
 //! has no key of its own, and knows neither devices nor cores.
 //!
 //! | module | one idea |
@@ -16,12 +16,14 @@
 //! | `write` | TOML and JSON out of written descriptions |
 //! | `sheet` | from what is written to what is described; rules between keys |
 //! | `declare` | the macros that declare keys, and words |
+//! | `table` | the macro that declares tables without units and sources |
 
 mod declare;
 mod kind;
 mod problem;
 mod read;
 mod sheet;
+mod table;
 mod unit;
 mod value;
 mod vocabulary;
@@ -32,6 +34,7 @@ pub use declare::FromQuantity;
 pub use kind::{Quantity, ValueKind, Wrong};
 pub use problem::{Invalid, LineNumbers, Problem};
 pub use sheet::{Checks, Described, Quantities, Sheet};
+pub use table::{TableKey, needed};
 pub use unit::{show_size, units};
 pub use value::Value;
 pub use vocabulary::{Default, Key, Vocabulary, concat, count, nearest};

@@ -1,5 +1,5 @@
-//! Reads descriptions from TOML: their form, names of keys, sources. Values are checked against the ranges of their keys
-//! where quantities are read.
+//! Reads descriptions from TOML: their form, names of keys, sources. Values are checked against the ranges of their
+//! keys where quantities are read.
 
 use crate::problem::{Invalid, LineNumbers, Problem};
 use crate::value::Value;

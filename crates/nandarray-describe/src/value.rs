@@ -67,6 +67,18 @@ impl Value {
     }
 }
 
+impl From<Value> for toml::Value {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Flag(flag) => Self::Boolean(flag),
+            Value::Whole(n) => Self::Integer(n),
+            Value::Real(x) => Self::Float(x),
+            Value::Text(text) => Self::String(text),
+            Value::List(all) => Self::Array(all.into_iter().map(Into::into).collect()),
+        }
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())

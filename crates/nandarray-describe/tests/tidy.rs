@@ -8,7 +8,7 @@ mod tidy;
 
 /// The layers of modules, from the bottom up: a module may use itself and those before it.
 const LAYERS: tidy::Layers = &[
-    &["problem", "unit", "value"],
+    &["problem", "table", "unit", "value"],
     &["kind"],
     &["declare"],
     &["vocabulary"],

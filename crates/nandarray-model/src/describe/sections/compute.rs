@@ -111,8 +111,8 @@ declare! {
         "l2_ticks": TICKS, "ticks of its hit; none: as the core has it", default "none" =>
             /// Ticks of a hit in the second-level cache; `None` for the preset's.
             l2_ticks: Option<u32>;
-        "prefetch": Word(&["core", "none", "next-line", "stride", "dcpt"]), "prefetcher beside the data cache and the second level",
-            default "core" =>
+        "prefetch": Word(&["core", "none", "next-line", "stride", "dcpt"]),
+            "prefetcher beside the data cache and the second level", default "core" =>
             /// Prefetcher of the data cache and of the second-level cache; `None` for the preset's.
             prefetch: Option<&'static str> = |q| word_but(q, "compute.prefetch", "core");
         "load_ticks": TICKS, "ticks of a load; none: as the core has it", default "none" =>
@@ -168,7 +168,7 @@ declare! {
         "read_ahead": CountOrNone(1, 65_536),
             "pages of one stream that are requested ahead, those in its buffer included; none: P",
             default "none"
-            => read_ahead: u32 = |q| q.get::<Option<u32>>("compute.read_ahead").unwrap_or_else(|| q.get("compute.pages"));
+            => read_ahead: u32 = |q| q.get::<Option<_>>("compute.read_ahead").unwrap_or(q.get("compute.pages"));
         "stream_ticks": TICKS, "ticks of a stream access beyond the unit's; none: as the core has it", default "none"
             =>
             /// Ticks of a stream access, in addition to the latency of the load or store unit; `None` for the

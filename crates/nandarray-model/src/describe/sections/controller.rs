@@ -12,8 +12,8 @@ words! {
     #[derive(Hash, serde::Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Scheduling {
-        /// Dies are independent, and sensing overlaps with transfers; reads go before programs and programs before erases,
-        /// until an operation has waited too long.
+        /// Dies are independent, and sensing overlaps with transfers; reads go before programs and programs before
+        /// erases, until an operation has waited too long.
         Normal = "normal",
         /// Operations are executed in order of arrival at each die.
         Fifo = "fifo",

@@ -6,10 +6,12 @@ use nandarray_sim::Ps;
 
 use super::KIB;
 
+const SOURCE: &str = "NVM Express base specification: entries of submission and completion queues";
+
 declare! {
     /// The link to the host: full duplex, one transfer at a time in each direction.
     #[derive(Copy, Eq)]
-    pub struct LinkSettings in "link", from "NVM Express base specification: entries of submission and completion queues", {
+    pub struct LinkSettings in "link", from SOURCE, {
         "rate": Rate(1_000_000, 236_000_000_000), "raw rate each way, after line coding",
             bound "the fastest link specified is PCIe 7.0 x16: 128 GT/s a lane leave 236 GB/s each way"
             => bytes_per_s: u64;

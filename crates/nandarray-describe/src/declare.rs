@@ -86,9 +86,9 @@ held!(Real: f64, Time: Ps, Flag: bool, Word: &'static str);
 /// ```
 ///
 /// A key has a name, a kind with its range, a meaning; the reason for its range's end (`bound`); a default, whose
-/// source is the section's or its own (`from`); and the fields that it sets, which the meaning documents. A field is converted
-/// from the quantity of its key, or by a function of all quantities (`= |q| ...`); a key sets no field if the field of
-/// another key has it.
+/// source is the section's or its own (`from`); and the fields that it sets, which the meaning documents. A field is
+/// converted from the quantity of its key, or by a function of all quantities (`= |q| ...`); a key sets no field if the
+/// field of another key has it.
 #[macro_export]
 macro_rules! declare {
     (

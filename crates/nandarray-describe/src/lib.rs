@@ -1,8 +1,8 @@
 //! Descriptions in TOML: each key is declared once, with its kind, range, meaning, default and source; reading, checks,
 //! errors, written TOML and lists of keys follow from the declaration.
 //!
-//! A [`Vocabulary`] is the set of keys of one kind of description, and is handed in by the crate that declares it: this one
-//! has no key of its own, and knows neither devices nor cores.
+//! A [`Vocabulary`] is the set of keys of one kind of description, and is handed in by the crate that declares it. This
+//! crate has no key of its own, and knows neither devices nor cores.
 //!
 //! | module | one idea |
 //! | --- | --- |
@@ -34,7 +34,7 @@ pub use declare::FromQuantity;
 pub use kind::{Quantity, ValueKind, Wrong};
 pub use problem::{Invalid, LineNumbers, Problem};
 pub use sheet::{Checks, Described, Quantities, Sheet};
-pub use table::{TableKey, needed};
+pub use table::TableKey;
 pub use unit::{show_size, units};
 pub use value::Value;
 pub use vocabulary::{Default, Key, Vocabulary, concat, count, nearest};

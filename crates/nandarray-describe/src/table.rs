@@ -14,12 +14,14 @@ pub struct TableKey {
     pub range: &'static str,
 }
 
-/// Writes the range of a key as the values that are needed or allowed.
-pub fn needed(min: impl Display, max: impl Display, unit: &str) -> String {
-    let (min, space) = (min.to_string(), if unit.is_empty() { "" } else { " " });
-    match &*min {
-        "0" => format!("at most {max}{space}{unit} are allowed"),
-        _ => format!("{min} to {max}{space}{unit} are needed"),
+impl TableKey {
+    /// Writes the range of a key as the values that are needed or allowed.
+    pub fn needed(min: impl Display, max: impl Display, unit: &str) -> String {
+        let (min, space) = (min.to_string(), if unit.is_empty() { "" } else { " " });
+        match &*min {
+            "0" => format!("at most {max}{space}{unit} are allowed"),
+            _ => format!("{min} to {max}{space}{unit} are needed"),
+        }
     }
 }
 
@@ -80,7 +82,7 @@ macro_rules! table {
             pub fn out_of_range(&self) -> Option<(&'static str, String, String)> {
                 $($(
                     if !($min..=$max).contains(&self.$field) {
-                        let needed = $crate::needed($min, $max, concat!("" $(, $unit)?));
+                        let needed = $crate::TableKey::needed($min, $max, concat!("" $(, $unit)?));
                         return Some((stringify!($field), self.$field.to_string(), needed));
                     }
                 )?)*

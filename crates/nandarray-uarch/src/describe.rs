@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use nandarray_describe::{needed, table};
+use nandarray_describe::{TableKey, table};
 use nandarray_hart::{Extension, Extensions};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -259,7 +259,11 @@ impl CoreDescription {
         for unit in FunctionalUnit::ALL {
             let ticks = self.latency.of(unit);
             if !(1..=LATENCY_MAX).contains(&ticks) {
-                return Err(range(format!("latency.{}", unit.name()), ticks, needed(1, LATENCY_MAX, "ticks")));
+                return Err(range(
+                    format!("latency.{}", unit.name()),
+                    ticks,
+                    TableKey::needed(1, LATENCY_MAX, "ticks"),
+                ));
             }
         }
         for (cache, level) in [(&self.l1i, "l1i"), (&self.l1d, "l1d"), (&self.l2, "l2")] {

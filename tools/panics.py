@@ -28,6 +28,7 @@ LAYERS = {
     "queues": ("crates/nandarray-queues/src",),
     "python": ("crates/nandarray-python/src",),
     "model": (
+        "crates/nandarray-describe/src",
         "crates/nandarray-model/src/describe",
         "crates/nandarray-model/src/workload",
         "crates/nandarray-model/src/store",

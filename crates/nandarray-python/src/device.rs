@@ -27,7 +27,7 @@ pub(crate) fn device_units() -> Vec<(&'static str, Vec<(&'static str, f64)>)> {
 /// Returns all keys of a device description as JSON: a list of objects.
 #[pyfunction]
 pub(crate) fn device_keys() -> String {
-    describe::keys_json().to_string()
+    describe::DEVICES.keys_json().to_string()
 }
 
 /// Returns a description as JSON: the values as written, the same in the simulation's units, and values derived from
@@ -74,7 +74,7 @@ fn sheet(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<Sheet> {
     let mut values = Vec::with_capacity(overrides.len());
     for (key, value) in &overrides {
         let value = value_of(value).ok_or_else(|| {
-            to_py(py, &Invalid::one(sheet.name(), key, &value.to_string(), "is no value of a description"))
+            to_py(py, &Invalid::one("device", sheet.name(), key, &value.to_string(), "is no value of a description"))
         })?;
         values.push((key.as_str(), value));
     }

@@ -111,7 +111,7 @@ impl Prepared {
         let item_bytes = u64::from(record.item_bytes);
         let elements: u64 = record.shape.iter().product();
         let bytes = elements.checked_mul(item_bytes)?;
-        let fits = record.shape.len() <= 16 && record.name.len() <= NAMESPACE_NAME_BYTES_MAX && record.dtype.len() < 64;
+        let fits = record.shape.len() <= 16 && record.name.len() <= NAMESPACE_NAME_BYTES_MAX;
         if bytes == 0 || !fits || record.name.as_bytes().contains(&0) {
             return None;
         }
@@ -130,7 +130,10 @@ impl Prepared {
             name: [0; NAMESPACE_NAME_BYTES_MAX + 1],
         };
         entry.shape[..record.shape.len()].copy_from_slice(&record.shape);
-        entry.dtype[..record.dtype.len()].copy_from_slice(record.dtype.as_bytes());
+        // A longer text is in the catalog; the table says how many bytes an element has.
+        let plain = format!("|V{item_bytes}");
+        let dtype = if record.dtype.len() < entry.dtype.len() { &record.dtype } else { &plain };
+        entry.dtype[..dtype.len()].copy_from_slice(dtype.as_bytes());
         entry.name[..record.name.len()].copy_from_slice(record.name.as_bytes());
         let flat = (record.shape.len() != 1).then_some([elements]);
         let (device, space, runs) = (device.clone(), record.id, RunShape::new(record));

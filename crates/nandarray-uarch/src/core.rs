@@ -16,7 +16,8 @@ use nandarray_hart::{BasicBlock, MeterAnswer, StreamAccess};
 
 use crate::account::{AddressTicks, SingleAccount};
 use crate::blocks::{BlockTable, NO_CODE_LINE, NO_ENTRY};
-use crate::describe::{CoreDescription, DescribeError, Issue};
+use crate::describe::{CoreDescription, Issue};
+use crate::error::DescribeError;
 use crate::feed::{CoreNeed, TaskFeed};
 use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
 use crate::issue::{AT_REST, BlockTimer, Breakdown, TimedOp};

@@ -4,44 +4,17 @@
 //! scratchpads take half cycles has two ticks per cycle. This file does not model pipelines or caches;
 //! [`CoreDescription::parse`] returns numbers that the other files may rely on. Presets are in `presets`.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use nandarray_describe::{TableKey, table};
 use nandarray_hart::{Extension, Extensions};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
+use crate::error::{DescribeError, range, within};
 use crate::parts::CorePart;
 use crate::unit::FunctionalUnit;
 use crate::vector::VectorDescription;
-
-/// Reason why a description cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DescribeError {
-    /// It is not TOML, or has an unknown key or a value of the wrong kind.
-    #[error("{0}")]
-    Syntax(String),
-    /// A value is out of its range.
-    #[error("{key} = {value}: {range}")]
-    Range {
-        /// The key.
-        key: Cow<'static, str>,
-        /// The value found.
-        value: String,
-        /// The values allowed.
-        range: &'static str,
-    },
-    /// No preset has this name.
-    #[error("no core is called {name:?}; there are {known}")]
-    Unknown {
-        /// The name requested.
-        name: String,
-        /// The names of the presets.
-        known: String,
-    },
-}
-
-fn range(key: impl Into<Cow<'static, str>>, value: impl ToString, range: &'static str) -> DescribeError {
-    DescribeError::Range { key: key.into(), value: value.to_string(), range }
-}
 
 /// Order in which a core issues instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -64,25 +37,6 @@ pub enum Replacement {
     Lru,
     /// Pseudo-random by a linear-feedback shift register, as in Spike's cache simulator.
     Lfsr,
-}
-
-/// Description of a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CacheDescription {
-    /// Capacity for data, in bytes.
-    pub size_bytes: u64,
-    /// Number of lines of a set.
-    pub ways: u32,
-    /// Bytes of a line.
-    pub line_bytes: u32,
-    /// Ticks that a hit takes in addition to the access of the level above; for a first-level cache, in addition to
-    /// the latency of the load or store unit.
-    #[serde(default)]
-    pub t_hit: u32,
-    /// Policy that chooses the line that leaves a full set.
-    #[serde(default)]
-    pub replacement: Replacement,
 }
 
 /// Kind of the prefetcher of a cache.
@@ -113,14 +67,90 @@ pub enum InputPath {
     Stream,
 }
 
-/// Memory behind the caches of a core that is not part of a modelled device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MemoryDescription {
-    /// Ticks from a miss until its line has arrived.
-    pub t_access: u32,
-    /// Ticks for which the transfer of a line occupies the memory's port.
-    pub t_line: u32,
+table! {
+    /// Description of a cache.
+    #[derive(Copy, Eq)]
+    pub struct CacheDescription {
+        size_bytes: u64, "capacity for data, in bytes";
+        ways in 1..=1_024: u32, "number of lines of a set";
+        line_bytes: u32, "bytes of a line, a power of two from 8 to 4096";
+        t_hit: u32, "ticks that a hit takes beyond the access of the level above; of a first level, beyond the \
+            latency of the load or store unit", default;
+        replacement: Replacement, "policy that chooses the line that leaves a full set", default;
+    }
+}
+
+table! {
+    /// Memory behind the caches of a core that is not part of a modelled device.
+    #[derive(Copy, Eq)]
+    pub struct MemoryDescription {
+        t_access: u32, "ticks from a miss until its line has arrived";
+        t_line: u32, "ticks for which the transfer of a line occupies the memory's port";
+    }
+}
+
+table! {
+    /// Numbers of units of a VLIW core, by kind.
+    #[derive(Copy, Eq)]
+    pub struct VliwUnits {
+        multiply: u32, "number of multipliers (M)";
+        memory: u32, "number of load and store units (D)";
+        general: u32, "number of units of arithmetic and logic (L and S)";
+        width: u32, "maximum number of instructions of an execute packet, which are issued in one cycle";
+        simd_pairs: bool, "whether two single-precision operations, loads or stores of the same kind share a unit's \
+            cycle", default;
+        fused: bool, "whether a fused multiplication and addition is one instruction; otherwise a multiplier and, \
+            with the product, a general unit execute it", default by "yes";
+    }
+}
+
+table! {
+    /// Description of a core.
+    pub struct CoreDescription {
+        name: String, "name of the core";
+        source: String, "publication or data sheet that the numbers come from";
+        tick_ps in 1..=1_000_000 "picoseconds": u64, "picoseconds per tick";
+        cycle in 1..=64 "ticks": u32, "ticks per clock cycle", default by "one";
+        isa: String, "instruction set, for example `rv32im`";
+        issue: Issue, "order in which the core issues instructions";
+        width in 1..=4 "instructions a cycle": u32, "maximum number of instructions issued per cycle, if the core \
+            issues in order", default by "one";
+        latency: UnitLatencies, "ticks from the issue of an instruction to its result, by the unit that executes it";
+        unpipelined: Vec<FunctionalUnit>, "units that accept no further instruction until their result is ready",
+            default;
+        t_taken in 0..=4_096 "ticks": u32, "ticks that a taken branch or jump costs in addition to its cycle",
+            default;
+        t_not_taken in 0..=4_096 "ticks": u32, "ticks that a branch not taken costs in addition to its cycle",
+            default;
+        vliw: Option<VliwUnits>, "units of a VLIW core; left out for other cores";
+        l1i: Option<CacheDescription>, "instruction cache; if left out, fetching costs nothing";
+        l1d: Option<CacheDescription>, "data cache; if left out, an access only takes its unit's latency";
+        l2: Option<CacheDescription>, "second-level cache of both, if there is one";
+        prefetch_l1d: PrefetchKind, "prefetcher of the data cache", default;
+        prefetch_l2: PrefetchKind, "prefetcher of the second-level cache", default;
+        t_scratchpad: u32, "ticks of a scratchpad access, in addition to the latency of the load or store unit",
+            default;
+        t_stream: u32, "ticks of a stream access, in addition to the latency of the load or store unit", default;
+        memory: Option<MemoryDescription>, "memory behind the caches, for a core that is not part of a modelled \
+            device; if left out, misses cost nothing further";
+        scratchpad_bytes: u64, "bytes of scratchpad; 0 if the core has none, and the scratchpad of programs is \
+            ordinary memory", default;
+        pingpong_bytes: u64, "bytes of both halves of the ping-pong buffer; 0 if the core has none", default;
+        streams: u32, "number of input streams, and of output streams; 0 if the core has no stream instructions",
+            default;
+        stream_pages: u32, "number of pages of each stream that the core's buffers hold", default;
+        input_source: InputPath, "path by which the core gets a task's input", default;
+        vector: Option<VectorDescription>, "the vector unit; left out if the description gives no value of one";
+        parts: Vec<CorePart>, "parts of the core, with their area and power", default;
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Latencies of functional units: ticks (of `tick_ps` picoseconds) from an instruction's issue to its result.
@@ -128,6 +158,9 @@ pub struct MemoryDescription {
 pub struct UnitLatencies([u32; FunctionalUnit::COUNT]);
 
 impl UnitLatencies {
+    /// Latency of a unit that has none of its own, until the ticks of a cycle are known.
+    const CYCLE: u32 = u32::MAX;
+
     /// Returns the latency of a unit, in ticks.
     pub fn of(&self, unit: FunctionalUnit) -> u32 {
         self.0[unit as usize]
@@ -139,167 +172,59 @@ impl UnitLatencies {
     }
 }
 
-fn yes() -> bool {
-    true
+impl<'de> Deserialize<'de> for UnitLatencies {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut latency = Self([Self::CYCLE; FunctionalUnit::COUNT]);
+        for (name, ticks) in BTreeMap::<String, u32>::deserialize(deserializer)? {
+            let unit = unit(&name, || format!("latency.{name}")).map_err(D::Error::custom)?;
+            // As large a number is out of range in any case.
+            latency.set(unit, ticks.min(Self::CYCLE - 1));
+        }
+        Ok(latency)
+    }
 }
 
-/// Numbers of units of a VLIW core, by kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VliwUnits {
-    /// Number of multipliers (M).
-    pub multiply: u32,
-    /// Number of load and store units (D).
-    pub memory: u32,
-    /// Number of units of arithmetic and logic (L and S).
-    pub general: u32,
-    /// Maximum number of instructions of an execute packet, which are issued in one cycle.
-    pub width: u32,
-    /// Whether two single-precision operations, loads or stores of the same kind share a unit's cycle.
-    #[serde(default)]
-    pub simd_pairs: bool,
-    /// Whether a fused multiplication and addition is one instruction; otherwise a multiplier and, with the product, a
-    /// general unit execute it.
-    #[serde(default = "yes")]
-    pub fused: bool,
+impl<'de> Deserialize<'de> for FunctionalUnit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        unit(&name, || format!("unpipelined = {name:?}")).map_err(D::Error::custom)
+    }
 }
 
-/// Description of a core.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CoreDescription {
-    /// Name of the core.
-    pub name: String,
-    /// Publication or data sheet that the numbers come from.
-    pub source: String,
-    /// Picoseconds per tick.
-    pub tick_ps: u64,
-    /// Ticks per clock cycle.
-    pub cycle: u32,
-    /// Instruction set, for example `rv32im`.
-    pub isa: String,
-    /// Order in which the core issues instructions.
-    pub issue: Issue,
-    /// Maximum number of instructions issued per cycle, if the core issues in order.
-    pub width: u32,
-    /// Ticks from the issue of an instruction to its result, by the unit that executes it.
-    pub latency: UnitLatencies,
-    /// Units that accept no further instruction until their result is ready.
-    pub unpipelined: Vec<FunctionalUnit>,
-    /// Ticks that a taken branch or jump costs in addition to its cycle.
-    pub t_taken: u32,
-    /// Ticks that a branch not taken costs in addition to its cycle.
-    pub t_not_taken: u32,
-    /// Units of a VLIW core; `None` for other cores.
-    pub vliw: Option<VliwUnits>,
-    /// Instruction cache; `None` if fetching costs nothing.
-    pub l1i: Option<CacheDescription>,
-    /// Data cache; `None` if an access only takes its unit's latency.
-    pub l1d: Option<CacheDescription>,
-    /// Second-level cache of both; `None` if there is none.
-    pub l2: Option<CacheDescription>,
-    /// Prefetcher of the data cache.
-    pub prefetch_l1d: PrefetchKind,
-    /// Prefetcher of the second-level cache.
-    pub prefetch_l2: PrefetchKind,
-    /// Ticks of a scratchpad access, in addition to the latency of the load or store unit.
-    pub t_scratchpad: u32,
-    /// Ticks of a stream access, in addition to the latency of the load or store unit.
-    pub t_stream: u32,
-    /// Memory behind the caches, for a core that is not part of a modelled device; `None` if misses cost nothing
-    /// further.
-    pub memory: Option<MemoryDescription>,
-    /// Bytes of scratchpad; 0 if the core has none, and the scratchpad of programs is ordinary memory.
-    pub scratchpad_bytes: u64,
-    /// Bytes of both halves of the ping-pong buffer; 0 if the core has none.
-    pub pingpong_bytes: u64,
-    /// Number of input streams, and of output streams; 0 if the core has no stream instructions.
-    pub streams: u32,
-    /// Number of pages of each stream that the core's buffers hold.
-    pub stream_pages: u32,
-    /// Path by which the core gets a task's input.
-    pub input_source: InputPath,
-    /// The vector unit; `None` if the description gives no value of one.
-    pub vector: Option<VectorDescription>,
-    /// Parts of the core, with their area and power.
-    pub parts: Vec<CorePart>,
-}
+/// End of the messages of names that no unit has.
+const NO_UNIT: &str = "no unit has this name";
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenCore {
-    name: String,
-    source: String,
-    tick_ps: u64,
-    #[serde(default = "one")]
-    cycle: u32,
-    isa: String,
-    issue: Issue,
-    #[serde(default = "one")]
-    width: u32,
-    latency: std::collections::BTreeMap<String, u32>,
-    #[serde(default)]
-    unpipelined: Vec<String>,
-    #[serde(default)]
-    t_taken: u32,
-    #[serde(default)]
-    t_not_taken: u32,
-    vliw: Option<VliwUnits>,
-    l1i: Option<CacheDescription>,
-    l1d: Option<CacheDescription>,
-    l2: Option<CacheDescription>,
-    #[serde(default)]
-    prefetch_l1d: PrefetchKind,
-    #[serde(default)]
-    prefetch_l2: PrefetchKind,
-    #[serde(default)]
-    t_scratchpad: u32,
-    #[serde(default)]
-    t_stream: u32,
-    memory: Option<MemoryDescription>,
-    #[serde(default)]
-    scratchpad_bytes: u64,
-    #[serde(default)]
-    pingpong_bytes: u64,
-    #[serde(default)]
-    streams: u32,
-    #[serde(default)]
-    stream_pages: u32,
-    #[serde(default)]
-    input_source: InputPath,
-    vector: Option<VectorDescription>,
-    #[serde(default)]
-    parts: Vec<CorePart>,
-}
-
-fn one() -> u32 {
-    1
+fn unit(name: &str, what: impl Fn() -> String) -> Result<FunctionalUnit, String> {
+    FunctionalUnit::ALL.into_iter().find(|u| u.name() == name).ok_or_else(|| {
+        let known: Vec<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
+        format!("{}: {NO_UNIT}; there are {}", what(), known.join(", "))
+    })
 }
 
 /// Highest latency that is accepted, which keeps pipeline states small.
 const LATENCY_MAX: u32 = 4_096;
 
-fn unit(name: &str, what: impl Fn() -> String) -> Result<FunctionalUnit, DescribeError> {
-    FunctionalUnit::ALL.into_iter().find(|u| u.name() == name).ok_or_else(|| {
-        let known: Vec<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
-        DescribeError::Syntax(format!("{}: no unit has this name; there are {}", what(), known.join(", ")))
-    })
-}
-
 impl CacheDescription {
-    fn check(&self, [size, ways, line]: [&'static str; 3]) -> Result<(), DescribeError> {
+    fn check(&self, level: &str) -> Result<(), DescribeError> {
         let CacheDescription { size_bytes, ways: count, line_bytes, .. } = *self;
         if !line_bytes.is_power_of_two() || !(8..=4_096).contains(&line_bytes) {
-            return Err(range(line, line_bytes, "a power of two from 8 to 4096 is needed"));
+            return Err(range(format!("{level}.line_bytes"), line_bytes, "a power of two from 8 to 4096 is needed"));
         }
-        if count == 0 || count > 1_024 {
-            return Err(range(ways, count, "1 to 1024 are needed"));
-        }
+        within(level, self.out_of_range())?;
         let set_bytes = u64::from(line_bytes) * u64::from(count);
         if size_bytes == 0 || size_bytes > 1 << 34 || size_bytes % set_bytes != 0 {
-            return Err(range(size, size_bytes, "a multiple of ways times line_bytes up to 16 GiB is needed"));
+            return Err(range(
+                format!("{level}.size_bytes"),
+                size_bytes,
+                "a multiple of ways times line_bytes up to 16 GiB is needed",
+            ));
         }
         if !(size_bytes / set_bytes).is_power_of_two() {
-            return Err(range(size, size_bytes, "the number of sets has to be a power of two"));
+            return Err(range(
+                format!("{level}.size_bytes"),
+                size_bytes,
+                "the number of sets has to be a power of two",
+            ));
         }
         Ok(())
     }
@@ -316,48 +241,13 @@ impl CoreDescription {
     /// # Errors
     /// [`DescribeError`], which names the key, its value, and the values allowed.
     pub fn parse(text: &str) -> Result<Self, DescribeError> {
-        let written: WrittenCore = toml::from_str(text).map_err(|e| DescribeError::Syntax(e.to_string()))?;
-        let mut latency = UnitLatencies([written.cycle; FunctionalUnit::COUNT]);
-        for (key, &ticks) in &written.latency {
-            let unit = unit(key, || format!("latency.{key}"))?;
-            if ticks == 0 || ticks > LATENCY_MAX {
-                return Err(range(format!("latency.{key}"), ticks, "1 to 4096 ticks are needed"));
-            }
-            latency.0[unit as usize] = ticks;
-        }
-        let listed = |name: &String| unit(name, || format!("unpipelined = {name:?}"));
-        let unpipelined = written.unpipelined.iter().map(listed).collect::<Result<_, _>>()?;
-        let description = Self {
-            name: written.name,
-            source: written.source,
-            tick_ps: written.tick_ps,
-            cycle: written.cycle,
-            isa: written.isa,
-            issue: written.issue,
-            width: written.width,
-            latency,
-            unpipelined,
-            t_taken: written.t_taken,
-            t_not_taken: written.t_not_taken,
-            vliw: written.vliw,
-            l1i: written.l1i,
-            l1d: written.l1d,
-            l2: written.l2,
-            prefetch_l1d: written.prefetch_l1d,
-            prefetch_l2: written.prefetch_l2,
-            t_scratchpad: written.t_scratchpad,
-            t_stream: written.t_stream,
-            memory: written.memory,
-            scratchpad_bytes: written.scratchpad_bytes,
-            pingpong_bytes: written.pingpong_bytes,
-            streams: written.streams,
-            stream_pages: written.stream_pages,
-            input_source: written.input_source,
-            vector: written.vector,
-            parts: written.parts,
-        };
-        description.check()?;
-        Ok(description)
+        let mut core: Self = toml::from_str(text).map_err(|e| {
+            let named = e.message().contains(NO_UNIT);
+            DescribeError::Syntax(if named { e.message().to_owned() } else { e.to_string() })
+        })?;
+        core.latency.0.iter_mut().filter(|ticks| **ticks == UnitLatencies::CYCLE).for_each(|ticks| *ticks = core.cycle);
+        core.check()?;
+        Ok(core)
     }
 
     /// Checks a description that was built or changed by a program.
@@ -365,28 +255,20 @@ impl CoreDescription {
     /// # Errors
     /// [`DescribeError::Range`]: a value is out of its range.
     pub fn check(&self) -> Result<(), DescribeError> {
-        if !(1..=1_000_000).contains(&self.tick_ps) {
-            return Err(range("tick_ps", self.tick_ps, "1 to 1000000 picoseconds are needed"));
-        }
-        if !(1..=64).contains(&self.cycle) {
-            return Err(range("cycle", self.cycle, "1 to 64 ticks are needed"));
-        }
-        if !(1..=4).contains(&self.width) {
-            return Err(range("width", self.width, "1 to 4 instructions a cycle are needed"));
-        }
-        for (key, ticks) in [("t_taken", self.t_taken), ("t_not_taken", self.t_not_taken)] {
-            if ticks > LATENCY_MAX {
-                return Err(range(key, ticks, "at most 4096 ticks are allowed"));
+        within("", self.out_of_range())?;
+        for unit in FunctionalUnit::ALL {
+            let ticks = self.latency.of(unit);
+            if !(1..=LATENCY_MAX).contains(&ticks) {
+                return Err(range(
+                    format!("latency.{}", unit.name()),
+                    ticks,
+                    TableKey::needed(1, LATENCY_MAX, "ticks"),
+                ));
             }
         }
-        let levels = [
-            (&self.l1i, ["l1i.size_bytes", "l1i.ways", "l1i.line_bytes"]),
-            (&self.l1d, ["l1d.size_bytes", "l1d.ways", "l1d.line_bytes"]),
-            (&self.l2, ["l2.size_bytes", "l2.ways", "l2.line_bytes"]),
-        ];
-        for (cache, keys) in levels {
+        for (cache, level) in [(&self.l1i, "l1i"), (&self.l1d, "l1d"), (&self.l2, "l2")] {
             if let Some(cache) = cache {
-                cache.check(keys)?;
+                cache.check(level)?;
             }
         }
         for (first, key) in [(&self.l1i, "l1i.line_bytes"), (&self.l1d, "l1d.line_bytes")] {
@@ -450,7 +332,7 @@ impl CoreDescription {
         if !extensions.has(Extension::Zve32x) {
             return Err(range("vector", "a unit", "isa has no vectors"));
         }
-        vector.check(extensions.vlen()).map_err(|(key, value, allowed)| range(key, value, allowed))
+        vector.check(extensions.vlen())
     }
 
     /// Returns the vector unit; all values are left out if the description has none.
@@ -470,12 +352,7 @@ impl CoreDescription {
                 [("area_mm2", part.area_mm2), ("active_mw", part.active_mw), ("idle_mw", part.idle_mw.unwrap_or(0.0))];
             for (key, value) in numbers {
                 if !(0.0..=1e6).contains(&value) {
-                    let key = match key {
-                        "area_mm2" => "parts.area_mm2",
-                        "active_mw" => "parts.active_mw",
-                        _ => "parts.idle_mw",
-                    };
-                    return Err(range(key, value, "0 to 1000000 are needed"));
+                    return Err(range(format!("parts.{key}"), value, "0 to 1000000 are needed"));
                 }
             }
             if part.count == 0 {
@@ -516,5 +393,29 @@ mod tests {
         assert!(of(units).contains("vliw = units: only a VLIW core"));
         let isa = CoreDescription::parse(&LEAST.replace("rv32im", "rv32iq")).unwrap_err().to_string();
         assert!(isa.contains("isa = \"rv32iq\" (\"q\"): an architecture string"), "{isa}");
+    }
+
+    /// The page has a row of each key; `.key` is that of a table.
+    #[test]
+    fn the_reference_has_every_key_and_its_range() {
+        let page = include_str!("../../../docs/reference/core-descriptions.md");
+        let tables = [
+            ("", CoreDescription::KEYS),
+            (".", CacheDescription::KEYS),
+            (".", VectorDescription::KEYS),
+            ("", MemoryDescription::KEYS),
+            ("", CorePart::KEYS),
+        ];
+        for (dot, keys) in tables {
+            for key in keys {
+                let names =
+                    [format!("`{dot}{}`", key.name), format!("`[{}]`", key.name), format!("`[[{}]]`", key.name)];
+                let row = page.lines().find(|row| names.iter().any(|name| row.starts_with('|') && row.contains(name)));
+                let row = row.unwrap_or_else(|| panic!("{} has no row", key.name));
+                let range = key.range.replace('_', "");
+                let ends = range.split(' ').filter(|word| word.parse::<u64>().is_ok());
+                assert!(ends.clone().count() == 0 || ends.clone().all(|end| row.contains(end)), "{range}: {row}");
+            }
+        }
     }
 }

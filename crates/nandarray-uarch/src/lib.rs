@@ -9,6 +9,7 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `describe` | a core as TOML, checked |
+//! | `error` | key, value and range of what is refused |
 //! | `presets` | the cores that come with the product |
 //! | `unit` | the unit and the registers of an instruction |
 //! | `vector`, `core/vector` | a vector unit: widths, alignment, unpacking ahead; the time of its instructions |
@@ -18,7 +19,6 @@
 //! | `core` | the meter that brings them together |
 //! | `account` | ticks by instruction |
 //! | `parts` | area and power of named parts |
-//! | `changes` | values of a description replaced from outside |
 //! | `report` | cycles by reason |
 //!
 //! A program's results do not depend on its timing. Not modelled: out-of-order issue, branch prediction
@@ -47,9 +47,9 @@
 mod account;
 mod blocks;
 pub mod cache;
-mod changes;
 mod core;
 mod describe;
+mod error;
 mod feed;
 mod hierarchy;
 pub mod issue;
@@ -64,9 +64,10 @@ mod vector;
 pub use self::core::TimedCore;
 pub use account::{AddressTicks, InstructionTicks};
 pub use describe::{
-    CacheDescription, CoreDescription, DescribeError, InputPath, Issue, MemoryDescription, PrefetchKind, Replacement,
-    UnitLatencies, VliwUnits,
+    CacheDescription, CoreDescription, InputPath, Issue, MemoryDescription, PrefetchKind, Replacement, UnitLatencies,
+    VliwUnits,
 };
+pub use error::DescribeError;
 pub use feed::{CoreNeed, InputGate, TaskFeed};
 pub use hierarchy::{CacheSide, Hierarchy, LineRequest, MemoryCounts, Stall};
 pub use parts::{CorePart, PartEnergy};

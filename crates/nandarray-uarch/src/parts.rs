@@ -4,28 +4,21 @@
 //! its active power while its core works or waits for its caches, and its idle power while the core waits for data of a
 //! stream.
 
-use serde::Deserialize;
+use nandarray_describe::table;
 
-/// A part that each core has, or that all cores of a device share.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CorePart {
-    /// Name of the part.
-    pub name: String,
-    /// Number of such parts, per core or (if shared) per device.
-    #[serde(default = "one")]
-    pub count: u32,
-    /// Area of one part, in square millimetres.
-    pub area_mm2: f64,
-    /// Power of one part while its core works, in milliwatts.
-    pub active_mw: f64,
-    /// Power of one part while its core waits for a stream, in milliwatts; `None` for the active power.
-    pub idle_mw: Option<f64>,
-    /// Whether all cores of a device share the part, which then exists `count` times per device.
-    #[serde(default)]
-    pub shared: bool,
-    /// Publication or data sheet that the numbers come from.
-    pub source: String,
+table! {
+    /// A part that each core has, or that all cores of a device share.
+    pub struct CorePart {
+        name: String, "name of the part";
+        count: u32, "number of such parts, per core or (if shared) per device", default by "one";
+        area_mm2: f64, "area of one part, in square millimetres";
+        active_mw: f64, "power of one part while its core works, in milliwatts";
+        idle_mw: Option<f64>, "power of one part while its core waits for a stream, in milliwatts; the active power \
+            if left out";
+        shared: bool, "whether all cores of a device share the part, which then exists `count` times per device",
+            default;
+        source: String, "publication or data sheet that the numbers come from";
+    }
 }
 
 fn one() -> u32 {

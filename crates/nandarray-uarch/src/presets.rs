@@ -1,7 +1,10 @@
 //! The core descriptions that come with the product, by name, and descriptions with some of their values replaced.
 
-use crate::changes::{change, without_lines};
-use crate::describe::{CoreDescription, DescribeError};
+use nandarray_describe::{Quantity, Value, ValueKind};
+use toml::Table;
+
+use crate::describe::CoreDescription;
+use crate::error::DescribeError;
 
 /// Names and texts of the core descriptions that come with the product.
 pub const PRESETS: [(&str, &str); 17] = [
@@ -24,6 +27,47 @@ pub const PRESETS: [(&str, &str); 17] = [
     ("lwp", include_str!("../presets/lwp.toml")),
 ];
 
+/// Reads a value from a text; a size such as `16KiB` is its bytes.
+fn value(text: &str) -> toml::Value {
+    match ValueKind::Size(0, i64::MAX as u64).read(&Value::from(text)) {
+        Ok(Quantity::Whole(bytes)) => toml::Value::Integer(bytes as i64),
+        _ => Value::from_bare(text).into(),
+    }
+}
+
+/// Sets a key of a table to a value; the value `none` removes the key. The error is a message that names the key and
+/// the value.
+fn change(table: &mut Table, key: &str, text: &str) -> Result<(), String> {
+    let (path, last) = key.rsplit_once('.').map_or((None, key), |(path, last)| (Some(path), last));
+    let last = match last {
+        "size" | "line" | "scratchpad" | "pingpong" => format!("{last}_bytes"),
+        other => other.to_owned(),
+    };
+    let mut at = table;
+    for part in path.iter().flat_map(|path| path.split('.')) {
+        if text == "none" && !at.contains_key(part) {
+            // Of a table that is not there, every key is removed already.
+            return Ok(());
+        }
+        let next = at.entry(part).or_insert_with(|| toml::Value::Table(Table::new()));
+        at = next.as_table_mut().ok_or_else(|| format!("{key} = {text}: {part} is no table"))?;
+    }
+    if text == "none" {
+        at.remove(&last);
+    } else {
+        at.insert(last, value(text));
+    }
+    Ok(())
+}
+
+/// Returns a parser's message without the lines of the description that it quotes, followed by a list of the changes.
+fn without_lines(said: &str, changes: &[(&str, &str)]) -> String {
+    let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let message: Vec<&str> = said.lines().filter(|line| !line.contains('|') && !line.starts_with("TOML")).collect();
+    let after = if made.is_empty() { String::new() } else { format!(" (with {})", made.join(", ")) };
+    format!("{}{after}", message.join(" ").trim())
+}
+
 impl CoreDescription {
     /// Reads a description with some of its values replaced: pairs of a key such as `l1d.size_bytes` and a value as
     /// text. Sizes may be written as `16KiB`, with their keys without `_bytes`; `none` removes a key or table.
@@ -31,7 +75,7 @@ impl CoreDescription {
     /// # Errors
     /// [`DescribeError`], which names the key, its value, and the values allowed.
     pub fn parse_with(text: &str, changes: &[(&str, &str)]) -> Result<Self, DescribeError> {
-        let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| DescribeError::Syntax(e.to_string()))?;
+        let mut table: Table = text.parse().map_err(|e: toml::de::Error| DescribeError::Syntax(e.to_string()))?;
         for (key, value) in changes {
             change(&mut table, key, value).map_err(DescribeError::Syntax)?;
         }

@@ -3,46 +3,38 @@
 //! The length of registers and whether there is VarVE are part of the instruction set (`rv64gcv_zvl256b_xvarve`), and
 //! latencies are those of the units `vector_*` and `varve_*`. A key that is left out has the value that its field says.
 
-use serde::Deserialize;
+use nandarray_describe::table;
 
-/// Description of a core's vector unit; times are in ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VectorDescription {
-    /// Bits of elements that the datapath takes in a cycle; 0 for those of a register.
-    #[serde(default)]
-    pub datapath_bits: u32,
-    /// Bits that a load or store of consecutive elements moves in a cycle; 0 for those of the datapath.
-    #[serde(default)]
-    pub memory_bits: u32,
-    /// Ticks of each element of a load or store whose elements have addresses of their own; 0 for a cycle.
-    #[serde(default)]
-    pub t_element: u32,
-    /// Bits to which VarVE rounds up the width of each element in the datapath (w); 0 for 8.
-    #[serde(default)]
-    pub align_bits: u32,
-    /// Ticks of the pipeline step that aligns elements, which VarVE operations take beyond the latency of their unit.
-    #[serde(default)]
-    pub t_align: u32,
-    /// Number of lines of each packed stream that are fetched and unpacked ahead of their use; 0 for none.
-    #[serde(default)]
-    pub unpack_lines: u32,
-    /// Number of packed bits of all streams together that are unpacked or packed in a cycle; 0 for any number.
-    #[serde(default)]
-    pub unpack_bits: u32,
-    /// Ticks that an instruction takes beyond its unit's latency to unpack values that were not unpacked ahead.
-    #[serde(default)]
-    pub t_unpack: u32,
+use crate::error::{DescribeError, range, within};
+
+table! {
+    /// Description of a core's vector unit; times are in ticks.
+    #[derive(Copy, Default, Eq)]
+    pub struct VectorDescription {
+        datapath_bits: u32, "bits of elements that the datapath takes in a cycle; 0 for those of a register", default;
+        memory_bits: u32, "bits that a load or store of consecutive elements moves in a cycle; 0 for those of the \
+            datapath", default;
+        t_element in 0..=4_096 "ticks": u32, "ticks of each element of a load or store whose elements have addresses \
+            of their own; 0 for a cycle", default;
+        align_bits: u32, "w: bits to which VarVE rounds up the width of each element in the datapath; 0 for 8",
+            default;
+        t_align in 0..=4_096 "ticks": u32, "ticks of the pipeline step that aligns elements, which VarVE operations \
+            take beyond the latency of their unit", default;
+        unpack_lines in 0..=64: u32, "number of lines of each packed stream that are fetched and unpacked ahead of \
+            their use; 0 for none", default;
+        unpack_bits: u32, "number of packed bits of all streams together that are unpacked or packed in a cycle; 0 \
+            for any number", default;
+        t_unpack in 0..=4_096 "ticks": u32, "ticks that an instruction takes beyond its unit's latency to unpack \
+            values that were not unpacked ahead", default;
+    }
 }
 
-/// Highest time that is accepted, in ticks.
-const TICKS_MAX: u32 = 4_096;
 /// Alignment of a unit whose description does not say one.
 const ALIGN_BITS: u32 = 8;
 
 impl VectorDescription {
-    /// Checks the values for registers of `vlen` bits; the error is the key, its value, and the values allowed.
-    pub(crate) fn check(&self, vlen: u32) -> Result<(), (&'static str, u32, &'static str)> {
+    /// Checks the values for registers of `vlen` bits.
+    pub(crate) fn check(&self, vlen: u32) -> Result<(), DescribeError> {
         let widths = [
             ("vector.datapath_bits", self.datapath_bits),
             ("vector.memory_bits", self.memory_bits),
@@ -50,29 +42,20 @@ impl VectorDescription {
         ];
         for (key, bits) in widths {
             if bits != 0 && (!bits.is_power_of_two() || !(8..=8_192).contains(&bits)) {
-                return Err((key, bits, "0, or a power of two from 8 to 8192 is needed"));
+                return Err(range(key, bits, "0, or a power of two from 8 to 8192 is needed"));
             }
         }
         if self.datapath_bits > vlen {
-            return Err(("vector.datapath_bits", self.datapath_bits, "at most the bits of a register are allowed"));
+            return Err(range(
+                "vector.datapath_bits",
+                self.datapath_bits,
+                "at most the bits of a register are allowed",
+            ));
         }
         if self.align_bits != 0 && (!self.align_bits.is_power_of_two() || self.align_bits > 64) {
-            return Err(("vector.align_bits", self.align_bits, "0, or a power of two from 1 to 64 is needed"));
+            return Err(range("vector.align_bits", self.align_bits, "0, or a power of two from 1 to 64 is needed"));
         }
-        if self.unpack_lines > 64 {
-            return Err(("vector.unpack_lines", self.unpack_lines, "at most 64 are allowed"));
-        }
-        let times = [
-            ("vector.t_element", self.t_element),
-            ("vector.t_align", self.t_align),
-            ("vector.t_unpack", self.t_unpack),
-        ];
-        for (key, ticks) in times {
-            if ticks > TICKS_MAX {
-                return Err((key, ticks, "at most 4096 ticks are allowed"));
-            }
-        }
-        Ok(())
+        within("vector", self.out_of_range())
     }
 
     /// Returns the alignment of elements in bits.

@@ -181,5 +181,5 @@ fn named(problem: &DescribeError) -> CoreProblem {
         "vector.unpack_bits" => "compute.unpack_bits",
         _ => "compute.core",
     };
-    CoreProblem { key: ours, what: format!("gives the core {key} = {value}"), allowed: (*range).to_owned() }
+    CoreProblem { key: ours, what: format!("gives the core {key} = {value}"), allowed: range.clone().into_owned() }
 }

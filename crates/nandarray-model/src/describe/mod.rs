@@ -3,38 +3,37 @@
 //! | module | one idea |
 //! | --- | --- |
 //! | `description` | the resolved description, in the simulation's own units |
-//! | `value` | values as written, and the quantities they stand for |
-//! | `keys` | every key: allowed values, meaning |
-//! | `sheet` | a description as written: values, sources, base |
+//! | `sections` | each section's keys, their struct, rules between them |
 //! | `cores` | the timed core of a description |
-//! | `build`, `check` | from a sheet to a description; rules between keys |
-//! | `problem` | problems of a description, all at once |
 //! | `presets` | descriptions that come with the product |
 //! | `summary` | derived figures that need no simulation |
-//! | `write` | a description as TOML and JSON |
 //! | `mqsim` | descriptions from configurations of MQSim |
+//!
+//! Values, units, reading and writing of TOML are those of `nandarray-describe`.
 
-mod build;
-mod check;
 mod cores;
 pub mod description;
-pub mod keys;
 pub mod mqsim;
 mod presets;
-pub mod problem;
-pub mod sheet;
+mod sections;
 pub mod summary;
-pub mod value;
-mod write;
 
 pub use description::*;
-pub use keys::{KEYS, Key};
-pub use presets::{find as preset_text, names as presets};
-pub use problem::{Invalid, Problem};
-pub use sheet::{Sheet, SheetEntry};
+pub use nandarray_describe::{Invalid, Key, Problem, SheetEntry, Value, ValueKind, units};
+pub use presets::names as presets;
+pub use sections::KEYS;
 pub use summary::Summary;
-pub use value::{Value, ValueKind, units};
-pub use write::keys_json;
+
+/// A device's description as written.
+pub type Sheet = nandarray_describe::Sheet<Description>;
+
+/// Returns the TOML text of a preset.
+///
+/// # Errors
+/// If there is no preset of that name.
+pub fn preset_text(name: &str) -> Result<&'static str, Invalid> {
+    DEVICES.preset(name)
+}
 
 /// Returns the resolved description of a preset.
 ///

@@ -6,13 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use nandarray_describe::LineNumbers;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::keys;
-use super::problem::{Invalid, LineNumbers, Problem};
-use super::sheet::{Sheet, SheetEntry};
-use super::value::Value;
+use super::{Invalid, Problem, Sheet, SheetEntry, Value};
 
 /// An element of a configuration that the description lacks or treats differently.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -52,9 +50,9 @@ pub fn import(xml: &str, name: &str) -> Result<Imported, Invalid> {
     }
     let mut import =
         Import { elements, problems, notes: Vec::new(), used: Vec::new(), sheet: Sheet::preset("mqsim-default")? };
-    import.sheet.name = name.to_owned();
-    import.sheet.summary = "Imported from a configuration of MQSim".to_owned();
-    import.sheet.bases = vec!["mqsim-default".to_owned()];
+    import.sheet.written.name = name.to_owned();
+    import.sheet.written.summary = "Imported from a configuration of MQSim".to_owned();
+    import.sheet.written.bases = vec!["mqsim-default".to_owned()];
     if import.problems.is_empty() {
         import.host();
         import.memory();
@@ -65,7 +63,7 @@ pub fn import(xml: &str, name: &str) -> Result<Imported, Invalid> {
     if import.problems.is_empty() {
         Ok(Imported { sheet: import.sheet, notes: import.notes })
     } else {
-        Err(Invalid { subject: name.to_owned(), problems: import.problems })
+        Err(Invalid { noun: "device", subject: name.to_owned(), problems: import.problems })
     }
 }
 
@@ -165,10 +163,9 @@ impl Import {
     }
 
     fn set(&mut self, path: &str, value: impl Into<Value>, element: &str) {
-        let at = keys::index(path).unwrap_or_else(|| panic!("{path} is in the table of keys"));
         let source = format!("MQSim configuration: {element}");
-        let origin = self.sheet.name.clone();
-        self.sheet.entries[at] = Some(SheetEntry { value: value.into(), source, origin, line: 0 });
+        let origin = self.sheet.name().to_owned();
+        self.sheet.written.set(path, SheetEntry { value: value.into(), source, origin, line: 0 });
     }
 
     fn note(&mut self, element: &str, what: impl Into<String>) {

@@ -73,6 +73,13 @@ pub(crate) const CRATES: &[Crate] = &[
     },
     Crate { name: "nandarray-sim", uses: &[], layers: "time < events spans < resource < lib", lines_max: 400, ..PLAIN },
     Crate {
+        name: "nandarray-describe",
+        uses: &["nandarray-sim"],
+        layers: "problem table unit value < kind < declare < vocabulary < written < read write < sheet < lib tests",
+        lines_max: 400,
+        ..PLAIN
+    },
+    Crate {
         name: "nandarray-hart",
         uses: &[],
         layers: "xlen trap isa < access work < protect < memory streams block float < vector < varve < meter < exec \
@@ -82,8 +89,8 @@ pub(crate) const CRATES: &[Crate] = &[
     },
     Crate {
         name: "nandarray-uarch",
-        uses: &["nandarray-hart"],
-        layers: "unit < changes parts vector < describe < presets < cache prefetch issue < latest < hierarchy < \
+        uses: &["nandarray-hart", "nandarray-describe"],
+        layers: "unit < error < parts vector < describe < presets < cache prefetch issue < latest < hierarchy < \
                  account feed report < blocks < core < lib",
         walks: &[("describe.rs", "in numbers {", "an array")],
         ..PLAIN
@@ -124,6 +131,7 @@ pub(crate) const CRATES: &[Crate] = &[
             "nandarray-cores",
             "nandarray-uarch",
             "nandarray-hart",
+            "nandarray-describe",
             "nandarray-sim",
             "nandarray",
         ],

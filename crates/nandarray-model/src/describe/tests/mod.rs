@@ -6,7 +6,7 @@ mod ranges;
 mod reach;
 mod rules;
 mod sheets;
-mod units;
+mod writes;
 
 use super::*;
 use nandarray_sim::Ps;
@@ -22,8 +22,8 @@ fn presets_resolve() {
 
 #[test]
 fn every_word_of_a_key_means_something_else() {
-    for key in keys::KEYS {
-        let value::ValueKind::Word(words) = key.kind else { continue };
+    for key in KEYS {
+        let ValueKind::Word(words) = key.kind else { continue };
         let mut seen: Vec<Description> = Vec::new();
         for word in words {
             // A single time holds for all kinds of pages, so that every kind of cell fits.

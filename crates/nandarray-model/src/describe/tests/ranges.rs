@@ -1,9 +1,9 @@
 //! Every key at, below and above both ends of its range: the ends are taken, what lies beyond is refused by an error
 //! that names the key, the value and the range; and a range in words reads as the range itself.
 
-use crate::describe::keys::{KEYS, Key};
-use crate::describe::value::{Quantity, Value, ValueKind};
+use crate::describe::{KEYS, Key};
 use crate::describe::{Problem, Sheet};
+use nandarray_describe::{Quantity, Value, ValueKind};
 use nandarray_sim::Ps;
 
 const OUT: &str = "is out of range";

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
-use crate::describe::keys::{KEYS, Key};
-use crate::describe::value::{Value, ValueKind};
 use crate::describe::{ComputeParts, Sheet};
+use crate::describe::{KEYS, Key};
+use crate::describe::{Value, ValueKind};
 use nandarray_sim::Ps;
 
 /// Fields whose names do not follow from their keys by a unit: the key, and the fields that depend on it.
@@ -64,7 +64,7 @@ fn fields(key: &Key) -> BTreeSet<String> {
     if let Some((_, fields)) = FIELDS.iter().find(|(path, _)| *path == key.path) {
         return fields.iter().map(|field| (*field).to_owned()).collect();
     }
-    let (section, name) = (key.section(), key.name());
+    let (section, name) = (key.section, key.name);
     if let Some(part) = name.strip_suffix("_power").filter(|part| ComputeParts::NAMES.contains(part)) {
         let nth = ComputeParts::NAMES.iter().position(|other| *other == part).unwrap();
         // Powers of parts take the place of the cores' own.

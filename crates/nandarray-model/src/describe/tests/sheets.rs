@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-use crate::describe::keys::KEYS;
-use crate::describe::value::{Value, ValueKind};
+use crate::describe::KEYS;
 use crate::describe::{Sheet, parse, preset_text, preset_with, presets};
+use crate::describe::{Value, ValueKind};
 
 /// Expected value, source, origin and line of a key.
 type Expected = (String, String, String, u32);
@@ -24,7 +24,7 @@ fn a_text_sets_what_it_says_and_its_base_the_rest() {
         let base = presets()[chance.usize(0..presets().len())];
         let mut expected = of(&Sheet::preset(base).unwrap());
         let mut text = format!("name = \"drawn {seed}\"\nbase = \"{base}\"\n");
-        let mut sections: Vec<&str> = KEYS.iter().map(crate::describe::Key::section).collect();
+        let mut sections: Vec<&str> = KEYS.iter().map(|k| k.section).collect();
         sections.dedup();
         chance.shuffle(&mut sections);
         for section in sections.into_iter().take(4) {
@@ -34,18 +34,18 @@ fn a_text_sets_what_it_says_and_its_base_the_rest() {
             if has_source {
                 text += &format!("source = \"source of {section}\"\n");
             }
-            for key in KEYS.iter().filter(|key| key.section() == section) {
+            for key in KEYS.iter().filter(|key| key.section == section) {
                 if chance.u32(0..3) > 0 {
                     continue;
                 }
                 // Values are not checked here: any of the same form do.
                 let value = expected.get(key.path).map_or_else(|| "\"none\"".to_owned(), |e| e.0.clone());
                 let line = text.lines().count() as u32 + 1;
-                text += &format!("{} = {value}\n", key.name());
+                text += &format!("{} = {value}\n", key.name);
                 let named = chance.bool() || !has_source;
                 let source = if named { format!("source of {}", key.path) } else { format!("source of {section}") };
                 if named {
-                    own += &format!("{} = \"{source}\"\n", key.name());
+                    own += &format!("{} = \"{source}\"\n", key.name);
                 }
                 expected.insert(key.path, (value, source, format!("drawn {seed}"), line));
             }
@@ -254,20 +254,20 @@ fn malformed_texts_are_refused_word_by_word() {
 fn misspelt_keys_are_suggested() {
     let sheet = Sheet::preset("tiny").unwrap();
     let (mut found, mut all) = (0, 0);
-    for key in KEYS.iter().filter(|key| key.name().len() > 3) {
-        let name = key.name();
+    for key in KEYS.iter().filter(|key| key.name.len() > 3) {
+        let name = key.name;
         for at in (1..name.len() - 1).step_by(2) {
             let lost = format!("{}{}", &name[..at], &name[at + 1..]);
             let doubled = format!("{}{}", &name[..=at], &name[at..]);
             for misspelt in [lost, doubled] {
-                let path = format!("{}.{misspelt}", key.section());
+                let path = format!("{}.{misspelt}", key.section);
                 if KEYS.iter().any(|other| other.path == path) {
                     continue;
                 }
                 let problem = sheet.with([(path.as_str(), 1.into())]).unwrap_err().problems[0].clone();
                 let suggested = problem.allowed.strip_prefix("did you mean ").and_then(|rest| rest.strip_suffix('?'));
                 let suggested = suggested.unwrap_or_else(|| panic!("{path}: {problem}"));
-                assert!(suggested.starts_with(&format!("{}.", key.section())), "{path}: {problem}");
+                assert!(suggested.starts_with(&format!("{}.", key.section)), "{path}: {problem}");
                 all += 1;
                 found += u32::from(suggested == key.path);
             }

@@ -3,15 +3,16 @@
 use std::fmt;
 
 /// Numbers of a text's lines by places in it, from one pass over the text.
-pub(super) struct LineNumbers(Vec<usize>);
+pub struct LineNumbers(Vec<usize>);
 
 impl LineNumbers {
-    pub(super) fn new(text: &str) -> Self {
+    /// Reads the places of all line ends.
+    pub fn new(text: &str) -> Self {
         Self(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect())
     }
 
     /// Returns the number, from 1, of the line that byte `at` is in, or of the last line behind the end.
-    pub(super) fn of(&self, at: usize) -> u32 {
+    pub fn of(&self, at: usize) -> u32 {
         self.0.partition_point(|&newline| newline < at) as u32 + 1
     }
 }
@@ -52,6 +53,8 @@ impl fmt::Display for Problem {
 /// The error of an invalid description, with all of its problems.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
+    /// Noun for what is described, such as `device`.
+    pub noun: &'static str,
     /// Name of the preset or the file; empty if it is not known.
     pub subject: String,
     /// All problems, in the order of the text; at least one.
@@ -60,19 +63,19 @@ pub struct Invalid {
 
 impl Invalid {
     /// Makes an error with one problem, which concerns one value.
-    pub fn one(subject: &str, key: &str, value: &str, what: &str) -> Self {
+    pub fn one(noun: &'static str, subject: &str, key: &str, value: &str, what: &str) -> Self {
         let [key, value, what] = [key, value, what].map(str::to_owned);
         let problem = Problem { line: None, key, value, what, allowed: String::new() };
-        Self { subject: subject.to_owned(), problems: vec![problem] }
+        Self { noun, subject: subject.to_owned(), problems: vec![problem] }
     }
 }
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.problems[..] {
-            [one] => write!(f, "device {:?}: {one}", self.subject),
+            [one] => write!(f, "{} {:?}: {one}", self.noun, self.subject),
             all => {
-                write!(f, "device {:?} has {} problems:", self.subject, all.len())?;
+                write!(f, "{} {:?} has {} problems:", self.noun, self.subject, all.len())?;
                 all.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
             }
         }

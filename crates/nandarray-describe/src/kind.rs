@@ -1,138 +1,13 @@
-//! Values as written, and the quantities that they stand for: numbers with units, converted to the model's integer
-//! units.
-//!
-//! A value comes from TOML or from a sweep; a [`ValueKind`] is a kind of quantity with its range, and converts a value
-//! to a quantity. `keys` lists the keys. Texts may not contain arithmetic; the few compound forms are those that data
-//! sheets print: `333 MT/s x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
-
-use std::fmt;
+//! Kinds of quantities with their ranges: a [`ValueKind`] says what a key allows, and converts a value as written to a
+//! quantity in the simulation's units.
 
 use nandarray_sim::Ps;
 
-/// A value as written after the equals sign.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-#[serde(untagged)]
-pub enum Value {
-    /// `true` or `false`.
-    Flag(bool),
-    /// A whole number.
-    Whole(i64),
-    /// A number with a point.
-    Real(f64),
-    /// A text: a number with its unit, or a word.
-    Text(String),
-    /// A list of values.
-    List(Vec<Value>),
-}
-
-impl Value {
-    /// Reads a value from a command line: as TOML if the text is valid TOML, otherwise as a bare text. `8`, `0.07`,
-    /// `75 us` and `[25 us, 50 us]` are all accepted.
-    pub fn from_bare(text: &str) -> Self {
-        let text = text.trim();
-        let written = |text: &str| Self::from_toml(toml::de::DeValue::parse(text).ok()?.get_ref()).ok();
-        let bare = |text: &str| written(text).unwrap_or_else(|| Self::Text(text.to_owned()));
-        match (written(text), text.strip_prefix('[').and_then(|t| t.strip_suffix(']'))) {
-            (None, Some(inner)) => Self::List(inner.split(',').map(|one| bare(one.trim())).collect()),
-            _ => bare(text),
-        }
-    }
-
-    /// Returns the text; `None` for a value of another kind.
-    fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// Returns the number; `None` for a value that is no number or has a unit.
-    fn number(&self) -> Option<f64> {
-        match self {
-            Self::Whole(n) => Some(*n as f64),
-            Self::Real(x) => Some(*x),
-            _ => None,
-        }
-    }
-
-    /// Converts the TOML parser's value; the error describes a value that is not allowed.
-    pub(super) fn from_toml(value: &toml::de::DeValue<'_>) -> Result<Self, &'static str> {
-        use toml::de::DeValue;
-        Ok(match value {
-            DeValue::Boolean(flag) => Self::Flag(*flag),
-            DeValue::Integer(n) => {
-                Self::Whole(i64::from_str_radix(n.as_str(), n.radix()).map_err(|_| "a whole number beyond 64 bits")?)
-            }
-            DeValue::Float(x) => Self::Real(x.as_str().parse().map_err(|_| "no number")?),
-            DeValue::String(text) => Self::Text(text.to_string()),
-            DeValue::Array(all) => {
-                Self::List(all.iter().map(|one| Self::from_toml(one.get_ref())).collect::<Result<_, _>>()?)
-            }
-            DeValue::Table(_) => return Err("a table"),
-            DeValue::Datetime(_) => return Err("a date"),
-        })
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<i64> for Value {
-    fn from(n: i64) -> Self {
-        Self::Whole(n)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(x: f64) -> Self {
-        Self::Real(x)
-    }
-}
-
-impl From<bool> for Value {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
-    }
-}
-
-impl<T: Into<Value>> From<Vec<T>> for Value {
-    fn from(all: Vec<T>) -> Self {
-        Self::List(all.into_iter().map(Into::into).collect())
-    }
-}
-
-impl fmt::Display for Value {
-    /// Writes the value as TOML.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Flag(flag) => write!(f, "{flag}"),
-            Self::Whole(n) => write!(f, "{n}"),
-            Self::Real(x) if x.is_finite() => write!(f, "{x:?}"),
-            Self::Real(x) => write!(
-                f,
-                "{}",
-                if x.is_nan() {
-                    "nan"
-                } else if *x > 0.0 {
-                    "inf"
-                } else {
-                    "-inf"
-                }
-            ),
-            Self::Text(text) => write!(f, "{}", toml::Value::String(text.clone())),
-            Self::List(all) => {
-                write!(f, "[")?;
-                for (i, one) in all.iter().enumerate() {
-                    write!(f, "{}{one}", if i > 0 { ", " } else { "" })?;
-                }
-                write!(f, "]")
-            }
-        }
-    }
-}
+use crate::unit::{
+    ENERGIES, ENERGIES_PER_BYTE, FREQUENCIES, POWERS, RATES, SIZES, TIMES, WATTS_MAX, in_units, list, rate,
+    show_decimal, show_rate, show_size, split, watts,
+};
+use crate::value::Value;
 
 /// Kind of a key's quantity, with its range; both ends are included.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -186,7 +61,7 @@ pub enum ValueKind {
 
 /// A quantity read from a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Quantity {
+pub enum Quantity {
     /// A count, a size in bytes, a rate in bytes per second or a frequency in hertz.
     Whole(u64),
     /// A number, a fraction, an energy in picojoules, or a power in microwatts.
@@ -213,141 +88,11 @@ pub(super) enum Quantity {
 
 /// The problem with a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wrong {
+pub struct Wrong {
     /// Description of the problem.
-    pub(super) what: String,
+    pub what: String,
     /// The allowed values.
-    pub(super) allowed: String,
-}
-
-const TIMES: &[(&str, f64)] =
-    &[("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("µs", 1e6), ("μs", 1e6), ("ms", 1e9), ("s", 1e12)];
-const SIZES: &[(&str, f64)] = &[
-    ("B", 1.0),
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-    ("TiB", 1_099_511_627_776.0),
-    ("kB", 1e3),
-    ("MB", 1e6),
-    ("GB", 1e9),
-    ("TB", 1e12),
-];
-const RATES: &[(&str, f64)] = &[
-    ("B/s", 1.0),
-    ("kB/s", 1e3),
-    ("MB/s", 1e6),
-    ("GB/s", 1e9),
-    ("TB/s", 1e12),
-    ("KiB/s", 1024.0),
-    ("MiB/s", 1_048_576.0),
-    ("GiB/s", 1_073_741_824.0),
-    ("Mb/s", 1e6 / 8.0),
-    ("Gb/s", 1e9 / 8.0),
-    ("Tb/s", 1e12 / 8.0),
-];
-const FREQUENCIES: &[(&str, f64)] = &[("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9)];
-const ENERGIES: &[(&str, f64)] =
-    &[("fJ", 1e-3), ("pJ", 1.0), ("nJ", 1e3), ("uJ", 1e6), ("µJ", 1e6), ("μJ", 1e6), ("mJ", 1e9), ("J", 1e12)];
-const ENERGIES_PER_BYTE: &[(&str, f64)] =
-    &[("fJ/B", 1e-3), ("pJ/B", 1.0), ("nJ/B", 1e3), ("pJ/bit", 8.0), ("nJ/bit", 8e3)];
-const POWERS: &[(&str, f64)] = &[("nW", 1e-3), ("uW", 1.0), ("µW", 1.0), ("μW", 1.0), ("mW", 1e3), ("W", 1e6)];
-const CURRENTS: &[(&str, f64)] = &[("uA", 1e-6), ("µA", 1e-6), ("μA", 1e-6), ("mA", 1e-3), ("A", 1.0)];
-const TRANSFERS: &[(&str, f64)] = &[("MT/s", 1e6), ("GT/s", 1e9)];
-
-/// Returns the units of each kind of quantity with their factors: times in ps, sizes in bytes, rates in bytes per
-/// second, energies in pJ, energies per byte in pJ/B, powers in uW.
-pub fn units() -> [(&'static str, &'static [(&'static str, f64)]); 6] {
-    [
-        ("time", TIMES),
-        ("size", SIZES),
-        ("rate", RATES),
-        ("energy", ENERGIES),
-        ("energy_per_byte", ENERGIES_PER_BYTE),
-        ("power", POWERS),
-    ]
-}
-
-/// Rate of one PCIe lane in bytes per second, by generation, after line coding: 8b/10b up to 2, 128b/130b up to 5, and
-/// 236 bytes of each 256-byte flit from 6 on (PCI Express base specifications 1.0 to 7.0).
-const PCIE_LANE_BYTES_PER_S: [u64; 7] =
-    [250_000_000, 500_000_000, 984_615_385, 1_969_230_769, 3_938_461_538, 7_375_000_000, 14_750_000_000];
-
-/// Highest power of an operation whose energy is given as a current, in watts.
-const WATTS_MAX: f64 = 1e3;
-
-/// Splits `12.5 us` into 12.5 and `us`; the space may be missing. `None` if the text does not begin with a number.
-fn split(text: &str) -> Option<(f64, &str)> {
-    let text = text.trim();
-    let mut end = 0;
-    let bytes = text.as_bytes();
-    while end < bytes.len() {
-        let exponent = matches!(bytes[end], b'e' | b'E')
-            && bytes.get(end + 1).is_some_and(|c| c.is_ascii_digit() || matches!(c, b'-' | b'+'));
-        let sign = matches!(bytes[end], b'-' | b'+') && (end == 0 || matches!(bytes[end - 1], b'e' | b'E'));
-        if !(bytes[end].is_ascii_digit() || matches!(bytes[end], b'.' | b'_') || exponent || sign) {
-            break;
-        }
-        end += 1;
-    }
-    let number: f64 = text[..end].replace('_', "").parse().ok()?;
-    Some((number, text[end..].trim()))
-}
-
-/// Reads a number in one of these units and converts it to the unit whose factor is 1; `None` if the unit is not
-/// listed.
-fn in_units(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let (number, unit) = split(text)?;
-    units.iter().find(|u| u.0 == unit).map(|u| number * u.1)
-}
-
-fn watts(text: &str) -> Option<f64> {
-    let (current, volts) = text.split_once(" at ")?;
-    Some(in_units(current, CURRENTS)? * in_units(volts, &[("mV", 1e-3), ("V", 1.0)])?)
-}
-
-fn rate(text: &str) -> Option<f64> {
-    if let Some(rest) = text.trim().strip_prefix("PCIe") {
-        let (generation, lanes) = rest.split_once('x')?;
-        let generation: usize = generation.trim().trim_end_matches(".0").parse().ok()?;
-        let lanes: u64 = lanes.trim().parse().ok().filter(|l| [1, 2, 4, 8, 12, 16, 32].contains(l))?;
-        return Some((PCIE_LANE_BYTES_PER_S.get(generation.checked_sub(1)?)? * lanes) as f64);
-    }
-    if let Some((transfers, width)) = text.rsplit_once('x') {
-        let bits: u32 = width.trim().parse().ok().filter(|w| (1..=2048).contains(w))?;
-        return Some(in_units(transfers, TRANSFERS)? * f64::from(bits) / 8.0);
-    }
-    in_units(text, RATES)
-}
-
-fn list(units: &[(&str, f64)]) -> String {
-    units.iter().map(|u| u.0).filter(|u| u.is_ascii()).collect::<Vec<_>>().join(", ")
-}
-
-/// Formats a size in the largest unit that divides it.
-pub(super) fn show_size(bytes: u64) -> String {
-    for (unit, factor) in [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if bytes >= factor && bytes.is_multiple_of(factor) {
-            return format!("{} {unit}", bytes / factor);
-        }
-    }
-    format!("{bytes} B")
-}
-
-/// Formats a number in the largest of these units, a factor of 1000 apart, that leaves a digit before the point.
-pub(super) fn show_decimal(x: f64, units: &[&str]) -> String {
-    let mut x = x;
-    let mut unit = 0;
-    while x >= 1000.0 && unit + 1 < units.len() {
-        x /= 1000.0;
-        unit += 1;
-    }
-    format!("{} {}", (x * 1e6).round() / 1e6, units[unit])
-}
-
-/// Formats a data rate with a unit from B/s to TB/s.
-pub(super) fn show_rate(bytes_per_s: u64) -> String {
-    show_decimal(bytes_per_s as f64, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
+    pub allowed: String,
 }
 
 impl ValueKind {
@@ -433,7 +178,7 @@ impl ValueKind {
     }
 
     /// Reads a quantity of this kind from a value.
-    pub(super) fn read(&self, value: &Value) -> Result<Quantity, Wrong> {
+    pub fn read(&self, value: &Value) -> Result<Quantity, Wrong> {
         let is_word = |word: &str| value.text().map(str::trim) == Some(word);
         match *self {
             Self::CountOrNone(..) | Self::TimeOrNone(..) if is_word("none") => Ok(Quantity::Nothing),

@@ -4,9 +4,9 @@
 use fastrand::Rng;
 use proptest::prelude::*;
 
-use crate::describe::keys::nearest;
-use crate::describe::units;
-use crate::describe::value::{Quantity, Value, ValueKind};
+use crate::nearest;
+use crate::units;
+use crate::{Quantity, Value, ValueKind};
 use nandarray_sim::Ps;
 
 /// Units of a kind of quantity as powers of ten and two: `unit = 10^tens * 2^twos` of the smallest unit.

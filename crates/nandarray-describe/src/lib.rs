@@ -33,7 +33,7 @@ mod written;
 pub use declare::FromQuantity;
 pub use kind::{Quantity, ValueKind, Wrong};
 pub use problem::{Invalid, LineNumbers, Problem};
-pub use sheet::{Checks, Described, Quantities, Sheet};
+pub use sheet::{Checks, Described, Quantities, TypedSheet};
 pub use table::TableKey;
 pub use unit::{show_size, units};
 pub use value::Value;

@@ -30,13 +30,13 @@ pub trait Described: Serialize + Sized {
 
 /// A description as written, of a `T`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sheet<T> {
+pub struct TypedSheet<T> {
     /// Values with their sources, name and bases.
     pub written: Written,
     described: PhantomData<fn() -> T>,
 }
 
-impl<T: Described> Sheet<T> {
+impl<T: Described> TypedSheet<T> {
     /// Returns the sheet of a preset.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl<T: Described> Sheet<T> {
     }
 }
 
-impl<T> From<Written> for Sheet<T> {
+impl<T> From<Written> for TypedSheet<T> {
     fn from(written: Written) -> Self {
         Self { written, described: PhantomData }
     }

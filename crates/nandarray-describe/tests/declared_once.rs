@@ -1,7 +1,7 @@
 //! A key is declared once: reading, range, default, written TOML and the list of keys follow from its row.
 
 use nandarray_describe::ValueKind::{Count, SizeOr};
-use nandarray_describe::{Checks, Described, Quantities, Sheet, Vocabulary, declare};
+use nandarray_describe::{Checks, Described, Quantities, TypedSheet, Vocabulary, declare};
 use serde_json::{Value as Json, json};
 
 declare! {
@@ -32,8 +32,8 @@ impl Described for Cache {
     }
 }
 
-fn read(rows: &str) -> Result<Sheet<Cache>, String> {
-    Sheet::parse(&format!("name = 'x'\n[cache]\nsource = 'test'\n{rows}")).map_err(|e| e.to_string())
+fn read(rows: &str) -> Result<TypedSheet<Cache>, String> {
+    TypedSheet::parse(&format!("name = 'x'\n[cache]\nsource = 'test'\n{rows}")).map_err(|e| e.to_string())
 }
 
 fn refused(rows: &str) -> String {
@@ -45,7 +45,7 @@ fn a_row_is_all_that_a_key_needs() {
     let sheet = read("size = '4 KiB'").unwrap();
     assert_eq!(sheet.description().unwrap(), Cache { ways: 8, bytes: 4096 });
     assert_eq!(sheet.get("cache.ways").unwrap().source, "convention");
-    assert_eq!(Sheet::<Cache>::parse(&sheet.to_toml()).unwrap().description().unwrap().bytes, 4096);
+    assert_eq!(TypedSheet::<Cache>::parse(&sheet.to_toml()).unwrap().description().unwrap().bytes, 4096);
     assert_eq!(sheet.to_json().unwrap()["values"]["cache"]["ways"]["value"], 8);
     let said = "is out of range; allowed is a whole number from 1 to 64 (a tag has 6 bits)";
     assert_eq!(refused("size = '64 B'\nways = 65"), format!("cache \"x\": line 5: cache.ways = 65 {said}"));

@@ -25,7 +25,7 @@ pub use sections::KEYS;
 pub use summary::Summary;
 
 /// A device's description as written.
-pub type Sheet = nandarray_describe::Sheet<Description>;
+pub type Sheet = nandarray_describe::TypedSheet<Description>;
 
 /// Returns the TOML text of a preset.
 ///

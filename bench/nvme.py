@@ -13,6 +13,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -179,14 +180,16 @@ def nandarray(pattern: Pattern, url: str, pid: int, seconds: float) -> Figure:
 
 
 def _commands(pattern: Pattern, remote: Any) -> list[bytes]:
-    from nandarray.nvme.remote import _entry
+    def entry(opcode: int, nsid: int, words: dict[int, int]) -> bytes:
+        dwords = [opcode, nsid, *(words.get(number, 0) for number in range(2, 16))]
+        return struct.pack("<16I", *dwords)
 
     rng = random.Random(1)
     if pattern.kind == "box":
         view = remote["m"]
         boxes = [[rng.randrange(0, _SIDE - 256) for _ in range(2)] for _ in range(500)]
         space = view._space
-        return [_entry(0x02, 1024, {10: space.dsid(None), 11: 2 | 1 << 8 | 1 << 10, 12: space.box(at, (256, 256))})
+        return [entry(0x02, 1024, {10: space.dsid(None), 11: 2 | 1 << 8 | 1 << 10, 12: space.box(at, (256, 256))})
                 for at in boxes]  # fmt: skip
     blocks = _NAMESPACE_BYTES // 512
     step = pattern.bytes // 512
@@ -197,7 +200,7 @@ def _commands(pattern: Pattern, remote: Any) -> list[bytes]:
         # A row of 1 KiB that begins anywhere lies in three blocks of 512 bytes.
         step = 3
     opcode = 0x01 if pattern.kind == "write" else 0x02
-    return [_entry(opcode, 1, {10: at % (blocks - step), 12: step - 1}) for at in first]
+    return [entry(opcode, 1, {10: at % (blocks - step), 12: step - 1}) for at in first]
 
 
 def client(url: str, pattern: Pattern, seconds: float) -> tuple[int, float, float]:

@@ -3,7 +3,7 @@
 :class:`~nandarray.array.store.Store` and what is in it stand on two native classes, a store and its spaces. A door has
 the same two in Python: a :class:`Source` (what is there, how it is changed, programs) and a :class:`Space` (one array:
 its description, and commands that move elements). So arrays, views, groups, Dask, xarray and programs are the same
-objects behind every door. What a door cannot do is a :class:`~nandarray.errors.DoorError` that names it.
+objects behind every door. Work that a door cannot do is a :class:`~nandarray.errors.DoorError` that names it.
 
 The doors are :mod:`nandarray.nvme.source` (a drive) and :mod:`nandarray.gpu.source` (shared memory).
 """
@@ -28,16 +28,16 @@ class Source:
     Parameters
     ----------
     path : str
-        What was opened: a URL, or a device.
+        URL or device that was opened.
     read_only : bool
         Whether changes are refused on this side.
     """
 
     #: A door has no modelled clock of its own.
     clock: None = None
-    #: What opening left out of a damaged journal is known to the process that opened it.
+    #: The process that opened the file knows what it left out of a damaged journal.
     dropped: None = None
-    #: What the door is called in errors.
+    #: Name of the door in errors.
     door = "this door"
 
     def __init__(self, path: str, *, read_only: bool) -> None:
@@ -138,7 +138,7 @@ class Source:
         """Run programs."""
         self.refuse("programs")
 
-    # What needs the file, or its modelled device, which another process has.
+    # The rest needs the file, or its modelled device, which another process has.
 
     def session(self, *given: Any) -> Never:
         """Refuse kernels, which need the file."""

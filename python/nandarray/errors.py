@@ -136,7 +136,7 @@ class DescriptionError(InvalidError):
 
 
 class DoorError(InvalidError):
-    """A store behind a door (a drive, shared memory) was asked for what only the process with the file can do."""
+    """A store behind a door (a drive, shared memory) cannot do what needs the process with the file."""
 
     kind = "door"
 

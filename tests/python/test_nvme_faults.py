@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nvme_entries import entry as entry_of
 
 import nandarray
 from nandarray import InvalidError, NandarrayError, programs
@@ -36,7 +37,6 @@ from nandarray.nvme import (
     connect,
     new_secret,
     read_secrets,
-    remote,
 )  # fmt: skip
 from nandarray.nvme import kernel as kernel_module
 from nandarray.nvme.commands import memory_of
@@ -166,7 +166,7 @@ def emptied(drive: RemoteStore) -> None:
     """Free the slots of programs, in whatever state a fault left them."""
     for index in (3, 4):
         for opcode, word in ((0x88, index), (0x85, index | 1 << 24)):
-            drive.call(remote._entry(opcode, 0, {10: word}), admin=True)
+            drive.call(entry_of(opcode, 0, {10: word}), admin=True)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)

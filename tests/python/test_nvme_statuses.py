@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nvme_entries import entry as entry_of
 
 import nandarray
 import nandarray as nd
 from nandarray import programs
 from nandarray.nvme import RemoteStore, connect
-from nandarray.nvme.remote import _entry
 
 MEMORY, PROGRAMS, ND = 1022, 1023, 1024
 LOAD, ACTIVATE, SETS = 0x85, 0x88, 0x89
@@ -82,7 +82,7 @@ class Said:
         self, status: str, opcode: int, nsid: int = 0, words: dict[int, int] | None = None, data: bytes | None = None,
         *, room: int = 0, admin: bool = False,
     ) -> Any:  # fmt: skip
-        done, found = self.remote.call(_entry(opcode, nsid, words or {}), data, room, admin=admin)
+        done, found = self.remote.call(entry_of(opcode, nsid, words or {}), data, room, admin=admin)
         text = str(done)
         assert f"({status}" in text, f"{text} instead of {status}"
         seen.add(status)
@@ -198,13 +198,13 @@ def test_programs_and_range_sets_in_use(store: nandarray.Store) -> None:
         program = host.load(busy(), index=3)
         host.memory_write(0, struct.pack("<i", 1 << 30))
         done, _ = said(OK, SETS, 0, {11: 2}, ranges((MEMORY, 4, 0), (MEMORY, 64, 64)), admin=True)
-        entry = _entry(0x01, PROGRAMS, {2: 3 | done.dw0 << 16})
+        entry = entry_of(0x01, PROGRAMS, {2: 3 | done.dw0 << 16})
         ended: list[Any] = []
         thread = threading.Thread(target=lambda: ended.append(host.call(entry)[0]))
         thread.start()
         until = time.monotonic() + 60
         # Log page 84h: identifier, ranges, and whether an execution uses the set.
-        while other.call(_entry(0x02, 0, {10: 0x84 | 1 << 16}), None, 8, admin=True)[1][3] == 0:
+        while other.call(entry_of(0x02, 0, {10: 0x84 | 1 << 16}), None, 8, admin=True)[1][3] == 0:
             assert time.monotonic() < until
             assert not ended, f"{ended[0]} before it was seen"
         watching("1h/95h", SETS, 0, {10: 1 | done.dw0 << 16}, admin=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from nvme_entries import entry as entry_of
 from test_serve import cli, start
 
 import nandarray
@@ -25,7 +26,6 @@ from nandarray import programs
 from nandarray.device import load
 from nandarray.errors import InvalidError
 from nandarray.nvme import Flush, Read, RemoteStore, Write, connect
-from nandarray.nvme.remote import _entry
 from tests.guest.recorder import Recorder
 
 
@@ -138,7 +138,7 @@ def test_completions_leave_when_modelled_time_has_passed() -> None:
 
 def test_commands_of_a_queue_wait_together() -> None:
     blocks = [int(b) for b in np.random.default_rng(8).permutation(BLOCKS)[:64]]
-    entries = [_entry(0x02, 1, {10: block}) for block in blocks]
+    entries = [entry_of(0x02, 1, {10: block}) for block in blocks]
     with modelled("10 ms", "10 ms", "10 ms", "10 ms") as store:
         one_by_one = sum(described(store, blocks))
         with nandarray.serve(store, pace=True) as server, connect(server.url) as remote:

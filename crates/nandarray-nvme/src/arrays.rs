@@ -70,7 +70,7 @@ pub(crate) enum ArrayRequest {
     Names {
         prefix: String,
     },
-    /// What an array is, by its name or its number.
+    /// The description of an array, by its name or its number.
     Describe {
         name: Option<String>,
         array: Option<SpaceId>,

@@ -1,8 +1,8 @@
-//! Programs of array requests: several that feed each other, with boxes, views and tiles of arrays, and data of the host.
+//! Programs of array requests: several that feed each other, with boxes, views and tiles of arrays, and data of hosts.
 //!
 //! The standard's command set runs one program on ranges of memory ([`Programs`](crate::programs::Programs)). A request
-//! brings its programs along, as ELF files in the data behind its text; they are loaded for this run alone. What is
-//! collected for the host has a limit, as the run's instructions have; programs never run in native form.
+//! brings its programs along, as ELF files in the data behind its text; they are loaded for this run alone. Outputs
+//! that are collected for the host have a limit, as the run's instructions have; programs never run in native form.
 
 use nandarray_cores::Form;
 use nandarray_runtime::{

@@ -1,7 +1,7 @@
 //! Array requests: what hosts ask of a store beside blocks and boxes, as text with data behind it.
 //!
-//! Names and attributes, creating, renaming, resizing, appending, elements by steps, lists and points, and programs with
-//! pipelines take or give more than a submission entry holds, and fail with reasons that a status does not tell. A host
+//! Names and attributes, creating, renaming, resizing, appending, elements by steps, lists and points, and pipelines of
+//! programs take or give more than a submission entry holds, and fail with reasons that a status does not tell. A host
 //! sends a [`Message`] in parts with *Array Request* (opcode 11h of command set 30h), which is executed when it is
 //! whole, and fetches the reply, another message, with *Array Reply* (12h). The reply of a request that failed has the
 //! kind of the error and its text.

@@ -31,7 +31,7 @@ _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
 #: Modes in which a file may be made.
 _MAKES = ("a", "w", "x")
-#: What another process or the kernel serves.
+#: Names of stores that another process or the kernel serves.
 _SERVED = re.compile(r"nvme\+tcp://|shm://|/dev/nvme\d+\Z")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -63,7 +63,7 @@ def open(
     path : path_like
         The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`) or by the controller's
         device of this machine's kernel (``/dev/nvmeX``); or ``shm://NAME``, a store that ``nandarray serve STORE --shm
-        NAME`` serves. What is served takes no option but ``mode``. Without a path, a store on a modelled device keeps
+        NAME`` serves. A served store takes no option but ``mode``. Without a path, a store on a modelled device keeps
         its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.

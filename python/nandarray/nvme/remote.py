@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import os
 import re
-import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +22,7 @@ from nandarray.index.shapes import check_number
 from nandarray.nvme.commands import Command, Completion, memory_of
 from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn
-from nandarray.nvme.source import TRANSFER, DriveSource, DriveSpace
+from nandarray.nvme.source import ND, TRANSFER, DriveSource, DriveSpace
 
 if TYPE_CHECKING:
     from nandarray.array.pickling import Opening
@@ -34,8 +33,8 @@ __all__ = ["RemoteProgram", "RemoteStore", "connect", "is_url"]
 _URL = re.compile(r"nvme\+tcp://(?P<address>[^/]+)/(?P<nqn>nqn\..+)", re.DOTALL)
 _DEVICE = re.compile(r"/dev/nvme\d+")
 _WRONG_PARAMETERS = "Connect Invalid Parameters"
-_ND, _PROGRAMS, _MEMORY = 1024, 1023, 1022
-_RISCV = 0xC0
+_MEMORY = 1022
+_ACCOUNTS, _ACCOUNT_BYTES = 0xC1, 4096
 _PART = 64 << 10
 _PROGRAM_DATA = 0x18E
 _SLOTS = 64
@@ -118,19 +117,10 @@ def connect(
     return RemoteStore(native, url, mode, opening)
 
 
-def _entry(opcode: int, nsid: int, words: dict[int, int]) -> bytes:
-    """Pack a submission entry of dwords."""
-    entry = bytearray(64)
-    struct.pack_into("<II", entry, 0, opcode, nsid)
-    for number, word in words.items():
-        struct.pack_into("<I", entry, 4 * number, word & 0xFFFFFFFF)
-    return bytes(entry)
-
-
 class RemoteStore(Store):
     """A store behind NVMe/TCP. What :func:`nandarray.open` gives for a URL of a drive.
 
-    It is a :class:`nandarray.Store`: arrays, views, groups and programs are those of a store here. What is its own are
+    It is a :class:`nandarray.Store`: arrays, views, groups and programs are those of a store here. Its own are
     commands of the drive, for programs in its slots and for hosts that speak NVMe themselves.
 
     Parameters
@@ -242,8 +232,8 @@ class RemoteStore(Store):
         program = RemoteProgram(self, index)
         for offset in range(0, len(elf), _PART):
             part = elf[offset : offset + _PART]
-            words = {10: index | _RISCV << 16, 11: len(elf), 12: program_id, 13: program_id >> 32, 14: len(part)}
-            done, _ = self.call(_entry(0x85, 0, {**words, 15: offset}), part, admin=True)
+            entry = _nandarray.nvme_load_entry(index, len(elf), program_id, len(part), offset)
+            done, _ = self.call(entry, part, admin=True)
             if not done.ok:
                 why = program._why(_LOAD_TAG) if done.status == _PROGRAM_DATA else ""
                 raise NandarrayError(f"the drive: {done}{why}")
@@ -264,8 +254,7 @@ class RemoteStore(Store):
         data += bytes(-len(data) % 4)
         for at in range(0, len(data), TRANSFER):
             part = data[at : at + TRANSFER]
-            place = first + at
-            self._done(_entry(0x05, _MEMORY, {10: place, 11: place >> 32, 12: len(part)}), part)
+            self._done(_nandarray.nvme_memory_entry(True, first + at, len(part)), part)  # noqa: FBT003 (it writes)
 
     def memory_read(self, first: int, size: int) -> bytes:
         """Read from Subsystem Local Memory.
@@ -286,8 +275,9 @@ class RemoteStore(Store):
         found = bytearray()
         whole = size + -size % 4
         for at in range(0, whole, TRANSFER):
-            part, place = min(TRANSFER, whole - at), first + at
-            found += self._done(_entry(0x02, _MEMORY, {10: place, 11: place >> 32, 12: part}), None, part)[1]
+            part = min(TRANSFER, whole - at)
+            entry = _nandarray.nvme_memory_entry(False, first + at, part)  # noqa: FBT003 (it reads)
+            found += self._done(entry, None, part)[1]
         return bytes(found[:size])
 
     @contextlib.contextmanager
@@ -298,10 +288,10 @@ class RemoteStore(Store):
         except BaseException:
             for handle in handles:
                 with contextlib.suppress(NandarrayError):
-                    self._done(_entry(0x10, _ND, {12: handle}))
+                    self._done(_nandarray.nvme_delete_box_entry(handle))
             raise
         for handle in handles:
-            self._done(_entry(0x10, _ND, {12: handle}))
+            self._done(_nandarray.nvme_delete_box_entry(handle))
 
 
 class RemoteProgram:
@@ -321,12 +311,12 @@ class RemoteProgram:
 
     def activate(self) -> None:
         """Make it ready to run."""
-        self._store._done(_entry(0x88, 0, {10: self.index | 1 << 16}), admin=True)
+        self._store._done(_nandarray.nvme_activate_entry(self.index, active=True), admin=True)
 
     def unload(self) -> None:
         """Deactivate it and free its slot."""
-        self._store._done(_entry(0x88, 0, {10: self.index}), admin=True)
-        self._store._done(_entry(0x85, 0, {10: self.index | 1 << 24}), admin=True)
+        self._store._done(_nandarray.nvme_activate_entry(self.index, active=False), admin=True)
+        self._store._done(_nandarray.nvme_unload_entry(self.index), admin=True)
 
     def execute(
         self, *inputs: Any, scalars: Sequence[int] = (), room: int = 1 << 20, outputs: int = 1, memory: int = 0
@@ -353,7 +343,8 @@ class RemoteProgram:
         list of bytes
             The outputs.
         """
-        at, ranges = memory, b""
+        at = memory
+        ranges: list[tuple[int, int, int]] = []
         handles: list[int] = []
         room += -room % 4
         if not 0 < room < 1 << 32:
@@ -362,19 +353,17 @@ class RemoteProgram:
             for one in inputs:
                 if isinstance(one, Array):
                     handles.append(self._box(one))
-                    ranges += struct.pack("<IIQ16x", _ND, 0, handles[-1])
+                    ranges.append((ND, handles[-1], 0))
                 else:
                     raw = memory_of(one, write=False).tobytes()
                     self._store.memory_write(at, raw)
-                    ranges += struct.pack("<IIQ16x", _MEMORY, len(raw), at)
+                    ranges.append((_MEMORY, at, len(raw)))
                     at += len(raw) + -len(raw) % 4
             places = [at + i * room for i in range(outputs)]
-            for place in places:
-                ranges += struct.pack("<IIQ16x", _MEMORY, room, place)
-            data = ranges + b"".join(struct.pack("<Q", scalar & (2**64 - 1)) for scalar in scalars)
+            ranges += [(_MEMORY, place, room) for place in places]
             tag = next(self._store._tags) % (_LOAD_TAG - 1) + 1
-            entry = _entry(0x01, _PROGRAMS, {2: self.index, 3: len(inputs) + outputs, 4: len(data), 14: tag})
-            done, _ = self._store.call(entry, data)
+            bits = [scalar & (2**64 - 1) for scalar in scalars]
+            done, _ = self._store.call(*_nandarray.nvme_execute_entry(self.index, ranges, bits, tag))
             if not done.ok:
                 raise NandarrayError(f"the drive: {done}{self._why(tag)}")
             sizes = self._sizes(done, outputs, tag)
@@ -395,15 +384,15 @@ class RemoteProgram:
         if outputs == 1:
             return [done.dw0 | done.dw1 << 32]
         told = self._account(tag)
-        words = told.split(" instructions ")[0].split()[1:]
-        if len(words) != outputs or not all(word.isdecimal() for word in words):
+        account = _nandarray.nvme_account(told)
+        if account is None or len(account[0]) != outputs:
             raise NandarrayError(f"the drive: an account without the bytes of {outputs} outputs: {told[:80]!r}")
-        return list(map(int, words))
+        return account[0]
 
     def _account(self, tag: int) -> str:
         """Return the drive's account of the execution with a tag, or of the load that failed last."""
-        words = {10: 0xC1 | 1023 << 16, 11: tag << 16}
-        page = self._store._done(_entry(0x02, 0, words), None, 4096, admin=True)[1]
+        entry = _nandarray.nvme_log_entry(_ACCOUNTS, _ACCOUNT_BYTES, tag=tag)
+        page = self._store._done(entry, None, _ACCOUNT_BYTES, admin=True)[1]
         return page.rstrip(b"\0").decode(errors="replace")
 
     def _why(self, tag: int) -> str:

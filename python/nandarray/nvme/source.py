@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +41,14 @@ from nandarray.nvme.commands import (
 if TYPE_CHECKING:
     from nandarray.nvme.kernel import KernelDrive
 
-__all__ = ["TRANSFER", "DriveSource", "DriveSpace"]
+__all__ = ["ND", "TRANSFER", "DriveSource", "DriveSpace"]
 
 _Array = np.ndarray[Any, Any]
 
 #: Bytes of the largest transfer of a drive.
 TRANSFER = 2 << 20
-_ND = 1024
+#: Namespace of the N-D commands.
+ND = 1024
 _MANY = 64
 #: Bytes of the elements of one request: reads are cut so that neither side holds much, writes are whole up to here.
 _READ, _WRITE = 16 << 20, 64 << 20
@@ -203,7 +203,7 @@ class DriveSource(Source):
         self.done(_nandarray.nvme_encode(Flush())[0])
 
     def refresh(self) -> None:
-        """See what others have changed: descriptions of arrays are asked for again."""
+        """See what others have changed: descriptions of arrays are requested again."""
         self.generation += 1
 
     def names(self, prefix: str = "") -> list[str]:
@@ -380,7 +380,7 @@ class DriveSpace(Space):
         self._tell(_described(*self.source.request(asked, changes=True)))
 
     def append(self, src: _Array, axis: int) -> tuple[int, ...]:
-        """Grow one axis and write the new part; return the new shape. What is over 64 MiB is appended in parts."""
+        """Grow one axis and write the new part; return the new shape. Values over 64 MiB are appended in parts."""
         rows = max(1, _WRITE // max(1, src.nbytes // max(1, src.shape[axis])))
         for low in range(0, max(1, src.shape[axis]), rows):
             part = src[(*[slice(None)] * axis, slice(low, low + rows))]
@@ -531,13 +531,13 @@ class DriveSpace(Space):
         """Store a box of the array in the drive, for programs in its slots; return its handle."""
         page = np.zeros(64, "<u8")
         page[: len(start)], page[32 : 32 + len(count)] = start, count
-        entry = struct.pack("<II32xII16x", 0x0D, _ND, self.dsid(None), len(start) | 1 << 8)
+        entry = _nandarray.nvme_store_box_entry(self.dsid(None), len(start))
         return self.source.done(entry, page.tobytes())[0].dw0
 
 
 def _on_nd(entry: bytes) -> bytes:
     """Address an entry of a vendor command to the namespace of views, where its opcode has no highest bit."""
-    return bytes([entry[0] & 0x7F, *entry[1:4], *_ND.to_bytes(4, "little"), *entry[8:]])
+    return bytes([entry[0] & 0x7F, *entry[1:4], *ND.to_bytes(4, "little"), *entry[8:]])
 
 
 def _numbers(given: Sequence[Any]) -> list[int]:

@@ -4,8 +4,8 @@
 //! in lists and tuples of its own. Therefore boxes, outer selections and points of arrays of numbers and texts, and
 //! sub-blocks of views, are read here into new memory or into an array of the same dtype ([`result`]). Meaning and
 //! errors of an index expression are those of `index`. For anything else (another dtype, a large result, a mask, index
-//! arrays of a view, other memory, an array of a door) these functions return `None`, and the general code in Python (`Grid`) reads it. A
-//! test compares both ways (`tests/python/test_get.py`).
+//! arrays of a view, other memory, an array of a door) these functions return `None`, and the general code in Python
+//! (`Grid`) reads it. A test compares both ways (`tests/python/test_get.py`).
 //!
 //! No Python code runs while the engine's locks are held: an expression is parsed first, and compared with the shape
 //! afterwards. The GIL is released during every read, however small: pages that were resident before may have to be

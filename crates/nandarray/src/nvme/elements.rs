@@ -1,4 +1,4 @@
-//! Elements that are moved between a store and packed memory: boxes with steps, lists of boxes, coordinates and points.
+//! Elements that move between a store and packed memory: boxes with steps, lists of boxes, coordinates and points.
 //!
 //! The elements lie in memory in C order without gaps, so that a safe caller can move them; what it asks is checked here
 //! and by the store's commands. Memory with gaps is for callers that use the commands ([`command::Read`]) themselves.
@@ -72,8 +72,8 @@ pub fn write_elements(
     })
 }
 
-/// Grows a space along one dimension and writes packed values of the shape `count` to the new part, in one step; returns
-/// the new shape.
+/// Grows a space along one dimension and writes packed values of the shape `count` to the new part, in one step;
+/// returns the new shape.
 ///
 /// # Errors
 /// As [`write_elements`].

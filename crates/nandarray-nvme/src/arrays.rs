@@ -1,8 +1,8 @@
 //! The requests of [`ArrayRequests`](crate::requests::ArrayRequests) on arrays, and their execution on the store.
 //!
 //! A request is a JSON object whose `do` names what is done; numbers of arrays are the store's ([`SpaceId`]), and
-//! coordinates, values and keys lie in the data behind the text, as [`Piece`]s: a first byte and a length. Everything is
-//! checked here or by the store's own commands, as for any caller. Programs are in `offload`.
+//! coordinates, values and keys lie in the data behind the text, as [`Piece`]s: a first byte and a length. This file or
+//! the store's own commands check everything, as for any caller. Programs are in `offload`.
 
 use std::sync::Arc;
 

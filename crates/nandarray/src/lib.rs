@@ -93,7 +93,7 @@ pub mod past_caches {
 
 /// The interface between a store's commands and a clock or observer.
 pub mod probe {
-    pub use crate::sim::{Counters, FlightId, Halves, Moves, Order, Probe, Purpose};
+    pub use crate::sim::{Conductor, Counters, FlightId, Halves, Moves, Order, Probe, Purpose};
 }
 
 /// Policies of garbage collection and wear levelling, for use by other flash managements.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use common::*;
 use fastrand::Rng;
-use nandarray::probe::{Halves, Probe, Purpose};
+use nandarray::probe::{Conductor, FlightId, Halves, Probe, Purpose};
 use nandarray::{Device, Error, Geometry, Media, MemoryMedia, Mode, Options, Result, command};
 
 /// A medium in memory whose operations panic once a countdown is over.
@@ -229,7 +229,7 @@ fn threads_beside_the_one_that_panics_get_the_error_too() {
     });
 }
 
-/// A probe that panics when a command begins, or when a building block is moved, once the countdown for this is over.
+/// A conductor that panics when a command begins, or when a building block is moved, once the countdown for this is over.
 #[derive(Debug)]
 struct Bad {
     at_begin: AtomicI64,
@@ -237,13 +237,33 @@ struct Bad {
     over: AtomicU32,
 }
 
-impl Probe for Bad {
+impl Conductor for Bad {
     fn run(&self, command: &mut dyn Halves) {
         assert!(self.at_begin.fetch_sub(1, Ordering::Relaxed) > 0, "at the beginning");
         if command.plan().is_none() {
             self.over.fetch_add(1, Ordering::Relaxed);
         }
         command.complete();
+    }
+
+    fn submit(&self, mut command: Box<dyn Halves>) -> Option<FlightId> {
+        self.run(&mut *command);
+        command.deliver();
+        None
+    }
+
+    fn drive(&self, _flight: Option<FlightId>) -> bool {
+        false
+    }
+
+    fn cancel(&self, _flight: FlightId) -> bool {
+        false
+    }
+}
+
+impl Probe for Bad {
+    fn conductor(&self) -> Option<&dyn Conductor> {
+        Some(self)
     }
 
     fn moved(&self, _runs: u64, _bytes: u64) {

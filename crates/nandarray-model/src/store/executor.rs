@@ -14,18 +14,18 @@
 //!
 //! This file has cores that take one instruction a cycle; those of a description with a core are in `timed`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray_cores::{Advance, Call, Core, LoadError, Program, RunError};
-use nandarray_runtime::{Agenda, Delivery, Executor, InputLocation, Job, JobKind, JobStep, Next, OutputSink};
+use nandarray_runtime::{Agenda, Executor, InputLocation, Job, JobStep, Next, OutputSink};
 
 use super::Clock;
+use super::crew::{Crew, CrewEvent};
 use super::timed::TimedRun;
 use super::timed_cores::TimedCores;
 use crate::describe::Compute;
 use crate::flash_trace::{BlockOps, FlashTrace};
-use crate::machine::{Notification, SpaceJobId, SpaceJobKind};
+use crate::machine::SpaceJobKind;
 use nandarray_sim::Ps;
 
 /// An executor on the cores of a modelled device.
@@ -90,14 +90,12 @@ impl Executor for Modelled {
         // Flash operations recorded until now belong to the command itself.
         let before = self.clock.recorder.take();
         let running = RunningProgram::on(&self.clock);
+        let cores = self.compute.cores as usize;
         if let Some(timed) = &self.timed {
-            TimedRun::new(&self.clock, timed, agenda, sink).all(before);
+            TimedRun::new(timed, Crew::new(&self.clock, cores, agenda, sink, before)).all();
         } else {
-            let cores = (0..self.compute.cores).map(|_| None).collect();
-            let occupied = vec![(false, false); self.workers()];
-            let mut run = ModelRun { executor: self, agenda, sink, cores, moving: BTreeMap::new(), occupied };
-            run.command(before);
-            run.all();
+            let crew = Crew::new(&self.clock, cores, agenda, sink, before);
+            ModelRun { crew, clock_hz: self.compute.clock_hz, cores: (0..cores).map(|_| None).collect() }.all();
         }
         // The host continues when the run's last output has arrived.
         drop(running);
@@ -125,15 +123,13 @@ impl Drop for RunningProgram<'_> {
     }
 }
 
-/// The purpose of a job of the machine that moves data.
+/// The purpose of a job of the machine that moves data to a core.
 #[derive(Clone, Copy, Debug)]
 enum MovePurpose {
     /// The job brings blocks of the store for the program's job on this core.
     Stored(usize),
     /// The job brings the caller's bytes for the program's job on this core.
     Host(usize),
-    /// The job moves an output, or is the command itself: only the end of the run waits for it.
-    Out,
 }
 
 /// An input of a task, some of whose bytes may not have arrived.
@@ -155,7 +151,6 @@ struct CoreJob<'s, 'p> {
     call: Option<Call<'p>>,
     /// The outcome of the call, once the core's work for the call has ended; `None` before.
     over: Option<Result<Vec<u64>, RunError>>,
-    works: bool,
     inputs: Vec<ArrivingInput>,
     blocks: Vec<BlockOps>,
     arrived: Vec<bool>,
@@ -174,32 +169,9 @@ enum JobProgress {
 }
 
 struct ModelRun<'r, 's, 'p> {
-    executor: &'r Modelled,
-    agenda: &'r mut Agenda<'s, 'p>,
-    sink: &'r mut dyn OutputSink,
+    crew: Crew<'r, 's, 'p, MovePurpose>,
+    clock_hz: u64,
     cores: Vec<Option<CoreJob<'s, 'p>>>,
-    moving: BTreeMap<SpaceJobId, MovePurpose>,
-    /// For each core, whether it has a program, and whether it works.
-    occupied: Vec<(bool, bool)>,
-}
-
-impl Drop for ModelRun<'_, '_, '_> {
-    /// Leaves the machine at rest if the run ended by a panic: jobs in flight end, and cores are returned.
-    fn drop(&mut self) {
-        while !self.moving.is_empty() || self.occupied.iter().any(|&(_, works)| works) {
-            match self.clock().next_notification() {
-                Some(Notification::Done(done)) => drop(self.moving.remove(&done.id)),
-                Some(Notification::CoreFree(core)) => self.occupied[core as usize].1 = false,
-                Some(Notification::Arrived(..)) => {}
-                None => return,
-            }
-        }
-        for core in 0..self.occupied.len() {
-            if self.occupied[core].0 {
-                self.clock().with(|state| state.machine.occupy(core as u32, false));
-            }
-        }
-    }
 }
 
 impl ArrivingInput {
@@ -221,67 +193,36 @@ impl ArrivingInput {
 }
 
 impl<'s, 'p> ModelRun<'_, 's, 'p> {
-    fn clock(&self) -> &Clock {
-        &self.executor.clock
-    }
-
-    /// Submits the command of the run itself, which crosses the link.
-    fn command(&mut self, before: FlashTrace) {
-        self.submit(SpaceJobKind::Other, before, MovePurpose::Out);
-    }
-
-    fn submit(&mut self, kind: SpaceJobKind, trace: FlashTrace, why: MovePurpose) {
-        let id = self.clock().with(|state| {
-            let at = state.host.max(state.machine.now());
-            state.machine.submit_job(at, kind, 0, trace)
-        });
-        self.moving.insert(id, why);
-    }
-
     /// Executes all jobs.
     fn all(&mut self) {
         loop {
             let over = self.fill();
-            if over && self.moving.is_empty() && self.cores.iter().all(Option::is_none) {
+            if over && self.crew.has_arrived() && self.cores.iter().all(Option::is_none) {
                 return;
             }
-            match self.clock().next_notification() {
-                Some(Notification::CoreFree(core)) => {
-                    let core = core as usize;
-                    self.occupied[core].1 = false;
-                    self.cores[core].as_mut().expect("a core that worked has a job").works = false;
-                    self.go_on(core);
+            match self.crew.next_event() {
+                Some(CrewEvent::CoreFree(core)) => self.go_on(core),
+                Some(CrewEvent::Arrived(_, Some(block), MovePurpose::Stored(core))) => {
+                    self.on(core).arrived[block] = true;
+                    self.wake(core);
                 }
-                Some(Notification::Arrived(id, block)) => {
-                    if let Some(&MovePurpose::Stored(core)) = self.moving.get(&id) {
-                        self.on(core).arrived[block] = true;
-                        self.wake(core);
-                    }
-                }
-                Some(Notification::Done(done)) => {
-                    let why = self.moving.remove(&done.id).expect("a job of this run");
-                    match why {
-                        MovePurpose::Out => {}
-                        MovePurpose::Stored(core) => {
-                            let on = self.on(core);
-                            on.pending -= 1;
-                            on.arrived.fill(true);
-                            self.wake(core);
-                        }
-                        MovePurpose::Host(core) => {
-                            let on = self.on(core);
-                            on.pending -= 1;
-                            on.inputs.iter_mut().for_each(|input| input.on_link = false);
-                            self.wake(core);
-                        }
-                    }
-                }
-                None => {
-                    self.agenda.abort(RunError::Worker("the modelled device stands still".to_owned()));
-                    return;
-                }
+                Some(CrewEvent::Arrived(_, None, why)) => self.has_all(why),
+                Some(CrewEvent::Arrived(_, Some(_), MovePurpose::Host(_)) | CrewEvent::Other) => {}
+                None => return self.crew.stands_still(),
             }
         }
+    }
+
+    /// Continues the job of a core for which all data of a job of the machine has arrived.
+    fn has_all(&mut self, why: MovePurpose) {
+        let (MovePurpose::Stored(core) | MovePurpose::Host(core)) = why;
+        let on = self.on(core);
+        on.pending -= 1;
+        match why {
+            MovePurpose::Stored(_) => on.arrived.fill(true),
+            MovePurpose::Host(_) => on.inputs.iter_mut().for_each(|input| input.on_link = false),
+        }
+        self.wake(core);
     }
 
     fn on(&mut self, core: usize) -> &mut CoreJob<'s, 'p> {
@@ -291,19 +232,15 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
     /// Assigns jobs to free cores; returns whether there are no more jobs.
     fn fill(&mut self) -> bool {
         while let Some(core) = self.cores.iter().position(Option::is_none) {
-            match self.agenda.pick() {
+            match self.crew.agenda.pick() {
                 Next::Over => return true,
                 Next::Wait => return false,
                 Next::Job(job) => {
-                    self.occupied[core].0 = true;
-                    self.clock().with(|state| {
-                        state.programs.tasks += u64::from(matches!(job.kind(), JobKind::Task { .. }));
-                        state.machine.occupy(core as u32, true);
-                    });
-                    let (call, over, works) = (None, None, false);
+                    self.crew.assigned(&job);
+                    self.crew.occupy(core, true);
                     let (inputs, blocks, arrived) = (vec![], vec![], vec![]);
                     self.cores[core] =
-                        Some(CoreJob { job, call, over, works, inputs, blocks, arrived, pending: 0, ended: None });
+                        Some(CoreJob { job, call: None, over: None, inputs, blocks, arrived, pending: 0, ended: None });
                     self.go_on(core);
                 }
             }
@@ -312,7 +249,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
     }
 
     fn wake(&mut self, core: usize) {
-        if !self.on(core).works {
+        if !self.crew.works(core) {
             self.go_on(core);
         }
     }
@@ -328,12 +265,8 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
                 self.cores[core] = Some(on);
             }
             JobProgress::Over(done) => {
-                self.occupied[core].0 = false;
-                self.clock().with(|state| state.machine.occupy(core as u32, false));
-                match done {
-                    Ok(()) => self.agenda.done(on.job),
-                    Err(error) => self.agenda.fail(on.job, error),
-                }
+                self.crew.occupy(core, false);
+                self.crew.ended(on.job, done);
             }
         }
     }
@@ -353,7 +286,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
                 match on.job.step() {
                     JobStep::Done => return JobProgress::Over(Ok(())),
                     JobStep::Fetch => self.fetch(core, on),
-                    JobStep::Deliver => self.deliver(on),
+                    JobStep::Deliver => self.crew.deliver(&mut on.job).map(|_| ()),
                     JobStep::Call => match on.job.begin_call() {
                         Ok(Some(call)) => {
                             on.call = Some(call);
@@ -364,7 +297,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
                             let done = on.job.call();
                             let executed = on.job.instructions() - before;
                             if done.is_ok() && executed > 0 {
-                                self.work(core, on, executed);
+                                self.work(core, executed);
                                 return JobProgress::Waits;
                             }
                             done
@@ -380,16 +313,11 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
     }
 
     /// Books the core's work for a number of instructions, at one cycle each.
-    fn work(&mut self, core: usize, on: &mut CoreJob<'s, 'p>, instructions: u64) {
-        assert!(instructions > 0 && !on.works, "core {core} works on {instructions} instructions");
-        on.works = true;
-        self.occupied[core].1 = true;
-        let hz = u128::from(self.executor.compute.clock_hz);
+    fn work(&mut self, core: usize, instructions: u64) {
+        let hz = u128::from(self.clock_hz);
         let time = Ps((u128::from(instructions) * 1_000_000_000_000).div_ceil(hz) as u64);
-        self.clock().with(|state| {
-            state.programs.instructions += instructions;
-            state.machine.work(core as u32, time);
-        });
+        assert!(time > Ps::ZERO, "core {core} works on {instructions} instructions");
+        self.crew.work(core, instructions, time);
     }
 
     /// Continues a core's call with the bytes that have arrived. Returns whether the core then works or waits; false if
@@ -424,7 +352,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
             Advance::WaitInput { .. } | Advance::OutOfBudget | Advance::Paused => {}
         }
         if executed > 0 {
-            self.work(core, on, executed);
+            self.work(core, executed);
             return Ok(true);
         }
         self.call(core, on)
@@ -432,47 +360,17 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
 
     /// Reads a job's inputs from the engine, and submits the machine's jobs that bring them to the device's memory.
     fn fetch(&mut self, core: usize, on: &mut CoreJob<'s, 'p>) -> Result<(), RunError> {
-        let read = on.job.fetch();
-        let trace = self.clock().recorder.take();
-        let external = read?;
-        let inputs = on.job.inputs();
-        let host: u64 =
-            inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
+        let (inputs, trace, host) = self.crew.fetch(&mut on.job)?;
         on.blocks.clone_from(&trace.blocks);
         on.arrived = vec![false; trace.blocks.len()];
         on.inputs = arriving(&inputs, &trace.blocks);
-        self.clock().with(|state| {
-            state.programs.stored_bytes += external - host;
-            state.programs.host_bytes += host;
-        });
         if trace != FlashTrace::default() {
             on.pending += 1;
-            self.submit(SpaceJobKind::Input, trace, MovePurpose::Stored(core));
+            self.crew.submit(SpaceJobKind::Input, trace, Some(MovePurpose::Stored(core)));
         }
         if host > 0 {
             on.pending += 1;
-            let blocks = vec![BlockOps { ops_end: 0, runs: 1, bytes: host }];
-            self.submit(SpaceJobKind::Write, FlashTrace { blocks, ..FlashTrace::default() }, MovePurpose::Host(core));
-        }
-        Ok(())
-    }
-
-    /// Delivers an output of a job over the link, or into the flash.
-    fn deliver(&mut self, on: &mut CoreJob<'s, 'p>) -> Result<(), RunError> {
-        let delivered = on.job.deliver(self.sink);
-        let trace = self.clock().recorder.take();
-        let Delivery { sink, is_stored, bytes, .. } = delivered?;
-        if sink.is_some() && !is_stored && bytes > 0 {
-            self.clock().with(|state| state.programs.result_bytes += bytes);
-            let blocks = vec![BlockOps { ops_end: 0, runs: 1, bytes }];
-            self.submit(SpaceJobKind::Read, FlashTrace { blocks, ..FlashTrace::default() }, MovePurpose::Out);
-        }
-        if is_stored {
-            self.clock().with(|state| state.programs.written_bytes += bytes);
-        }
-        // Small outputs are buffered, and written with later ones or at the end of the command.
-        if trace != FlashTrace::default() {
-            self.submit(SpaceJobKind::Output, trace, MovePurpose::Out);
+            self.crew.submit_bytes(SpaceJobKind::Write, host, Some(MovePurpose::Host(core)));
         }
         Ok(())
     }

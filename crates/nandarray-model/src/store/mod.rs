@@ -1,7 +1,7 @@
 //! The array store under the modelled clock: the same commands and bytes, with the time and energy of a described
 //! device.
 //!
-//! The [`Clock`] is the engine's probe, and calls the two halves of every command ([`Halves`]): the first accesses the
+//! The [`Clock`] is the engine's conductor, and calls the two halves of every command ([`Halves`]): the first accesses the
 //! flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine record; the [`Machine`] then lets modelled
 //! time pass for this trace, and for all other commands in flight; when the trace is done, the second half completes
 //! the command for its caller. Every door works unchanged: its [`Device`] is like any other, but its commands take
@@ -19,12 +19,14 @@
 //! | --- | --- |
 //! | `flights` | commands in flight, and the order in which they begin |
 //! | `executor` | programs on the device's cores |
+//! | `crew` | the parts of a run that its executors share |
 //! | `timed`, `timed_cores`, `feeds` | programs on timed cores, the cores, their inputs on the way |
 //! | `media` | the medium that records a command's pages |
 //! | `pace` | modelled time that keeps pace with a wall clock |
 //! | `power` | the medium that survives lost power |
 
 mod connections;
+mod crew;
 pub mod executor;
 mod feeds;
 mod flights;
@@ -41,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::ThreadId;
 
-use nandarray::probe::{FlightId, Halves, Moves, Probe, Purpose};
+use nandarray::probe::{Conductor, FlightId, Halves, Moves, Probe, Purpose};
 use nandarray::{Device, Error, Geometry, Media, Mode, Options, Result, SparseMedia, Verify};
 use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock};
 
@@ -124,7 +126,7 @@ pub struct Clock {
     pace: RwLock<Option<Arc<pace::Pace>>>,
 }
 
-impl Probe for Clock {
+impl Conductor for Clock {
     fn run(&self, command: &mut dyn Halves) {
         let mut guard = self.state.lock();
         if guard.borrow().is_none() {
@@ -233,9 +235,11 @@ impl Probe for Clock {
         self.deliver(ended);
         waits
     }
+}
 
-    fn has_clock(&self) -> bool {
-        true
+impl Probe for Clock {
+    fn conductor(&self) -> Option<&dyn Conductor> {
+        Some(self)
     }
 
     fn moved(&self, runs: u64, bytes: u64) {

@@ -14,19 +14,20 @@
 
 mod entry;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use nandarray_cores::{Advance, RunError, abi};
-use nandarray_runtime::{Agenda, Delivery, InputLocation, Job, JobKind, JobStep, Next, OutputSink};
+use nandarray_runtime::{Delivery, InputLocation, Job, JobKind, JobStep, Next};
 use nandarray_uarch::{CoreNeed, InputGate, TaskFeed};
 
 use super::Clock;
 use super::connections::Connections;
+use super::crew::{Crew, CrewEvent};
 use super::feeds::{FeedRules, InputFeed, Leg};
 use super::timed_cores::TimedCores;
 use crate::describe::InputFrom;
-use crate::flash_trace::{BlockOps, FlashTrace};
-use crate::machine::{Notification, SpaceJobId, SpaceJobKind};
+use crate::flash_trace::FlashTrace;
+use crate::machine::{SpaceJobId, SpaceJobKind};
 use nandarray_sim::Ps;
 
 mod call;
@@ -117,22 +118,19 @@ struct CoreSlots<'s, 'p> {
     debt: u64,
 }
 
-/// The purpose of a job of the machine that moves data.
+/// The purpose of a job of the machine: it brings an input of a slot's job.
 #[derive(Clone, Copy, Debug)]
-enum MoveFor {
-    /// The job brings an input of a slot's job: numbers of the core, the slot and the input.
-    Input(usize, usize, usize),
-    /// The job moves an output: only the end of the run waits for it.
-    Out,
+pub(super) struct BringsInput {
+    core: usize,
+    slot: usize,
+    input: usize,
 }
 
 pub(super) struct TimedRun<'r, 's, 'p> {
+    crew: Crew<'r, 's, 'p, BringsInput>,
     clock: &'r Clock,
     cores: &'r TimedCores,
-    agenda: &'r mut Agenda<'s, 'p>,
-    sink: &'r mut dyn OutputSink,
     slots: Vec<CoreSlots<'s, 'p>>,
-    moving: BTreeMap<SpaceJobId, MoveFor>,
     /// First address in the modelled DRAM that no window (a task's input or output) has yet.
     next_window: u64,
     /// Number of jobs that were assigned so far.
@@ -143,91 +141,52 @@ pub(super) struct TimedRun<'r, 's, 'p> {
     connections: Connections,
 }
 
-impl Drop for TimedRun<'_, '_, '_> {
-    /// Leaves the machine at rest if the run ended by a panic: jobs in flight end, and cores are returned.
-    fn drop(&mut self) {
-        for &job in self.moving.keys() {
-            self.clock.with(|state| state.machine.give_up(job));
-        }
-        while !self.moving.is_empty() || self.slots.iter().any(|core| core.at_end.is_some()) {
-            match self.clock.next_notification() {
-                Some(Notification::Done(done)) => drop(self.moving.remove(&done.id)),
-                Some(Notification::CoreFree(core)) => self.slots[core as usize].at_end = None,
-                Some(Notification::Arrived(..)) => {}
-                None => return,
-            }
-        }
-        for (number, core) in self.slots.iter().enumerate() {
-            if core.slots.iter().any(Option::is_some) {
-                self.clock.with(|state| state.machine.occupy(number as u32, false));
-            }
-        }
-    }
-}
-
 impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
-    pub(super) fn new(
-        clock: &'r Clock,
-        cores: &'r TimedCores,
-        agenda: &'r mut Agenda<'s, 'p>,
-        sink: &'r mut dyn OutputSink,
-    ) -> Self {
+    pub(super) fn new(cores: &'r TimedCores, crew: Crew<'r, 's, 'p, BringsInput>) -> Self {
+        let clock = crew.clock;
+        let since = clock.with(|state| state.machine.now());
         let idle = || CoreSlots {
             slots: [None, None],
             active: None,
             state: CoreState::Idle,
-            since: clock.with(|state| state.machine.now()),
+            since,
             at_end: None,
             parked: None,
             debt: 0,
         };
         let slots = (0..cores.compute.cores).map(|_| idle()).collect();
-        let connections = Connections::of(agenda.stages(), &cores.compute, cores.page_bytes);
-        let (moving, next_window, jobs, may_assign) = (BTreeMap::new(), WINDOWS, 0, true);
-        Self { clock, cores, agenda, sink, slots, moving, next_window, jobs, may_assign, connections }
+        let connections = Connections::of(crew.agenda.stages(), &cores.compute, cores.page_bytes);
+        Self { crew, clock, cores, slots, next_window: WINDOWS, jobs: 0, may_assign: true, connections }
     }
 
     fn now(&self) -> Ps {
         self.clock.with(|state| state.machine.now())
     }
 
-    fn submit(&mut self, kind: SpaceJobKind, trace: FlashTrace, why: MoveFor) -> SpaceJobId {
-        let id = self.clock.with(|state| {
-            let at = state.host.max(state.machine.now());
-            state.machine.submit_job(at, kind, 0, trace)
-        });
-        self.moving.insert(id, why);
-        id
-    }
-
-    /// Executes all jobs of the run; `before` holds the flash operations of the command itself.
-    pub(super) fn all(&mut self, before: FlashTrace) {
-        self.submit(SpaceJobKind::Other, before, MoveFor::Out);
+    /// Executes all jobs of the run.
+    pub(super) fn all(&mut self) {
         let mut over = false;
         loop {
             if std::mem::replace(&mut self.may_assign, false) {
                 over = self.fill();
             }
             let is_free = |core: &CoreSlots<'_, '_>| core.slots.iter().all(Option::is_none);
-            if over && self.moving.is_empty() && self.slots.iter().all(is_free) {
+            if over && self.crew.has_arrived() && self.slots.iter().all(is_free) {
                 self.spend_leftovers();
                 if self.slots.iter().all(|core| core.at_end.is_none()) {
                     return;
                 }
             }
-            let notification = self.clock.next_notification();
+            let event = self.crew.next_event();
             // Lines of memory are all that the core gets, and the agenda knows nothing of them.
-            let is_line = |core: u32| matches!(self.slots[core as usize].at_end, Some(AtEnd::Need(CoreNeed::Lines(_))));
-            self.may_assign = !matches!(notification, Some(Notification::CoreFree(core)) if is_line(core));
-            match notification {
-                Some(Notification::CoreFree(core)) => self.core_free(core as usize),
-                Some(Notification::Arrived(id, page)) => self.arrived(id, Some(page)),
-                Some(Notification::Done(done)) => self.arrived(done.id, None),
+            let is_line = |core: usize| matches!(self.slots[core].at_end, Some(AtEnd::Need(CoreNeed::Lines(_))));
+            self.may_assign = !matches!(event, Some(CrewEvent::CoreFree(core)) if is_line(core));
+            match event {
+                Some(CrewEvent::CoreFree(core)) => self.core_free(core),
+                Some(CrewEvent::Arrived(id, page, to)) => self.arrived(id, page, to),
+                Some(CrewEvent::Other) => {}
                 None if self.spill() => {}
-                None => {
-                    self.agenda.abort(RunError::Worker("the modelled device stands still".to_owned()));
-                    return;
-                }
+                None => return self.crew.stands_still(),
             }
         }
     }
@@ -241,12 +200,10 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                 (Next::Job(job), core) => {
                     let slot = usize::from(self.slots[core].slots[0].is_some());
                     let is_first = self.slots[core].slots.iter().all(Option::is_none);
-                    self.clock.with(|state| {
-                        state.programs.tasks += u64::from(matches!(job.kind(), JobKind::Task { .. }));
-                        if is_first {
-                            state.machine.occupy(core as u32, true);
-                        }
-                    });
+                    self.crew.assigned(&job);
+                    if is_first {
+                        self.crew.occupy(core, true);
+                    }
                     self.jobs += 1;
                     self.slots[core].slots[slot] = Some(SlotJob {
                         job,
@@ -318,18 +275,13 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let on = self.on(core, slot);
         if on.pending == 0 {
             let on = self.slots[core].slots[slot].take().expect("a slot with a job");
-            match on.ended.expect("an outcome") {
-                Ok(()) => self.agenda.done(on.job),
-                Err(error) => self.agenda.fail(on.job, error),
-            }
+            self.crew.ended(on.job, on.ended.expect("an outcome"));
             if self.slots[core].slots.iter().all(Option::is_none) {
-                self.clock.with(|state| state.machine.occupy(core as u32, false));
+                self.crew.occupy(core, false);
             }
         } else {
             let jobs: Vec<SpaceJobId> = on.feeds.iter().filter_map(InputFeed::core_job).collect();
-            for job in jobs.into_iter().filter(|job| self.moving.contains_key(job)) {
-                self.clock.with(|state| state.machine.give_up(job));
-            }
+            jobs.into_iter().for_each(|job| self.crew.give_up(job));
         }
         let other = 1 - slot;
         let waits = self.slots[core].slots[other].as_ref().is_some_and(|on| on.ended.is_none());
@@ -418,7 +370,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
 
     fn hold(&mut self, core: usize, until: Ps, then: AtEnd) {
         self.slots[core].at_end = Some(then);
-        self.clock.with(|state| state.machine.hold(core as u32, until));
+        self.crew.hold(core, until);
     }
 
     fn active(&mut self, core: usize) -> (usize, &mut SlotJob<'s, 'p>) {
@@ -462,10 +414,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         };
         let until = timed.time_of(tick, tick_time).max(now);
         self.slots[core].at_end = Some(then);
-        self.clock.with(|state| {
-            state.programs.instructions += executed;
-            state.machine.work(core as u32, until.since(now));
-        });
+        self.crew.work(core, executed, until.since(now));
     }
 
     /// Handles the moment up to which a core has run or was made to wait: takes the action of [`AtEnd`].
@@ -476,7 +425,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             AtEnd::Over(result) => self.call_over(core, result),
             AtEnd::Leftover => {
                 self.set_state(core, CoreState::Idle);
-                self.clock.with(|state| state.machine.occupy(core as u32, false));
+                self.crew.occupy(core, false);
             }
             AtEnd::Settled => {
                 let slot = self.slots[core].active.take().expect("an entry point has a job");
@@ -634,12 +583,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
     }
 
     /// Handles the arrival of a page of a machine's job; `None` stands for the job's end, when all of it has arrived.
-    fn arrived(&mut self, id: SpaceJobId, page: Option<usize>) {
-        let Some(&why) = self.moving.get(&id) else { return };
-        if page.is_none() {
-            self.moving.remove(&id);
-        }
-        let MoveFor::Input(core, slot, input) = why else { return };
+    fn arrived(&mut self, id: SpaceJobId, page: Option<usize>, to: BringsInput) {
+        let BringsInput { core, slot, input } = to;
         let on = self.on(core, slot);
         match page {
             Some(page) => on.feeds[input].arrives(id, page),
@@ -706,13 +651,9 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
 
     /// Reads a job's inputs from the engine, and submits the machine's jobs that bring them to the core.
     fn fetch(&mut self, core: usize, slot: usize) -> Result<(), RunError> {
-        let on = self.on(core, slot);
-        let read = on.job.fetch();
-        let trace = self.clock.recorder.take();
-        let external = read?;
+        let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
+        let (mut inputs, trace, _) = self.crew.fetch(&mut on.job)?;
         let rules = self.rules_of(core, slot);
-        let on = self.on(core, slot);
-        let mut inputs = on.job.inputs();
         for input in &mut inputs {
             match *input {
                 InputLocation::Queued { stage, output, bytes, .. }
@@ -723,33 +664,23 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                 _ => {}
             }
         }
-        let host: u64 =
-            inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
-        self.clock.with(|state| {
-            state.programs.stored_bytes += external - host;
-            state.programs.host_bytes += host;
-        });
         let feeds = InputFeed::of(&rules, &inputs, &trace);
         self.on(core, slot).fetched = !inputs.is_empty();
         if inputs.is_empty() && trace != FlashTrace::default() {
             // Whole inputs, and those searched for records, stay in DRAM; the run waits for them at its end.
-            self.submit(SpaceJobKind::Input, trace, MoveFor::Out);
+            self.crew.submit(SpaceJobKind::Input, trace, None);
         }
         for (input, (feed, legs)) in feeds.into_iter().enumerate() {
             self.on(core, slot).feeds.push(feed);
             for leg in legs {
-                let why = MoveFor::Input(core, slot, input);
+                let (crew, to) = (&mut self.crew, Some(BringsInput { core, slot, input }));
                 let target = core as u32;
                 let (id, is_last) = match leg {
-                    Leg::IntoDram(trace) => (self.submit(SpaceJobKind::Input, trace, why), false),
-                    Leg::OverLink(bytes) => {
-                        let blocks = vec![BlockOps { ops_end: 0, runs: 1, bytes }];
-                        let trace = FlashTrace { blocks, ..FlashTrace::default() };
-                        (self.submit(SpaceJobKind::Write, trace, why), false)
-                    }
-                    Leg::FlashToCore(trace) => (self.submit(SpaceJobKind::Stream { core: target }, trace, why), true),
-                    Leg::CoreToCore(trace) => (self.submit(SpaceJobKind::Pass { core: target }, trace, why), true),
-                    Leg::DramToCore(trace) => (self.submit(SpaceJobKind::Feed { core: target }, trace, why), true),
+                    Leg::IntoDram(trace) => (crew.submit(SpaceJobKind::Input, trace, to), false),
+                    Leg::OverLink(bytes) => (crew.submit_bytes(SpaceJobKind::Write, bytes, to), false),
+                    Leg::FlashToCore(trace) => (crew.submit(SpaceJobKind::Stream { core: target }, trace, to), true),
+                    Leg::CoreToCore(trace) => (crew.submit(SpaceJobKind::Pass { core: target }, trace, to), true),
+                    Leg::DramToCore(trace) => (crew.submit(SpaceJobKind::Feed { core: target }, trace, to), true),
                 };
                 let on = self.on(core, slot);
                 on.pending += 1;
@@ -763,22 +694,9 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
     /// Delivers an output of a job over the link, or into the flash.
     fn deliver(&mut self, core: usize, slot: usize) -> Result<(), RunError> {
         let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
-        let delivered = on.job.deliver(self.sink);
-        let trace = self.clock.recorder.take();
-        let Delivery { task, output, sink, is_stored, bytes, .. } = delivered?;
-        let stage = self.on(core, slot).job.stage();
+        let Delivery { task, output, bytes, .. } = self.crew.deliver(&mut on.job)?;
+        let stage = on.job.stage();
         self.connections.delivered((stage, output), task, bytes);
-        if sink.is_some() && !is_stored && bytes > 0 {
-            self.clock.with(|state| state.programs.result_bytes += bytes);
-            let blocks = vec![BlockOps { ops_end: 0, runs: 1, bytes }];
-            self.submit(SpaceJobKind::Read, FlashTrace { blocks, ..FlashTrace::default() }, MoveFor::Out);
-        }
-        if is_stored {
-            self.clock.with(|state| state.programs.written_bytes += bytes);
-        }
-        if trace != FlashTrace::default() {
-            self.submit(SpaceJobKind::Output, trace, MoveFor::Out);
-        }
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ use super::execute::{Command, Execute};
 use super::owned::OwnedCommand;
 use crate::error::{Error, Result};
 use crate::sched::{BlockBox, RangeTicket, Share};
-use crate::sim::{FlightId, Halves, Moves, Order, Probe};
+use crate::sim::{Conductor, FlightId, Halves, Moves, Order, Probe};
 use crate::stl::space::Space;
 
 /// Callback that receives the result of a submitted command.
@@ -248,11 +248,11 @@ impl Device {
             done(Err(e));
             return None;
         }
-        match self.ftl.probe() {
-            Some(probe) => {
+        match self.conductor() {
+            Some(conductor) => {
                 let submitted = Box::new(Submitted { flight: Flight::new(self.clone(), command), done: Some(done) });
-                // If the clock panics, it drops the command, which then delivers an error.
-                self.guarded(|| Ok(probe.submit(submitted))).unwrap_or(None)
+                // If the conductor panics, it drops the command, which then delivers an error.
+                self.guarded(|| Ok(conductor.submit(submitted))).unwrap_or(None)
             }
             None => {
                 done(self.execute(command));
@@ -270,13 +270,13 @@ impl Device {
         if !self.is_here() {
             return Ok(false);
         }
-        self.guarded(|| Ok(self.ftl.probe().is_some_and(|probe| probe.drive(flight))))
+        self.guarded(|| Ok(self.conductor().is_some_and(|conductor| conductor.drive(flight))))
     }
 
     /// Cancels a command in flight that has not begun; returns whether it was cancelled. A command that has begun
     /// completes.
     pub fn cancel(&self, flight: FlightId) -> bool {
-        self.is_here() && self.ftl.probe().is_some_and(|probe| probe.cancel(flight))
+        self.is_here() && self.conductor().is_some_and(|conductor| conductor.cancel(flight))
     }
 
     /// Whether this is the process that opened the store, and not one forked from it, which lacks the store's threads.
@@ -286,7 +286,26 @@ impl Device {
 
     /// Whether the store has a modelled clock, so that time passes between the halves of a command.
     pub(crate) fn has_clock(&self) -> bool {
-        self.ftl.probe().is_some_and(Probe::has_clock)
+        self.conductor().is_some()
+    }
+
+    /// Returns the clock that decides when commands run; `None` if they run at once.
+    pub(super) fn conductor(&self) -> Option<&dyn Conductor> {
+        self.ftl.probe().and_then(Probe::conductor)
+    }
+
+    /// Runs both halves of a command: when the conductor says so, or else at once.
+    fn run_halves(&self, command: &mut dyn Halves) -> Result<()> {
+        self.guarded(|| {
+            match self.conductor() {
+                Some(conductor) => conductor.run(command),
+                None => {
+                    command.plan();
+                    command.complete();
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Runs `work` as one command with this order among commands in flight, and moving elements in this direction.
@@ -296,23 +315,18 @@ impl Device {
         moves: Moves,
         work: impl FnOnce() -> Result<T> + Send,
     ) -> Result<T> {
-        let Some(probe) = self.ftl.probe() else { return self.guarded(work) };
+        if self.ftl.probe().is_none() {
+            return self.guarded(work);
+        }
         let mut whole = Whole { order, moves, work: Some(|| self.guarded(work)), result: None };
-        self.guarded(|| {
-            probe.run(&mut whole);
-            Ok(())
-        })?;
+        self.run_halves(&mut whole)?;
         whole.result.expect("a command that was run has a result")
     }
 
-    /// Runs both halves of a command under the probe's clock, and returns its result.
+    /// Runs both halves of a command of a store with a probe, and returns its result.
     pub(super) fn execute_watched<C: Command>(&self, command: C) -> Result<C::Reply> {
-        let probe = self.ftl.probe().expect("only a store with a probe is watched");
         let mut flight = Flight::new(self, command);
-        self.guarded(|| {
-            probe.run(&mut flight);
-            Ok(())
-        })?;
+        self.run_halves(&mut flight)?;
         flight.result()
     }
 

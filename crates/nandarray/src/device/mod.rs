@@ -409,9 +409,9 @@ impl Device {
         // After a panic nothing is written: the medium's content is consistent, but the memory's may not be.
         let done = self.whole().and_then(|()| {
             // Commands in flight complete first; those that wait for an open transaction fail.
-            if let Some(probe) = self.ftl.probe() {
+            if let Some(conductor) = self.conductor() {
                 self.guarded(|| {
-                    while probe.drive(None) {}
+                    while conductor.drive(None) {}
                     Ok(())
                 })?;
             }

@@ -1,7 +1,7 @@
 //! Elements that move between a store and packed memory: boxes with steps, lists of boxes, coordinates and points.
 //!
-//! The elements lie in memory in C order without gaps, so that a safe caller can move them; what it asks is checked here
-//! and by the store's commands. Memory with gaps is for callers that use the commands ([`command::Read`]) themselves.
+//! The elements lie in memory in C order without gaps, so that a safe caller can move them; this file and the store's
+//! commands check them. Memory with gaps is for callers that use the commands ([`command::Read`]) themselves.
 
 use crate::device::{Device, Target, command};
 use crate::error::{Error, Result};

@@ -2,9 +2,9 @@
 //!
 //! All random numbers of the engine come from one [`Chance`], whose seed the caller chooses, so that one seed gives one
 //! trace. [`Counters`] count the engine's work; no decision depends on them. A [`Probe`] is notified of facts about a
-//! command that a medium cannot see; it computes times and costs, and changes nothing. A probe with a clock calls a
-//! command's two halves ([`Halves`]) and lets time pass in between. Every layer may use this module; of the engine it
-//! uses only the errors.
+//! command that a medium cannot see; it computes times and costs, and changes nothing. A [`Conductor`] is a probe with
+//! a clock: it calls a command's two halves ([`Halves`]) and lets time pass in between. Every layer may use this
+//! module; of the engine it uses only the errors.
 
 pub mod panics;
 pub(crate) mod process;
@@ -74,8 +74,8 @@ pub enum Order {
     Alone,
 }
 
-/// A command in two halves, which a [`Probe`] with a clock calls: [`Self::plan`], then time passes, then
-/// [`Self::complete`]. If a half fails the error is the command's result; the probe does not see it.
+/// A command in two halves, which a [`Conductor`] calls: [`Self::plan`], then time passes, then [`Self::complete`]. If a
+/// half fails the error is the command's result; the conductor does not see it.
 pub trait Halves: Send {
     /// Returns the order of the command among those in flight.
     fn order(&self) -> Order;
@@ -91,7 +91,7 @@ pub trait Halves: Send {
     fn is_granted(&self) -> bool;
 
     /// Runs the first half: decides what the flash has to do, and does all work that takes no modelled time. Returns
-    /// the direction in which the command moves elements; `None` if it panicked, and then the probe must ignore what it
+    /// the direction in which the command moves elements; `None` if it panicked, and then the conductor must ignore what it
     /// reported.
     fn plan(&mut self) -> Option<Moves>;
 
@@ -111,38 +111,12 @@ pub type FlightId = u64;
 
 /// An observer of commands, called on the thread that executes them. With one thread
 /// ([`crate::device::Options::threads`]) the order of calls depends on the commands only. Reads, programs and erases of
-/// pages are observed through the medium, which the observer wraps. A probe with a clock also decides when a command's
-/// halves run.
+/// pages are observed through the medium, which the observer wraps.
 pub trait Probe: Send + Sync + std::fmt::Debug {
-    /// Runs both halves of a command, and returns after the second. Without a clock the second follows immediately.
-    fn run(&self, command: &mut dyn Halves) {
-        command.plan();
-        command.complete();
-    }
-
-    /// Accepts a command that may be in flight together with others. It is delivered after its second half, in this
-    /// call or in a later one of [`Self::drive`] or [`Self::run`]. Returns its number, or `None` if it was delivered in
-    /// this call, as it is without a clock.
-    fn submit(&self, mut command: Box<dyn Halves>) -> Option<FlightId> {
-        self.run(&mut *command);
-        command.deliver();
+    /// Returns the same probe as a conductor, if it is one: then it decides when commands run. Otherwise the engine runs
+    /// a command's second half right after the first.
+    fn conductor(&self) -> Option<&dyn Conductor> {
         None
-    }
-
-    /// Lets time pass until this command is delivered, or, for `None`, until the next one is. Returns whether there was
-    /// a command to wait for.
-    fn drive(&self, _flight: Option<FlightId>) -> bool {
-        false
-    }
-
-    /// Ends a command that has not begun by [`crate::error::Error::Cancelled`]; returns whether it was cancelled.
-    fn cancel(&self, _flight: FlightId) -> bool {
-        false
-    }
-
-    /// Whether a command must not block its thread to wait for others, because only that thread lets time pass.
-    fn has_clock(&self) -> bool {
-        false
     }
 
     /// Notifies the probe that one building block's part of a command was moved: `bytes` bytes between block and
@@ -159,6 +133,25 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
 
     /// Sets the purpose of the work from now on; returns the purpose before.
     fn purpose(&self, purpose: Purpose) -> Purpose;
+}
+
+/// A probe with a clock, which decides when the halves of commands run. No command may block its thread to wait for
+/// others, because only that thread lets time pass.
+pub trait Conductor: Probe {
+    /// Runs both halves of a command, and returns after the second.
+    fn run(&self, command: &mut dyn Halves);
+
+    /// Accepts a command that may be in flight together with others. It is delivered after its second half, in this
+    /// call or in a later one of [`Self::drive`] or [`Self::run`]. Returns its number, or `None` if it was delivered in
+    /// this call.
+    fn submit(&self, command: Box<dyn Halves>) -> Option<FlightId>;
+
+    /// Lets time pass until this command is delivered, or, for `None`, until the next one is. Returns whether there was
+    /// a command to wait for.
+    fn drive(&self, flight: Option<FlightId>) -> bool;
+
+    /// Ends a command that has not begun by [`crate::error::Error::Cancelled`]; returns whether it was cancelled.
+    fn cancel(&self, flight: FlightId) -> bool;
 }
 
 macro_rules! counters {

@@ -34,10 +34,8 @@ impl TimedRun<'_, '_, '_> {
         self.set_state(core, CoreState::Running);
         self.slots[core].at_end = Some(AtEnd::Settled);
         let time = self.cores.tick() * debt;
-        self.clock.with(|state| {
-            state.programs.entry_ticks += debt;
-            state.machine.work(core as u32, time);
-        });
+        self.clock.with(|state| state.programs.entry_ticks += debt);
+        self.crew.work(core, 0, time);
         true
     }
 
@@ -49,11 +47,9 @@ impl TimedRun<'_, '_, '_> {
                 self.slots[core].at_end = Some(AtEnd::Leftover);
                 self.set_state(core, CoreState::Running);
                 let time = self.cores.tick() * debt;
-                self.clock.with(|state| {
-                    state.programs.entry_ticks += debt;
-                    state.machine.occupy(core as u32, true);
-                    state.machine.work(core as u32, time);
-                });
+                self.clock.with(|state| state.programs.entry_ticks += debt);
+                self.crew.occupy(core, true);
+                self.crew.work(core, 0, time);
             }
         }
     }

@@ -11,28 +11,28 @@ impl<'s, 'p> TimedRun<'_, 's, 'p> {
     /// Picks the next job and a core with a free slot for it, cores without a job first.
     pub(super) fn pick(&mut self) -> (Next<'s, 'p>, usize) {
         let with = |slots: usize| move |core: &CoreSlots<'_, '_>| core.slots.iter().flatten().count() == slots;
-        let stages = self.agenda.stages();
+        let stages = self.crew.agenda.stages();
         if stages.iter().all(|stage| stage.cores.is_empty()) {
             let core = [0, 1].into_iter().find_map(|jobs| self.slots.iter().position(with(jobs)));
-            return core.map_or((Next::Wait, 0), |core| (self.agenda.pick(), core));
+            return core.map_or((Next::Wait, 0), |core| (self.crew.agenda.pick(), core));
         }
         let may =
             |stage: usize, core: usize| stages[stage].cores.is_empty() || stages[stage].cores.contains(&(core as u32));
         for jobs in [0, 1] {
             for core in 0..self.slots.len() {
                 if with(jobs)(&self.slots[core]) {
-                    match self.agenda.pick_among(&|stage| may(stage, core)) {
+                    match self.crew.agenda.pick_among(&|stage| may(stage, core)) {
                         Next::Wait => {}
                         found => return (found, core),
                     }
                 }
             }
         }
-        if !self.agenda.is_idle() {
+        if !self.crew.agenda.is_idle() {
             return (Next::Wait, 0);
         }
         // All wait for more than may be queued between them: the agenda allows it, and every core is free.
-        let next = self.agenda.pick();
+        let next = self.crew.agenda.pick();
         let core = match &next {
             Next::Job(job) => (0..self.slots.len()).find(|&core| may(job.stage(), core)).expect("a core of the stage"),
             Next::Wait | Next::Over => 0,

@@ -51,6 +51,10 @@ NORM = re.compile(
 )
 #: A fragment in place of what a parameter or result is: the house form is a noun phrase ("Seed of the generator").
 FRAGMENT = re.compile(r"(?:Of|Which|How|Told|What|Where|From|With(?:out)?|When|Given)\b")
+#: The same at the beginning of a docstring or of the comment of a constant.
+OPENING = re.compile(rf"(?:{FRAGMENT.pattern}|Its\b)")
+#: Folders whose docstrings are not held to that yet.
+OPEN = "python/nandarray/array/"
 _ENTRY = re.compile(r"^( *)[\w*]+(?:, [\w*]+)*(?: : .+)?\n\1    (\S.*)$", re.MULTILINE)
 #: Texts of messages are looked for here; notes of experiments are sentences about what was found.
 MESSAGES = re.compile(
@@ -181,6 +185,15 @@ def fragments(text: str) -> Iterator[tuple[int, str]]:
                 yield first + block[: entry.start(2)].count("\n"), entry[2]
 
 
+def openings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield docstrings, and comments of constants, that begin with a fragment."""
+    lines = text.splitlines()
+    for first, block in python_comments(text):
+        documents = lines[first - 1].lstrip().startswith(('"""', "#: ")) and not lines[first - 2].startswith("#: ")
+        if documents and OPENING.match(block):
+            yield first, block.splitlines()[0]
+
+
 def helps(text: str) -> Iterator[tuple[int, str]]:
     """Yield the help texts of command line options that are fragments."""
     for node in ast.walk(ast.parse(text)):
@@ -234,7 +247,8 @@ def check(path: Path) -> Iterator[str]:
         for number, message in norms(path, text):
             yield f"{name}:{number}: a norm as a fact, say 'must be': {message[:70]}"
         if path.suffix == ".py":
-            for number, said in [*fragments(text), *helps(text)]:
+            opened = [] if str(name).startswith(OPEN) else openings(text)
+            for number, said in [*fragments(text), *helps(text), *opened]:
                 yield f"{name}:{number}: a fragment, say what it is by a noun: {said[:70]}"
     if path.suffix != ".md":
         for number, line in enumerate(text.splitlines(), 1):

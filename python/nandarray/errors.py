@@ -98,7 +98,7 @@ def refuse_homeless(path: Path) -> None:
     Raises
     ------
     StoreMissingError
-        It is not.
+        If it is not there.
     """
     if not path.parent.is_dir():
         raise StoreMissingError(errno.ENOENT, f"there is no such folder to make {path.name!r} in", str(path.parent))
@@ -124,7 +124,8 @@ class DescriptionError(InvalidError):
 
     kind = "description"
 
-    #: For each its ``line`` (or None), ``key``, ``value``, ``what`` is wrong, what is ``allowed``, and all as ``text``.
+    #: Problems, each with ``line`` (or None), ``key``, ``value``, ``what`` is wrong, what is ``allowed``, and the whole
+    #: ``text``.
     problems: list[dict[str, Any]]
 
     def __init__(self, message: str, problems: str = "[]") -> None:
@@ -289,7 +290,7 @@ class CompileError(InvalidError):
 
     kind = "compile"
 
-    #: For each its ``file``, ``line``, ``column`` (0 if not known), ``severity`` and ``text``.
+    #: Messages, each with ``file``, ``line``, ``column`` (0 if not known), ``severity`` and ``text``.
     diagnostics: list[dict[str, Any]]
     output: str
 

@@ -141,7 +141,7 @@ def _cost(device: Description, buffers: float = 1.0, clock: float = 1.0) -> tupl
     return area, power
 
 
-#: In the order of a resolved description.
+#: Parts of a core, in the order of a resolved description.
 _PARTS = ("pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output_buffers", "crossbar", "vector")
 
 

@@ -39,8 +39,8 @@ def _work(name: str, size: int, seed: int, scale: float) -> Work:
 def run_one(name: str, skew: float, cores: str, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Run Stat, RAID6, TPC-H or AES on a layout of a skew of 0 to 1.
 
-    Cores get pages of all channels, ``"crossbar"``, or of their own, ``"channel"``. ``given`` has ``bytes`` of input
-    (of AES an eighth of them), TPC-H's ``scale``, and the ``change``, one of :data:`CHANGES`.
+    With ``cores="crossbar"`` a core gets pages of any channel, with ``"channel"`` of its own alone. ``given`` has
+    ``bytes`` of input (AES takes an eighth of them), TPC-H's ``scale``, and the ``change``, one of :data:`CHANGES`.
     """
     work = _work(name, given["bytes"], seed, given["scale"])
     found = measure(work, skew, pooled=cores == "crossbar", seed=seed, changes=CHANGES[given["change"]])

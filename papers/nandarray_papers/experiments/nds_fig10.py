@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """The same experiment on another host: a name, and what is different."""
+    """A variant of the experiment on another host: its name and its changes."""
 
     name: str = ""
     changes: tuple[tuple[str, str], ...] = ()

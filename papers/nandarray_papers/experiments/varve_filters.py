@@ -158,7 +158,7 @@ def causes_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by = {(row["change"], row["form"], row["filter"]): row for row in rows}
 
     def ratios(change: str, over: str, form: str, what: str) -> list[float]:
-        """Of each filter; runs that a change does not concern are as described."""
+        """Return a ratio a filter; a run that a change does not concern is taken from the description as it is."""
         pairs = [
             [by.get((change, one, name), by.get(("", one, name)))[what] for one in (over, form)]  # type: ignore[index]
             for name in _names(rows)

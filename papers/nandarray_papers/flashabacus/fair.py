@@ -10,7 +10,7 @@ from nandarray.array.session import register_scheduler
 
 __all__ = ["NAME", "FairShare", "known"]
 
-#: Its name.
+#: Name of the scheduler.
 NAME = "fair-share"
 
 
@@ -38,7 +38,7 @@ class FairShare:
         self._served.setdefault(application, min((self._served[one] for one in self._ready), default=0))
 
     def ready(self, kernel: int, screens: int) -> None:
-        """More screens of a kernel may run."""
+        """Note that more screens of a kernel may run."""
         kernels = self._ready.setdefault(self._application[kernel], {})
         kernels[kernel] = kernels.get(kernel, 0) + screens
 

@@ -121,7 +121,7 @@ class Baseline:
 
 
 class Oracle:
-    """The same SSD with every sub-block in one piece, one behind the other, in the order in which they are read."""
+    """The baseline's SSD with each sub-block stored contiguously, in the order in which they are read."""
 
     def __init__(self, device: Description, settings: Settings = PREFERRED, seed: int = 0) -> None:
         self.device = device

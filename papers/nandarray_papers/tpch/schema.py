@@ -85,5 +85,5 @@ def _narrow(kind: str) -> str:
     return {"int64": "int32", _MONEY: "decimal(9,2)"}.get(kind, kind)
 
 
-#: The same with values of 32 bits, which hold every value up to scale factor 100: what a core of 32 bits computes with.
+#: Tables with values of 32 bits, for a core of 32 bits; they hold every value up to scale factor 100.
 NARROW = {table: {name: _narrow(kind) for name, kind in columns.items()} for table, columns in TABLES.items()}

@@ -32,7 +32,7 @@ __all__ = ["DECIMALS", "FILTERS", "NUMBERS", "Filter", "RowTest", "packed", "pac
 
 _LINE = 64
 _IMMEDIATES = range(-16, 16)
-#: Times the room that outputs need, where narrow columns are kept too often.
+#: Factor on the room for the outputs of a filter that keeps wrong rows (``shortens``).
 _ROOM = 16
 #: Columns of money and quantities, which have 64 bits, and all columns of numbers.
 DECIMALS = frozenset(name for kinds in TABLES.values() for name, kind in kinds.items() if kind.startswith("decimal"))

@@ -34,7 +34,7 @@ BESIDE: Mapping[str, Any] = {
     "scratchpad": "256MiB",
     "vector.memory_bits": 512,
 }
-#: Of each form: none but the three vector forms may have vectors.
+#: Instruction set by form: the three vector forms alone have vectors.
 TARGETS = {"scalar": "rv64", "v": "rv64gcv", "pup": "rv64gcv", "full": "rv64gcv"}
 
 Arrays = Sequence[np.ndarray[Any, Any]]

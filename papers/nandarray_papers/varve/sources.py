@@ -29,7 +29,7 @@ class Port:
 
     @property
     def detail(self) -> str:
-        """Its width, as the description of a stream has it."""
+        """Width of an element, as the description of a stream has it."""
         return f"{self.bits}{' | ND_SIGNED' if self.dtype.startswith('int') and self.signed else ''}"
 
 

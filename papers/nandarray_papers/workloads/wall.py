@@ -42,7 +42,7 @@ class Place(ABC):
     @property
     @abstractmethod
     def path(self) -> Path:
-        """Its file or folder."""
+        """File or folder of the place."""
 
     @abstractmethod
     def write(self, array: Array) -> None:
@@ -123,7 +123,7 @@ class MemoryMap(Place):
 
 
 class Pread(MemoryMap):
-    """The same file, read by system calls from as many threads as there are cores."""
+    """A row-major file, read by system calls from as many threads as there are cores."""
 
     name = "pread"
     _fd: int | None = None

@@ -28,7 +28,7 @@ __all__ = ["StatusFile", "status_of"]
 _PID = "pid"
 #: The forms of servers, with what is behind the store's name in that of the file.
 _ENDINGS = {"tcp": ".serve.json", "shm": ".serve-shm.json"}
-#: A server writes its status more often than this; a number of a process may be that of another one later.
+#: Age at which a status is of no running server, whatever its process number, which another process may have by then.
 _FRESH_SECONDS = 5
 #: A status that says the same again is written at most once in this time: an idle server costs little.
 _SAME_SECONDS = 2

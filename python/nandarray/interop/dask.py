@@ -181,7 +181,7 @@ def _write_here(source: Any, target: Array) -> None:
 
 
 class _Reader:
-    """What Dask holds of an array: enough to slice it here, and to open it again elsewhere."""
+    """An array as Dask holds it: enough to slice it here, and to open it again elsewhere."""
 
     def __init__(self, array: Array | Part) -> None:
         self._array = array

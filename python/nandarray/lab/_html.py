@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["answer_cells", "comparison_html", "run_html", "sweep_html"]
 
 _ROWS = 50
-#: Of an answer at other sizes than the claim's.
+#: Verdict on an answer at other sizes than the claim's.
 NOT_JUDGED = "not judged: small profile"
 _GOOD, _BAD = "#2e7d32", "#b3541e"
 

@@ -27,7 +27,7 @@ from nandarray.lab.experiment import Answer, Experiment
 
 __all__ = ["EXPECTED", "judge"]
 
-#: Of measured / paper, where an experiment states no range and the paper's figure is not a ratio near 1.
+#: Range of measured / paper, where an experiment states none and the paper's figure is not a ratio near 1.
 EXPECTED = (0.85, 1.15)
 #: Paper's ratios whose gain over 1 is judged, and those that have to be met within :data:`_NEAR_ONE`.
 _GAINS = ((0.8, 0.95), (1.05, 1.25))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "Folder", "Run", "find_run", "load", "runs"]
 
-#: Of ``run.json`` and ``sweep.json``: grows when a field goes or changes its meaning.
+#: Version of ``run.json`` and ``sweep.json``; it grows when a field goes or changes its meaning.
 SCHEMA = 1
 
 
@@ -96,7 +96,7 @@ class Folder:
 
     @property
     def version(self) -> str:
-        """Of the nandarray that made it."""
+        """Version of the nandarray that made it."""
         return str(self.data["version"])
 
     @property
@@ -106,7 +106,7 @@ class Folder:
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        """When and where it was made."""
+        """Time and place of the run: ``environment.json``."""
         file = self.path / "environment.json"
         found = _mapping(file)
         if (wrong := damage(found, ENVIRONMENT)) is not None:
@@ -193,7 +193,7 @@ class Run(Folder):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All of them, as they were."""
+        """Values of all parameters, as they were when it ran."""
         return dict(self.data["parameters"])
 
     @property
@@ -203,12 +203,12 @@ class Run(Folder):
 
     @property
     def seed(self) -> int:
-        """Of all chance."""
+        """Seed of every random generator of the run."""
         return int(self.data["seed"])
 
     @property
     def answers(self) -> list[dict[str, Any]]:
-        """To claims, each beside the paper's figure."""
+        """Answers to claims, each beside the paper's figure."""
         return list(self.data["answers"])
 
     @property
@@ -218,7 +218,7 @@ class Run(Folder):
 
     @cached_property
     def reports(self) -> dict[str, dict[str, Any]]:
-        """Of modelled devices, by label."""
+        """Reports of modelled devices, by label."""
         labels = self.data["reports"]
         return {label: _mapping(self.path / "reports" / f"{label}.json") for label in labels}
 

@@ -53,7 +53,7 @@ class Sweep(Folder):
 
     @property
     def columns(self) -> list[str]:
-        """Of the table of points."""
+        """Columns of the table of points."""
         return self.tables["points"]
 
     @property

@@ -291,7 +291,7 @@ class Replay:
 
     @property
     def hash(self) -> str:
-        """Of everything that happened: two runs with the same did the same at the same times."""
+        """Hash of everything that happened: two runs with equal hashes did the same at the same times."""
         return str(self.data["hash"])
 
     def __repr__(self) -> str:

@@ -50,7 +50,7 @@ class Report(Mapping[str, Any]):
 
     @property
     def data(self) -> dict[str, Any]:
-        """All of it, as plain dictionaries and lists."""
+        """The whole report, as plain dictionaries and lists."""
         return self._data
 
     @property

@@ -66,7 +66,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Image:
-    """What :func:`read` found."""
+    """Contents of an ELF file, as :func:`read` returns them."""
 
     bits: int
     isa: str

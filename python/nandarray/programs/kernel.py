@@ -80,18 +80,18 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the kernel."""
         return str(self._table["name"])
 
     @property
     def table(self) -> dict[str, Any]:
-        """Its description table, a copy."""
+        """Description table of the kernel, a copy."""
         copy: dict[str, Any] = json.loads(json.dumps(self._table))
         return copy
 
     @property
     def source(self) -> str:
-        """Its text in C."""
+        """Source of the kernel, in C."""
         return self._source
 
     @property
@@ -101,7 +101,7 @@ class Kernel:
 
     @property
     def sections(self) -> list[dict[str, Any]]:
-        """Its data sections: inputs, then outputs and temporary ones."""
+        """Data sections of the kernel: inputs, then outputs and temporary ones."""
         return [*self._table["inputs"], *self._table["outputs"]]
 
     def __repr__(self) -> str:

@@ -387,22 +387,22 @@ class Program:
 
     @property
     def inputs(self) -> tuple[Mapping[str, Any], ...]:
-        """For each input its ``name``, ``dtype``, ``record_bytes``."""
+        """Inputs of the program, each with ``name``, ``dtype`` and ``record_bytes``."""
         return tuple(copy.deepcopy(self._metadata["inputs"]))
 
     @property
     def outputs(self) -> tuple[Mapping[str, Any], ...]:
-        """For each output its ``name``, ``dtype``, ``record_bytes``, ``phase`` and ``bound``."""
+        """Outputs of the program, each with ``name``, ``dtype``, ``record_bytes``, ``phase`` and ``bound``."""
         return tuple(copy.deepcopy(self._metadata["outputs"]))
 
     @property
     def scalars(self) -> tuple[Mapping[str, Any], ...]:
-        """For each scalar its ``name``, ``dtype``, and ``default`` if it has one."""
+        """Scalars of the program, each with ``name``, ``dtype``, and ``default`` if it has one."""
         return tuple(copy.deepcopy(self._metadata["scalars"]))
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """All of the metadata, checked, with defaults filled in: ``docs/reference/program-abi.md``."""
+        """The whole metadata, checked, with defaults filled in: ``docs/reference/program-abi.md``."""
         return copy.deepcopy(self._metadata)
 
     @property

@@ -33,7 +33,7 @@ __all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
-#: Of a run on a modelled device, as its report says it.
+#: Sentence in the report of a run on a modelled device.
 ONE_A_CYCLE = "On the modelled device's cores an instruction takes one cycle of the described clock."
 _POLL_S = 0.05
 #: The words of a failed check of an index; the program notes the index and the size.

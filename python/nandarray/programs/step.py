@@ -169,28 +169,28 @@ class Output:
 
     @property
     def number(self) -> int:
-        """Its place among the step's outputs."""
+        """Place of the output among those of the step."""
         return self._number
 
     @property
     def port(self) -> Mapping[str, Any]:
-        """Its ``name``, ``dtype``, ``record_bytes``, ``phase`` and ``bound``."""
+        """Metadata of the output: ``name``, ``dtype``, ``record_bytes``, ``phase`` and ``bound``."""
         return copy.deepcopy(self._port)
 
     @property
     def _port(self) -> Mapping[str, Any]:
-        """The same, not a copy."""
+        """Metadata of the output, not a copy."""
         port: Mapping[str, Any] = self._step.program._metadata["outputs"][self._number]
         return port
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the output."""
         return str(self._port["name"])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Its elements'."""
+        """Dtype of the output's elements."""
         return abi.record(self._port["dtype"], self.name)
 
     def run(self, **options: Any) -> Any:

@@ -452,7 +452,7 @@ mod tests {
         let d = imported.sheet.description().unwrap();
         assert_eq!((d.geometry.channels, d.geometry.ways, d.geometry.dies, d.geometry.planes), (4, 2, 1, 4));
         assert_eq!(d.geometry.page_bytes, 16_384);
-        // MQSim would take 2 ns a transfer for 400 MT/s.
+        // 2.5 ns a transfer; MQSim itself rounds them down to 2.
         assert_eq!(d.bus.bytes_per_s, 400_000_000);
         assert_eq!(d.nand.t_read, [Ps::from_us(50), Ps::from_us(60), Ps::from_us(70)]);
         assert_eq!(d.ftl.gc, GcPolicy::DChoices(10));

@@ -448,7 +448,7 @@ def _dtype_of(given: Any) -> Any:
 
 
 class _Given:
-    """What ``run`` is to work on: steps, the outputs that are wanted, where they go."""
+    """The work of ``run``: steps, the outputs that are wanted, and the files that they go to."""
 
     def __init__(
         self,

@@ -161,6 +161,6 @@ def make(
         made = load(source, target=target, flags=flags, trusted=trust)
         _ = made.elf
     except CompileError as error:
-        fail(str(error))  # what a compiler has to say keeps its lines
+        fail(str(error))  # a compiler's message keeps its line breaks
         raise
     return made, dict(numbers)

@@ -26,7 +26,7 @@ __all__ = ["leads_out", "reads_elsewhere", "refuse_links", "stored_boxes", "too_
 _LINKS_MOST = 16
 #: Places in an index that can be walked within seconds, whether anything is there or not.
 _PLACES_MOST = 200_000_000
-#: From this version of the layout message on, an index may have a place for every chunk.
+#: Lowest version of the layout message whose index may have a place for every chunk.
 _LAYOUT_OF_PLACES = 4
 _TREE = 5
 _UNDEFINED = 2**64 - 1

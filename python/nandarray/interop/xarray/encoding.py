@@ -1,4 +1,4 @@
-"""What ``encoding=`` of :func:`nandarray.from_xarray` means, and how values get the encoding that a store already has.
+"""Meaning of ``encoding=`` of :func:`nandarray.from_xarray`; values in the encoding that a store already has.
 
 :func:`split` sorts a variable's wishes into those that xarray's coders obey (``dtype``, ``scale_factor``, ``units``,
 ...) and those that ``store.create`` obeys. Names that other backends have for the latter are translated (``chunks``,
@@ -44,7 +44,7 @@ _CODING = (
     "coordinates",
     "grid_mapping",
 )
-#: What ``store.create`` obeys, under its own names.
+#: Keys of ``encoding=`` that ``store.create`` takes under the same names.
 _CREATE = ("building_block", "compression", "encryption_key", "fill_value")
 #: Keys of ``encoding=`` that are translated for ``store.create``.
 _TRANSLATED = (

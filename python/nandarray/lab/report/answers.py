@@ -134,7 +134,7 @@ def _status(answer: Any) -> str:
 
 
 def _spot(ratio: float) -> float:
-    """Where of 100 a ratio lies, on a logarithmic scale that ends at the drawing's ends."""
+    """Return the place of a ratio from 0 to 100, on a logarithmic scale between the drawing's ends."""
     ends = [math.log(end) for end in _STRIP]
     at = math.log(min(max(ratio, _STRIP[0]), _STRIP[1])) if ratio > 0 else ends[0]
     return round(100 * (at - ends[0]) / (ends[1] - ends[0]), 1)

@@ -254,7 +254,7 @@ def totals_rows(reports: Mapping[str, Report]) -> list[Row]:
 
 
 def _known(rows: list[Row]) -> list[Row]:
-    """Without the columns in which nothing is known."""
+    """Return rows without the columns in which nothing is known."""
     known = {name for row in rows for name, value in row.items() if value is not None}
     return [{name: value for name, value in row.items() if name in known} for row in rows]
 

@@ -81,7 +81,7 @@ class Plot:
 
     @property
     def height(self) -> int:
-        """Of the chart, in CSS pixels."""
+        """Height of the chart, in CSS pixels."""
         categories = len(self.chart.get("y", {}).get("categories", ()))
         by_kind = {"bars": 22 * categories + 70, "heatmap": 22 * categories + 130, "timeline": 20 * categories + 110}
         if self.chart.get("flip"):
@@ -251,7 +251,7 @@ def render(
 
 
 def _date(run: Source) -> str:
-    """When it ran, to the minute."""
+    """Time of the run, to the minute."""
     return str(run.environment.get("date", ""))[:16].replace("T", " ")
 
 

@@ -40,7 +40,7 @@ class Source:
 
     @property
     def title(self) -> str:
-        """Its title, or its id."""
+        """Title of the run; the experiment's id if it has none."""
         return str(self.facts.get("title") or self.experiment)
 
 

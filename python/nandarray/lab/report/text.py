@@ -82,12 +82,12 @@ def script_json(data: Any) -> str:
     text = json.dumps(as_data(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for mark in "<>&\u2028\u2029":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
-    # Halves of characters, which a damaged or hostile JSON file can have, are no UTF-8.
+    # A lone surrogate, which a damaged or hostile JSON file can have, cannot be written as UTF-8.
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def as_text(page: str) -> str:
-    """Replace the halves of characters in a text, which no file in UTF-8 can have."""
+    """Replace the lone surrogates of a text, which cannot be written as UTF-8."""
     return _SURROGATE.sub("\ufffd", page)
 
 

@@ -1,4 +1,4 @@
-"""On which path a program is: counted from a run over sample data, by where its bytes come from and go to.
+"""The path that a program is on, found by counting where the bytes of a sample run come from and go to.
 
 A run is set up as the program is used: inputs lie in arrays of a store or are given by the host, outputs go to arrays
 or back to the host (:class:`Use`). The engine runs it on the interpreter and counts

@@ -226,7 +226,7 @@ def _all(inputs: Mapping[str, _Array], _outputs: Mapping[str, _Array]) -> list[_
 
 
 def _once(inputs: Mapping[str, _Array], outputs: Mapping[str, _Array]) -> list[_Array]:
-    """Of blocks with one hash the first."""
+    """Return the first of the blocks with each hash."""
     first = np.unique(outputs["hash"], return_index=True)[1]
     return [inputs["blocks"].reshape(-1, _BLOCK)[np.sort(first)]]
 

@@ -1,4 +1,4 @@
-"""From what a caller of ``map_blocks``, ``reduce``, ``filter`` or ``select`` gives to a program and its run.
+"""Turns the arguments of ``map_blocks``, ``reduce``, ``filter`` and ``select`` into a program and its run.
 
 A plain Python function is compiled for the dtypes at hand, as the decorator :func:`nandarray.program` would; a program
 is taken as it is; a name is that of a ready-made program, or one of NumPy's for a part of what one gives (``"min"``).
@@ -26,7 +26,7 @@ from nandarray.programs.program import Program, PythonProgram
 __all__ = ["filter_", "map_blocks", "reduce", "select"]
 
 _Options = Mapping[str, Any]
-#: What NumPy calls it: the ready-made program, which of its outputs, and what is left to do.
+#: NumPy's name of a reduction: the ready-made program, the output of it, and the last step on the host.
 _REDUCTIONS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "sum": ("sum", "", lambda x: x),
     "mean": ("mean", "", lambda x: x),
@@ -202,7 +202,7 @@ def _flat(found: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Call:
-    """On what something runs, and how."""
+    """An array, the selection of it, and the options of a program's run on it."""
 
     grid: Operand
     key: Any

@@ -40,12 +40,12 @@ class Host(zig.Target):
 
     @property
     def triple(self) -> str:
-        """What LLVM calls it."""
+        """Name of the machine in LLVM."""
         return f"{self.isa}-unknown-linux-musl"
 
     @property
     def layout(self) -> str:
-        """How LLVM lays out its data."""
+        """Data layout of the machine in LLVM."""
         return _LAYOUTS[self.isa]
 
     @property

@@ -324,7 +324,7 @@ class _Options(cpu.CPUTargetOptions):
         flags.enable_pyobject = flags.enable_looplift = flags.enable_pyobject_looplift = False
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         flags.nrt = True
-        flags.error_model = "numpy"  # what divides by zero gives what NumPy gives
+        flags.error_model = "numpy"  # a division by zero gives NumPy's result, no exception
 
 
 class _Riscv(targets.CPU):
@@ -396,7 +396,7 @@ def _pipeline(function: Any) -> Any:
 
 
 def _jit(*_args: Any, **options: Any) -> Callable[[Any], Any]:
-    # How Numba's own functions are kept, and the types of their variables, which follow without.
+    # Drops the options `cache` and `locals` of Numba's own functions: this target has no such cache, and infers types.
     options = {key: value for key, value in options.items() if key not in {"cache", "locals"}}
     made = {"targetoptions": {"nopython": True, **options}}
     return lambda function: _Dispatcher(function, pipeline_class=_pipeline(function), **made)

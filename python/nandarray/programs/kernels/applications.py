@@ -137,7 +137,7 @@ def _nn(points, query, k):
     return np.argsort(np.sqrt(((points - query) ** 2).sum(1)), kind="stable")[:k]
 
 
-#: The same in NumPy, by name.
+#: Twins of the kernels in NumPy, by name.
 TWINS = {
     "nn": _nn,
     "bfs": _bfs,

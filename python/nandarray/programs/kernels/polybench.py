@@ -277,7 +277,7 @@ def _corr(data):
     return scaled.T @ scaled
 
 
-#: The same in NumPy, by name.
+#: Twins of the kernels in NumPy, by name.
 TWINS = {
     "atax": lambda A, x: A.T @ (A @ x),
     "bicg": lambda A, p, r: {"q": A @ p, "s": A.T @ r},

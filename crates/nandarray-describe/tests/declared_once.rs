@@ -23,7 +23,7 @@ impl Described for Cache {
     }
 
     fn check(&self, checks: &mut Checks<'_>) {
-        let fine = self.bytes % 64 == 0;
+        let fine = self.bytes.is_multiple_of(64);
         checks.hold(fine, "cache.size", || "is no multiple of a line".to_owned(), || "allowed are lines".to_owned());
     }
 

@@ -229,7 +229,7 @@ fn threads_beside_the_one_that_panics_get_the_error_too() {
     });
 }
 
-/// A conductor that panics when a command begins, or when a building block is moved, once the countdown for this is over.
+/// A conductor that panics when a command begins, or when a building block is moved, once its countdown is over.
 #[derive(Debug)]
 struct Bad {
     at_begin: AtomicI64,

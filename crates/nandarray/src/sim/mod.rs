@@ -74,8 +74,8 @@ pub enum Order {
     Alone,
 }
 
-/// A command in two halves, which a [`Conductor`] calls: [`Self::plan`], then time passes, then [`Self::complete`]. If a
-/// half fails the error is the command's result; the conductor does not see it.
+/// A command in two halves, which a [`Conductor`] calls: [`Self::plan`], then time passes, then [`Self::complete`]. If
+/// a half fails the error is the command's result; the conductor does not see it.
 pub trait Halves: Send {
     /// Returns the order of the command among those in flight.
     fn order(&self) -> Order;
@@ -91,8 +91,8 @@ pub trait Halves: Send {
     fn is_granted(&self) -> bool;
 
     /// Runs the first half: decides what the flash has to do, and does all work that takes no modelled time. Returns
-    /// the direction in which the command moves elements; `None` if it panicked, and then the conductor must ignore what it
-    /// reported.
+    /// the direction in which the command moves elements; `None` if it panicked, and then the conductor must ignore
+    /// what it reported.
     fn plan(&mut self) -> Option<Moves>;
 
     /// Runs the second half: moves the caller's bytes, releases the blocks, and stores the result.
@@ -113,8 +113,8 @@ pub type FlightId = u64;
 /// ([`crate::device::Options::threads`]) the order of calls depends on the commands only. Reads, programs and erases of
 /// pages are observed through the medium, which the observer wraps.
 pub trait Probe: Send + Sync + std::fmt::Debug {
-    /// Returns the same probe as a conductor, if it is one: then it decides when commands run. Otherwise the engine runs
-    /// a command's second half right after the first.
+    /// Returns the same probe as a conductor, if it is one: then it decides when commands run. Otherwise the engine
+    /// runs a command's second half right after the first.
     fn conductor(&self) -> Option<&dyn Conductor> {
         None
     }

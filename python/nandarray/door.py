@@ -256,7 +256,7 @@ class Space:
 
     def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
         """Give a box back."""
-        self.write(np.broadcast_to(np.frombuffer(self.fill, f"V{self.itemsize}"), tuple(count)), start)
+        self.write(np.broadcast_to(np.frombuffer(self.fill, f"V{self.itemsize}").reshape(()), tuple(count)), start)
 
     def stat(self) -> dict[str, Any]:
         """Return the use of space."""

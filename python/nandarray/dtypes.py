@@ -82,7 +82,7 @@ def decode(text: str) -> np.dtype[Any]:
     """
     try:
         return _from_form(json.loads(text) if text.startswith("{") else text)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, SyntaxError) as error:  # NumPy reads a part of the text as Python
         raise CorruptError(f"{text!r} does not describe a dtype: {error}") from error
 
 

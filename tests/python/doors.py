@@ -33,6 +33,7 @@ class Shelf:
     def __init__(self, store: nandarray.Store) -> None:
         self._store = store
         self._open = contextlib.ExitStack()
+        self._client: Any = None
 
     def __contains__(self, name: object) -> bool:
         return name in self._store
@@ -42,17 +43,20 @@ class Shelf:
         del self._store[name]
 
     def create(self, name: str, *given: Any, **options: Any) -> Any:
+        self.close()
         self._store.create(name, *given, **options)
         return self[name]
 
     def __getitem__(self, name: str) -> Any:
-        self.close()
+        if self._client is not None:
+            return self._client[name]
         region = Path(self._store.path).with_suffix(f".region{next(_numbers)}")
         self._open.callback(gpu.serve(self._store, str(region), writable=True, queues=1, depth=16).stop)
-        client = self._open.enter_context(nandarray.open(f"shm://{region}", "r+"))
-        return client[name]
+        self._client = self._open.enter_context(nandarray.open(f"shm://{region}", "r+"))
+        return self._client[name]
 
     def close(self) -> None:
+        self._client = None
         self._open.close()
 
 

@@ -2,7 +2,7 @@
 
 use crate::entry::SubmissionEntry;
 use crate::features::{Feature, FeatureChange, FeatureSelect};
-use crate::fields::{Bits, numbers};
+use crate::fields::{DwordBits, numbers};
 use crate::identify::Cns;
 use crate::logs::LogRequest;
 use crate::programs::{Activation, ProgramLoad, RangeSetAction};
@@ -35,13 +35,13 @@ numbers! {
 }
 
 /// Data structure that Identify returns (CNS; base 2.0, figure 273).
-type IdentifyCns = Bits<10, 7, 0>;
+type IdentifyCns = DwordBits<10, 7, 0>;
 /// Command set of Identify (CSI).
-type IdentifyCsi = Bits<11, 31, 24>;
+type IdentifyCsi = DwordBits<11, 31, 24>;
 /// Submission queue of the command to abort (SQID; base 2.0, figure 143).
-type AbortedQueue = Bits<10, 15, 0>;
+type AbortedQueue = DwordBits<10, 15, 0>;
 /// Identifier of the command to abort (CID).
-type AbortedCommand = Bits<10, 31, 16>;
+type AbortedCommand = DwordBits<10, 31, 16>;
 
 /// A command of the admin queue, with the fields that its submission entry has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

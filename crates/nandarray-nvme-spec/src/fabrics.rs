@@ -4,7 +4,7 @@ use zerocopy::byteorder::little_endian::U16;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::entry::SubmissionEntry;
-use crate::fields::{Bits, Wide, numbers};
+use crate::fields::{DwordBits, Wide, numbers};
 use crate::properties::PropertyWidth;
 use crate::status::Status;
 
@@ -39,21 +39,21 @@ numbers! {
 }
 
 /// Width of a property (ATTRIB.SIZE; base 2.0, figures 391 and 393).
-type Width = Bits<10, 2, 0>;
+type WidthField = DwordBits<10, 2, 0>;
 /// Offset of a property (OFST).
-type Offset = Bits<11, 31, 0>;
+type PlaceField = DwordBits<11, 31, 0>;
 /// Value of a property (VALUE).
-type Value = Wide<12>;
+type ValueField = Wide<12>;
 /// Fields of Connect (base 2.0, figure 382).
-type RecordFormat = Bits<10, 15, 0>;
-type QueueIdentifier = Bits<10, 31, 16>;
-type QueueSize = Bits<11, 15, 0>;
-type ConnectAttributes = Bits<11, 23, 16>;
-type KeepAliveTimeout = Bits<12, 31, 0>;
+type RecordFormat = DwordBits<10, 15, 0>;
+type QueueIdentifier = DwordBits<10, 31, 16>;
+type QueueSize = DwordBits<11, 15, 0>;
+type ConnectAttributes = DwordBits<11, 23, 16>;
+type KeepAliveTimeout = DwordBits<12, 31, 0>;
 /// Fields of Authentication Send and Receive (base 2.0, figures 384 and 387).
-type ProtocolSpecific = Bits<10, 23, 8>;
-type SecurityProtocol = Bits<10, 31, 24>;
-type AuthenticationBytes = Bits<11, 31, 0>;
+type ProtocolSpecific = DwordBits<10, 23, 8>;
+type SecurityProtocol = DwordBits<10, 31, 24>;
+type AuthenticationBytes = DwordBits<11, 31, 0>;
 
 /// Bit of dword 0 in the completion of a connect command: the host has to authenticate itself on this queue (ATR).
 pub const CONNECT_AUTHENTICATE: u32 = 1 << 17;
@@ -219,13 +219,13 @@ impl FabricsCommand {
         if entry.opcode != FABRICS_OPCODE {
             return Err(Status::INVALID_OPCODE);
         }
-        let width = || PropertyWidth::of(Width::u8(entry)).ok_or(Status::INVALID_FIELD);
+        let width = || PropertyWidth::of(WidthField::u8(entry)).ok_or(Status::INVALID_FIELD);
         Ok(match Self::type_of(entry).ok_or(Status::INVALID_FIELD)? {
             FabricsType::PropertySet => {
-                Self::PropertySet { offset: Offset::get(entry), width: width()?, value: Value::get(entry) }
+                Self::PropertySet { offset: PlaceField::get(entry), width: width()?, value: ValueField::get(entry) }
             }
             FabricsType::Connect => Self::Connect(ConnectFields::decode(entry)),
-            FabricsType::PropertyGet => Self::PropertyGet { offset: Offset::get(entry), width: width()? },
+            FabricsType::PropertyGet => Self::PropertyGet { offset: PlaceField::get(entry), width: width()? },
             FabricsType::AuthSend => Self::AuthSend(AuthFields::decode(entry)),
             FabricsType::AuthReceive => Self::AuthReceive(AuthFields::decode(entry)),
         })
@@ -236,14 +236,14 @@ impl FabricsCommand {
         let mut entry = SubmissionEntry::new(FABRICS_OPCODE, self.fctype() as u32, cid);
         match *self {
             Self::PropertySet { offset, width, value } => {
-                Width::put(&mut entry, width as u8);
-                Offset::put(&mut entry, offset);
-                Value::put(&mut entry, value);
+                WidthField::put(&mut entry, width as u8);
+                PlaceField::put(&mut entry, offset);
+                ValueField::put(&mut entry, value);
             }
             Self::Connect(fields) => fields.encode(&mut entry),
             Self::PropertyGet { offset, width } => {
-                Width::put(&mut entry, width as u8);
-                Offset::put(&mut entry, offset);
+                WidthField::put(&mut entry, width as u8);
+                PlaceField::put(&mut entry, offset);
             }
             Self::AuthSend(fields) | Self::AuthReceive(fields) => fields.encode(&mut entry),
         }

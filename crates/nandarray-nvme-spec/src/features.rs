@@ -1,7 +1,7 @@
 //! Features: their identifiers, the values that a host sets, and what it asks for (base 2.0, section 5.27).
 
 use crate::entry::SubmissionEntry;
-use crate::fields::{Bits, numbers};
+use crate::fields::{DwordBits, numbers};
 use crate::status::Status;
 
 numbers! {
@@ -49,16 +49,16 @@ numbers! {
 }
 
 /// Feature identifier (FID).
-type FeatureIdentifier = Bits<10, 7, 0>;
+type FeatureIdentifier = DwordBits<10, 7, 0>;
 /// Value that Get Features asks for (SEL).
-type Select = Bits<10, 10, 8>;
+type Select = DwordBits<10, 10, 8>;
 /// Value of most features (dword 11).
-type Value = Bits<11, 31, 0>;
+type FeatureValue = DwordBits<11, 31, 0>;
 /// Write cache enable (WCE; base 2.0, figure 322).
-type WriteCacheEnable = Bits<11, 0, 0>;
+type WriteCacheEnable = DwordBits<11, 0, 0>;
 /// Numbers of I/O submission and completion queues, minus one (NSQR, NCQR; base 2.0, figure 325).
-type SubmissionQueues = Bits<11, 15, 0>;
-type CompletionQueues = Bits<11, 31, 16>;
+type SubmissionQueues = DwordBits<11, 15, 0>;
+type CompletionQueues = DwordBits<11, 31, 16>;
 
 impl Feature {
     pub(crate) fn decode(entry: &SubmissionEntry) -> Result<Self, Status> {
@@ -101,7 +101,7 @@ impl QueueCounts {
     }
 }
 
-/// Bits of the feature of events (base 2.0, figure 326).
+/// DwordBits of the feature of events (base 2.0, figure 326).
 #[derive(Clone, Copy, Debug)]
 pub struct EventMask;
 
@@ -110,7 +110,7 @@ impl EventMask {
     pub const NAMESPACE_NOTICES: u32 = 1 << 8;
 }
 
-/// Bits of the capabilities of a feature (base 2.0, section 5.15).
+/// DwordBits of the capabilities of a feature (base 2.0, section 5.15).
 #[derive(Clone, Copy, Debug)]
 pub struct FeatureCapabilities;
 
@@ -124,7 +124,7 @@ impl FeatureCapabilities {
 pub enum FeatureChange {
     /// The numbers of I/O queues.
     Queues(QueueCounts),
-    /// Bits of [`EventMask`].
+    /// DwordBits of [`EventMask`].
     Events(u32),
     /// The keep alive timeout.
     KeepAlive {
@@ -158,20 +158,20 @@ impl FeatureChange {
                 submission_z: SubmissionQueues::u16(entry),
                 completion_z: CompletionQueues::u16(entry),
             }),
-            Feature::Events => Self::Events(Value::get(entry)),
-            Feature::KeepAlive => Self::KeepAlive { kato_ms: Value::get(entry) },
+            Feature::Events => Self::Events(FeatureValue::get(entry)),
+            Feature::KeepAlive => Self::KeepAlive { kato_ms: FeatureValue::get(entry) },
             Feature::WriteCache => Self::WriteCache { is_on: WriteCacheEnable::flag(entry) },
-            other => Self::Other(other, Value::get(entry)),
+            other => Self::Other(other, FeatureValue::get(entry)),
         })
     }
 
     pub(crate) fn encode(&self, entry: &mut SubmissionEntry) {
         self.feature().encode(entry);
         match *self {
-            Self::Queues(counts) => Value::put(entry, counts.dword()),
-            Self::KeepAlive { kato_ms } => Value::put(entry, kato_ms),
+            Self::Queues(counts) => FeatureValue::put(entry, counts.dword()),
+            Self::KeepAlive { kato_ms } => FeatureValue::put(entry, kato_ms),
             Self::WriteCache { is_on } => WriteCacheEnable::put(entry, is_on),
-            Self::Events(value) | Self::Other(_, value) => Value::put(entry, value),
+            Self::Events(value) | Self::Other(_, value) => FeatureValue::put(entry, value),
         }
     }
 }

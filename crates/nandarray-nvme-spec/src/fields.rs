@@ -4,13 +4,13 @@
 
 use crate::entry::SubmissionEntry;
 
-/// Bits `HIGH` to `LOW` of a dword, as the specification writes them.
-pub(crate) struct Bits<const DWORD: usize, const HIGH: u32, const LOW: u32>;
+/// DwordBits `HIGH` to `LOW` of a dword, as the specification writes them.
+pub(crate) struct DwordBits<const DWORD: usize, const HIGH: u32, const LOW: u32>;
 
 /// Bit `BIT` of a dword.
-pub(crate) type Bit<const DWORD: usize, const BIT: u32> = Bits<DWORD, BIT, BIT>;
+pub(crate) type Bit<const DWORD: usize, const BIT: u32> = DwordBits<DWORD, BIT, BIT>;
 
-impl<const DWORD: usize, const HIGH: u32, const LOW: u32> Bits<DWORD, HIGH, LOW> {
+impl<const DWORD: usize, const HIGH: u32, const LOW: u32> DwordBits<DWORD, HIGH, LOW> {
     const MASK: u32 = {
         assert!(DWORD == 2 || DWORD == 3 || (DWORD >= 10 && DWORD <= 15), "a command has dwords 2, 3 and 10 to 15");
         assert!(LOW <= HIGH && HIGH < 32, "a dword has bits 31 to 0");
@@ -96,10 +96,10 @@ mod tests {
     fn a_field_leaves_its_neighbours_alone() {
         let mut entry = SubmissionEntry::default();
         entry.set_cdw(11, u32::MAX);
-        Bits::<11, 15, 4>::put(&mut entry, 0x123u16);
+        DwordBits::<11, 15, 4>::put(&mut entry, 0x123u16);
         assert_eq!(entry.cdw(11), 0xffff_123f);
-        assert_eq!((Bits::<11, 15, 4>::u16(&entry), Bit::<11, 31>::flag(&entry)), (0x123, true));
-        Bits::<10, 31, 0>::put(&mut entry, 7u32);
+        assert_eq!((DwordBits::<11, 15, 4>::u16(&entry), Bit::<11, 31>::flag(&entry)), (0x123, true));
+        DwordBits::<10, 31, 0>::put(&mut entry, 7u32);
         Wide::<14>::put(&mut entry, 1 << 40);
         assert_eq!((entry.cdw(10), entry.cdw(14), entry.cdw(15), Wide::<14>::get(&entry)), (7, 0, 256, 1 << 40));
     }
@@ -107,6 +107,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "0x10 in bits 3:0 of dword 10")]
     fn a_value_that_is_too_wide_is_noticed() {
-        Bits::<10, 3, 0>::put(&mut SubmissionEntry::default(), 16u8);
+        DwordBits::<10, 3, 0>::put(&mut SubmissionEntry::default(), 16u8);
     }
 }

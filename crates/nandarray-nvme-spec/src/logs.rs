@@ -4,7 +4,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::entry::SubmissionEntry;
-use crate::fields::{Bit, Bits, Wide, numbers};
+use crate::fields::{Bit, DwordBits, Wide, numbers};
 use crate::status::Status;
 
 numbers! {
@@ -38,18 +38,18 @@ numbers! {
 }
 
 /// Log page identifier (LID; base 2.0, figures 198 to 201).
-type Identifier = Bits<10, 7, 0>;
+type Identifier = DwordBits<10, 7, 0>;
 /// Retain asynchronous event (RAE).
 type Retain = Bit<10, 15>;
 /// Number of dwords minus one (NUMDL, NUMDU).
-type DwordsLower = Bits<10, 31, 16>;
-type DwordsUpper = Bits<11, 15, 0>;
+type DwordsLower = DwordBits<10, 31, 16>;
+type DwordsUpper = DwordBits<11, 15, 0>;
 /// Log specific identifier (LSI); of accounts, the tag.
-type Specific = Bits<11, 31, 16>;
+type Specific = DwordBits<11, 31, 16>;
 /// Offset in bytes (LPOL, LPOU).
-type Offset = Wide<12>;
+type LogOffset = Wide<12>;
 /// Command set identifier (CSI).
-type CommandSetOf = Bits<14, 31, 24>;
+type CommandSetOf = DwordBits<14, 31, 24>;
 
 /// The fields of Get Log Page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl LogRequest {
         Self {
             lid: Identifier::u8(entry),
             dwords_z: DwordsLower::get(entry) | DwordsUpper::get(entry) << 16,
-            offset: Offset::get(entry),
+            offset: LogOffset::get(entry),
             retain: Retain::flag(entry),
             specific: Specific::u16(entry),
             csi: CommandSetOf::u8(entry),
@@ -103,7 +103,7 @@ impl LogRequest {
         Identifier::put(entry, self.lid);
         DwordsLower::put(entry, self.dwords_z & 0xffff);
         DwordsUpper::put(entry, self.dwords_z >> 16);
-        Offset::put(entry, self.offset);
+        LogOffset::put(entry, self.offset);
         Retain::put(entry, self.retain);
         Specific::put(entry, self.specific);
         CommandSetOf::put(entry, self.csi);
@@ -195,7 +195,7 @@ impl FirmwarePage {
     }
 }
 
-/// Bits of an entry of log pages 00h, 05h and 12h (base 2.0, figures 204, 211 and 256).
+/// DwordBits of an entry of log pages 00h, 05h and 12h (base 2.0, figures 204, 211 and 256).
 #[derive(Clone, Copy, Debug)]
 pub struct SupportedBits;
 
@@ -214,7 +214,7 @@ impl SupportedBits {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct SupportedPage {
-    /// Bits of each identifier.
+    /// DwordBits of each identifier.
     pub of: [U32; 256],
 }
 
@@ -228,9 +228,9 @@ impl Default for SupportedPage {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct EffectsPage {
-    /// Bits of each admin command.
+    /// DwordBits of each admin command.
     pub admin: [U32; 256],
-    /// Bits of each I/O command.
+    /// DwordBits of each I/O command.
     pub io: [U32; 256],
     reserved2048: [U32; 512],
 }

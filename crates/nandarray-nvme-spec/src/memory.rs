@@ -4,7 +4,7 @@ use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::entry::SubmissionEntry;
-use crate::fields::{Bits, Wide, numbers};
+use crate::fields::{DwordBits, Wide, numbers};
 use crate::sets::NSID_MEMORY;
 use crate::status::Status;
 
@@ -25,13 +25,13 @@ numbers! {
 /// First byte in the memory (SB), dwords 10 and 11; of a copy, the destination (SDADDR).
 type FirstByte = Wide<10>;
 /// Length in bytes (LEN), dword 12.
-type Length = Bits<12, 31, 0>;
+type Length = DwordBits<12, 31, 0>;
 /// Byte to fill with, dword 13.
-type FillByte = Bits<13, 7, 0>;
+type FillByte = DwordBits<13, 7, 0>;
 /// Number of source ranges of a copy, minus one (NR).
-type CopyRanges = Bits<12, 7, 0>;
+type CopyRanges = DwordBits<12, 7, 0>;
 /// Format of the source ranges of a copy.
-type CopyFormat = Bits<12, 11, 8>;
+type CopyFormat = DwordBits<12, 11, 8>;
 
 /// The one format of source ranges: ranges of the same memory.
 const WITHIN_MEMORY: u32 = 4;

@@ -5,7 +5,7 @@
 //! stored box, or, if it writes, has a page of coordinates in front of its data.
 
 use crate::entry::SubmissionEntry;
-use crate::fields::{Bit, Bits};
+use crate::fields::{Bit, DwordBits};
 use crate::io::{Coordinates, NdBox, NvmeCommand, Opcode};
 use crate::sets::NSID_ND;
 use crate::status::Status;
@@ -38,19 +38,19 @@ type ByHandle = Bit<11, 10>;
 /// Force unit access.
 type Fua = Bit<11, 30>;
 /// Handle of a stored box.
-type Handle = Bits<12, 31, 0>;
+type Handle = DwordBits<12, 31, 0>;
 /// Tag of an array request, which the host chooses.
-type RequestTag = Bits<10, 31, 0>;
+type RequestTag = DwordBits<10, 31, 0>;
 /// The array request may change the store.
 type Changes = Bit<11, 0>;
 /// Size of the whole array request in bytes.
-type RequestBytes = Bits<12, 31, 0>;
+type RequestBytes = DwordBits<12, 31, 0>;
 /// First byte of this part in the array request.
-type RequestOffset = Bits<13, 31, 0>;
+type RequestOffset = DwordBits<13, 31, 0>;
 /// Handle of an array request's reply.
-type ReplyHandle = Bits<10, 31, 0>;
+type ReplyHandle = DwordBits<10, 31, 0>;
 /// First byte of this part in the reply.
-type ReplyOffset = Bits<12, 31, 0>;
+type ReplyOffset = DwordBits<12, 31, 0>;
 
 /// The place of the coordinates of an N-D read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::entry::SubmissionEntry;
-use crate::fields::{Bit, Bits, Wide, numbers};
+use crate::fields::{Bit, DwordBits, Wide, numbers};
 use crate::sets::NSID_PROGRAMS;
 use crate::status::Status;
 
@@ -26,38 +26,38 @@ numbers! {
 }
 
 /// Program index (PIND) of admin commands.
-type ProgramIndex = Bits<10, 15, 0>;
+type ProgramIndex = DwordBits<10, 15, 0>;
 /// Program type (PTYPE) of Load Program.
-type ProgramType = Bits<10, 23, 16>;
+type ProgramType = DwordBits<10, 23, 16>;
 /// Load Program: the program is unloaded (SEL).
 type Unloads = Bit<10, 24>;
 /// Size of the whole program in bytes (PSIZE).
-type ProgramSize = Bits<11, 31, 0>;
+type ProgramSize = DwordBits<11, 31, 0>;
 /// Program identifier (PID), which the host chooses.
 type ProgramIdentifier = Wide<12>;
 /// Number of bytes of this part (NUMB).
-type PartBytes = Bits<14, 31, 0>;
+type PartBytes = DwordBits<14, 31, 0>;
 /// First byte of this part in the program (LOFF).
-type PartOffset = Bits<15, 31, 0>;
+type PartOffset = DwordBits<15, 31, 0>;
 /// Action (SEL) of Program Activation Management.
-type ActivationSelect = Bits<10, 19, 16>;
+type ActivationSelect = DwordBits<10, 19, 16>;
 /// Action (SEL) of Memory Range Set Management.
-type RangeSetSelect = Bits<10, 3, 0>;
+type RangeSetSelect = DwordBits<10, 3, 0>;
 /// Memory range set identifier (RSID) to delete.
-type RangeSetIdentifier = Bits<10, 31, 16>;
+type RangeSetIdentifier = DwordBits<10, 31, 16>;
 /// Number of ranges of the set to create (NUMR).
-type RangeCount = Bits<11, 7, 0>;
+type RangeCount = DwordBits<11, 7, 0>;
 /// Program index of Execute Program.
-type ExecutedIndex = Bits<2, 15, 0>;
+type ExecutedIndex = DwordBits<2, 15, 0>;
 /// Memory range set of Execute Program; 0 for the ranges in the command's data.
-type ExecutedRangeSet = Bits<2, 31, 16>;
+type ExecutedRangeSet = DwordBits<2, 31, 16>;
 /// Number of ranges in the data of Execute Program.
-type ExecutedRanges = Bits<3, 31, 0>;
+type ExecutedRanges = DwordBits<3, 31, 0>;
 /// Parameters of Execute Program (CPARAM1, CPARAM2): scalars, if the command's data has none.
 type FirstParameter = Wide<10>;
 type SecondParameter = Wide<12>;
 /// Tag of the execution's account.
-type AccountTag = Bits<14, 15, 0>;
+type AccountTag = DwordBits<14, 15, 0>;
 
 /// The admin command Load Program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The requests of [`ArrayRequests`](crate::requests::ArrayRequests) on arrays, and their execution on the store.
 //!
 //! A request is a JSON object whose `do` names what is done; numbers of arrays are the store's ([`SpaceId`]), and
-//! coordinates, values and keys lie in the data behind the text, as [`Piece`]s: a first byte and a length. This file or
-//! the store's own commands check everything, as for any caller. Programs are in `offload`.
+//! coordinates, values and keys lie in the data behind the text, as [`DataPiece`]s: a first byte and a length. This
+//! file or the store's own commands check everything, as for any caller. Programs are in `offload`.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::requests::Message;
 
 /// First byte and length of a part of the data behind a request's or reply's text.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) struct Piece(usize, usize);
+pub(crate) struct DataPiece(usize, usize);
 
-impl Piece {
+impl DataPiece {
     /// Returns the bytes of a part; an error if the data has no such part.
     pub(crate) fn of<'a>(&self, data: &'a [u8]) -> Result<&'a [u8], Error> {
         let found = self.0.checked_add(self.1).and_then(|end| data.get(self.0..end));
@@ -49,17 +49,17 @@ impl Piece {
 #[serde(untagged)]
 pub(crate) enum AxisGiven {
     Run([u64; 3]),
-    List { list: Piece },
+    List { list: DataPiece },
 }
 
 /// The elements that a request moves ([`Elements`]).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub(crate) enum Given {
+pub(crate) enum ElementsGiven {
     Box { start: Vec<u64>, step: Vec<u64>, count: Vec<u64> },
-    Boxes { starts: Piece, step: Vec<u64>, count: Vec<u64> },
+    Boxes { starts: DataPiece, step: Vec<u64>, count: Vec<u64> },
     Outer(Vec<AxisGiven>),
-    Points(Piece),
+    Points(DataPiece),
 }
 
 /// A request of a host.
@@ -78,7 +78,7 @@ pub(crate) enum ArrayRequest {
     /// Unlocks an encrypted array with its key.
     Unlock {
         array: SpaceId,
-        key: Piece,
+        key: DataPiece,
     },
     Create {
         name: String,
@@ -87,8 +87,8 @@ pub(crate) enum ArrayRequest {
         dtype: String,
         building_block: Option<Vec<u64>>,
         compression: Option<String>,
-        key: Option<Piece>,
-        fill: Option<Piece>,
+        key: Option<DataPiece>,
+        fill: Option<DataPiece>,
         attrs: String,
     },
     /// Deletes arrays, then renames arrays (from, to), then replaces attributes (name, text), all as one.
@@ -110,7 +110,7 @@ pub(crate) enum ArrayRequest {
         array: SpaceId,
         axis: usize,
         count: Vec<u64>,
-        values: Piece,
+        values: DataPiece,
     },
     Deallocate {
         array: SpaceId,
@@ -123,14 +123,14 @@ pub(crate) enum ArrayRequest {
     },
     Read {
         array: SpaceId,
-        elements: Given,
+        elements: ElementsGiven,
         view: Option<Vec<u64>>,
     },
     Write {
         array: SpaceId,
-        elements: Given,
+        elements: ElementsGiven,
         view: Option<Vec<u64>>,
-        values: Piece,
+        values: DataPiece,
     },
     Offload(OffloadRequest),
 }
@@ -278,12 +278,14 @@ fn change(
 }
 
 /// Returns the elements that a request names, with their coordinates from the data behind it.
-fn named(given: Given, data: &[u8]) -> Result<Elements, Error> {
+fn named(given: ElementsGiven, data: &[u8]) -> Result<Elements, Error> {
     Ok(match given {
-        Given::Box { start, step, count } => Elements::Box { start, step, count },
-        Given::Boxes { starts, step, count } => Elements::Boxes { starts: starts.numbers(data)?, step, count },
-        Given::Outer(axes) => Elements::Outer(axes.iter().map(|axis| axis_of(axis, data)).collect::<Result<_, _>>()?),
-        Given::Points(coordinates) => Elements::Points(coordinates.numbers(data)?),
+        ElementsGiven::Box { start, step, count } => Elements::Box { start, step, count },
+        ElementsGiven::Boxes { starts, step, count } => Elements::Boxes { starts: starts.numbers(data)?, step, count },
+        ElementsGiven::Outer(axes) => {
+            Elements::Outer(axes.iter().map(|axis| axis_of(axis, data)).collect::<Result<_, _>>()?)
+        }
+        ElementsGiven::Points(coordinates) => Elements::Points(coordinates.numbers(data)?),
     })
 }
 

@@ -11,7 +11,7 @@ use nandarray_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::arrays::{Piece, invalid};
+use crate::arrays::{DataPiece, invalid};
 use crate::programs::{INSTRUCTIONS_MAX, Surroundings, THREADS};
 use crate::requests::Message;
 
@@ -33,7 +33,7 @@ pub(crate) struct OffloadRequest {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProgramGiven {
-    elf: Piece,
+    elf: DataPiece,
     metadata: Option<String>,
 }
 
@@ -73,7 +73,7 @@ struct BoxGiven {
 #[serde(rename_all = "lowercase")]
 enum InputGiven {
     Box(BoxGiven),
-    Bytes(Piece),
+    Bytes(DataPiece),
     /// An output of an earlier stage: numbers of the stage and of the output.
     Output(usize, usize),
 }
@@ -107,23 +107,23 @@ impl From<Account> for AccountGiven {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ValueGiven {
-    Bytes(Piece),
+    Bytes(DataPiece),
     Elements(u64),
 }
 
 #[derive(Debug, Serialize)]
-struct StageDone {
+struct StageAnswer {
     #[serde(flatten)]
     account: AccountGiven,
     outputs: Vec<Option<ValueGiven>>,
-    state: Piece,
+    state: DataPiece,
 }
 
 #[derive(Debug, Serialize)]
 struct RunDone {
     #[serde(flatten)]
     account: AccountGiven,
-    stages: Vec<StageDone>,
+    stages: Vec<StageAnswer>,
 }
 
 impl OffloadRequest {
@@ -141,12 +141,12 @@ impl BoxGiven {
 }
 
 /// Programs that are loaded for one run, and unloaded with this value.
-struct Loaded<'a> {
+struct RunPrograms<'a> {
     runtime: &'a Runtime,
     programs: Vec<ProgramId>,
 }
 
-impl Drop for Loaded<'_> {
+impl Drop for RunPrograms<'_> {
     fn drop(&mut self) {
         for program in &self.programs {
             // A store that was closed meanwhile has none.
@@ -161,7 +161,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
     if programs.max(stages) > STAGES_MAX {
         return Err(invalid(format!("{programs} programs and {stages} stages: a run must have at most {STAGES_MAX}")));
     }
-    let mut loaded = Loaded { runtime: at.runtime, programs: Vec::new() };
+    let mut loaded = RunPrograms { runtime: at.runtime, programs: Vec::new() };
     for program in &request.programs {
         let metadata = program.metadata.as_ref().map(String::as_bytes);
         loaded.programs.push(at.runtime.load(program.elf.of(data)?, metadata)?);
@@ -199,7 +199,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
     })?;
     let mut found = Vec::new();
     let mut value = |value: Option<OutputValue>| match value? {
-        OutputValue::Bytes(bytes) => Some(ValueGiven::Bytes(Piece::put(&mut found, &bytes))),
+        OutputValue::Bytes(bytes) => Some(ValueGiven::Bytes(DataPiece::put(&mut found, &bytes))),
         OutputValue::Elements(count) => Some(ValueGiven::Elements(count)),
     };
     let mut parts = Vec::new();
@@ -207,7 +207,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
         let outputs = stage.outputs.into_iter().map(&mut value).collect();
         let state = OutputValue::Bytes(stage.state);
         let Some(ValueGiven::Bytes(state)) = value(Some(state)) else { unreachable!("bytes stay bytes") };
-        parts.push(StageDone { account: stage.account.into(), outputs, state });
+        parts.push(StageAnswer { account: stage.account.into(), outputs, state });
     }
     Ok(Message::join(&RunDone { account: done.account.into(), stages: parts }, &found))
 }

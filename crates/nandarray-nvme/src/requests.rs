@@ -58,7 +58,7 @@ impl<'a> Message<'a> {
 
 /// The reason why a request failed, as a reply tells it.
 #[derive(Debug, Serialize)]
-struct Refusal {
+struct RequestRefusal {
     /// Kind of the error ([`nandarray::KINDS`], [`nandarray_runtime::KINDS`]).
     kind: &'static str,
     text: String,
@@ -75,7 +75,7 @@ struct FailedAt {
     noted: Option<[i64; 2]>,
 }
 
-impl Refusal {
+impl RequestRefusal {
     fn new(error: &Error) -> Self {
         let failed = match error {
             Error::Execution(failed) => Some(FailedAt {
@@ -137,8 +137,8 @@ impl ArrayRequests {
             }
             arrays::execute(at, request, message.data)
         })?;
-        let reply =
-            done.unwrap_or_else(|error| Message::join(&serde_json::json!({ "error": Refusal::new(&error) }), &[]));
+        let reply = done
+            .unwrap_or_else(|error| Message::join(&serde_json::json!({ "error": RequestRefusal::new(&error) }), &[]));
         drop(whole);
         self.keep(reply)
     }

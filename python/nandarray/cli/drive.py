@@ -118,9 +118,7 @@ def serve(
     ctx: typer.Context,
     *,
     store: StorePath,
-    listen: Annotated[
-        str, typer.Option(metavar="ADDRESS:PORT", help="Address and port to listen on.")
-    ] = "127.0.0.1:4420",
+    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Address to listen on.")] = "127.0.0.1:4420",
     advertise: Advertised = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,

@@ -182,11 +182,6 @@ class RegionSpace(Space):
         data = np.ascontiguousarray(src).reshape(-1).view(np.uint8)
         self._call(self.source.native.write_runs, self.itemsize, numbers, data)
 
-    def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
-        """Make a box read as the fill value, by writing that."""
-        value = np.frombuffer(self.fill, f"V{self.itemsize}")
-        self.write(np.broadcast_to(value, tuple(count)), start)
-
     def _gather(self, record_bytes: int, numbers: _Array, memory: _Array) -> None:
         self._call(self.source.native.gather, record_bytes, numbers, memory)
 

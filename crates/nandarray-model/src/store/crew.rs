@@ -1,5 +1,5 @@
-//! What the executors of a modelled device share: the run's agenda and outputs, its cores, and the machine's jobs that
-//! move data for it.
+//! Parts that the executors of a modelled device share: the run's agenda and outputs, its cores, and the machine's jobs
+//! that move data for it.
 //!
 //! An executor decides what a core does next: `executor` for cores of one instruction a cycle, `timed` for described
 //! ones. A crew that is dropped, even by a panic, leaves the machine at rest.
@@ -34,7 +34,7 @@ struct CoreUse {
 }
 
 /// The state of a run that every executor has.
-pub(super) struct Crew<'r, 's, 'p, W> {
+pub(super) struct RunCrew<'r, 's, 'p, W> {
     pub(super) clock: &'r Clock,
     pub(super) agenda: &'r mut Agenda<'s, 'p>,
     sink: &'r mut dyn OutputSink,
@@ -43,7 +43,7 @@ pub(super) struct Crew<'r, 's, 'p, W> {
     cores: Vec<CoreUse>,
 }
 
-impl<W> Drop for Crew<'_, '_, '_, W> {
+impl<W> Drop for RunCrew<'_, '_, '_, W> {
     /// Leaves the machine at rest if the run ended by a panic: jobs in flight end, and cores are returned.
     fn drop(&mut self) {
         for &job in self.moving.keys() {
@@ -65,7 +65,7 @@ impl<W> Drop for Crew<'_, '_, '_, W> {
     }
 }
 
-impl<'r, 's, 'p, W: Copy> Crew<'r, 's, 'p, W> {
+impl<'r, 's, 'p, W: Copy> RunCrew<'r, 's, 'p, W> {
     /// Makes the crew of a run on `cores` cores, and submits the run's own command, with the flash operations that it
     /// has caused `before`.
     pub(super) fn new(
@@ -142,7 +142,7 @@ impl<'r, 's, 'p, W: Copy> Crew<'r, 's, 'p, W> {
         }
     }
 
-    /// Makes a core work for `time`, in which it executes so many instructions.
+    /// Makes a core work for `time`, in which it executes `instructions` instructions.
     pub(super) fn work(&mut self, core: usize, instructions: u64, time: Ps) {
         self.begins_work(core);
         self.clock.with(|state| {
@@ -205,7 +205,7 @@ impl<'r, 's, 'p, W: Copy> Crew<'r, 's, 'p, W> {
     }
 }
 
-impl<W> Crew<'_, '_, '_, W> {
+impl<W> RunCrew<'_, '_, '_, W> {
     /// Gives a core to the run, or returns it.
     pub(super) fn occupy(&mut self, core: usize, is_occupied: bool) {
         self.cores[core].is_occupied = is_occupied;

@@ -20,7 +20,7 @@ use nandarray_cores::{Advance, Call, Core, LoadError, Program, RunError};
 use nandarray_runtime::{Agenda, Executor, InputLocation, Job, JobStep, Next, OutputSink};
 
 use super::Clock;
-use super::crew::{Crew, CrewEvent};
+use super::crew::{CrewEvent, RunCrew};
 use super::timed::TimedRun;
 use super::timed_cores::TimedCores;
 use crate::describe::Compute;
@@ -92,9 +92,9 @@ impl Executor for Modelled {
         let running = RunningProgram::on(&self.clock);
         let cores = self.compute.cores as usize;
         if let Some(timed) = &self.timed {
-            TimedRun::new(timed, Crew::new(&self.clock, cores, agenda, sink, before)).all();
+            TimedRun::new(timed, RunCrew::new(&self.clock, cores, agenda, sink, before)).all();
         } else {
-            let crew = Crew::new(&self.clock, cores, agenda, sink, before);
+            let crew = RunCrew::new(&self.clock, cores, agenda, sink, before);
             ModelRun { crew, clock_hz: self.compute.clock_hz, cores: (0..cores).map(|_| None).collect() }.all();
         }
         // The host continues when the run's last output has arrived.
@@ -169,7 +169,7 @@ enum JobProgress {
 }
 
 struct ModelRun<'r, 's, 'p> {
-    crew: Crew<'r, 's, 'p, MovePurpose>,
+    crew: RunCrew<'r, 's, 'p, MovePurpose>,
     clock_hz: u64,
     cores: Vec<Option<CoreJob<'s, 'p>>>,
 }

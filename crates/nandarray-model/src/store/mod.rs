@@ -1,11 +1,11 @@
 //! The array store under the modelled clock: the same commands and bytes, with the time and energy of a described
 //! device.
 //!
-//! The [`Clock`] is the engine's conductor, and calls the two halves of every command ([`Halves`]): the first accesses the
-//! flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine record; the [`Machine`] then lets modelled
-//! time pass for this trace, and for all other commands in flight; when the trace is done, the second half completes
-//! the command for its caller. Every door works unchanged: its [`Device`] is like any other, but its commands take
-//! modelled time.
+//! The [`Clock`] is the engine's conductor, and calls the two halves of every command ([`Halves`]): the first accesses
+//! the flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine record; the [`Machine`] then lets
+//! modelled time pass for this trace, and for all other commands in flight; when the trace is done, the second half
+//! completes the command for its caller. Every door works unchanged: its [`Device`] is like any other, but its commands
+//! take modelled time.
 //!
 //! Any number of commands can be in flight ([`Device::submit`]). Time passes only while a caller waits: for a command
 //! of its own ([`Device::execute`]), for one that was submitted, or for the next that ends ([`Device::drive`]). So one

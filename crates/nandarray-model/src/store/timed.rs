@@ -22,7 +22,7 @@ use nandarray_uarch::{CoreNeed, InputGate, TaskFeed};
 
 use super::Clock;
 use super::connections::Connections;
-use super::crew::{Crew, CrewEvent};
+use super::crew::{CrewEvent, RunCrew};
 use super::feeds::{FeedRules, InputFeed, Leg};
 use super::timed_cores::TimedCores;
 use crate::describe::InputFrom;
@@ -127,7 +127,7 @@ pub(super) struct BringsInput {
 }
 
 pub(super) struct TimedRun<'r, 's, 'p> {
-    crew: Crew<'r, 's, 'p, BringsInput>,
+    crew: RunCrew<'r, 's, 'p, BringsInput>,
     clock: &'r Clock,
     cores: &'r TimedCores,
     slots: Vec<CoreSlots<'s, 'p>>,
@@ -142,7 +142,7 @@ pub(super) struct TimedRun<'r, 's, 'p> {
 }
 
 impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
-    pub(super) fn new(cores: &'r TimedCores, crew: Crew<'r, 's, 'p, BringsInput>) -> Self {
+    pub(super) fn new(cores: &'r TimedCores, crew: RunCrew<'r, 's, 'p, BringsInput>) -> Self {
         let clock = crew.clock;
         let since = clock.with(|state| state.machine.now());
         let idle = || CoreSlots {

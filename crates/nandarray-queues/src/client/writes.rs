@@ -45,7 +45,8 @@ impl QueueClient {
         bytes: u64,
         from: *const u8,
     ) -> Result<(), QueueError> {
-        let room = slot_bytes(bytes, self.header.data_stride) - LBA_BYTES;
+        // An element may begin at the last byte of a block.
+        let room = slot_bytes(bytes, self.header.data_stride) - (LBA_BYTES - 1);
         if item_bytes == 0 || item_bytes > room {
             return Err(QueueError::Invalid(format!("elements of {item_bytes} bytes; a command has room for {room}")));
         }

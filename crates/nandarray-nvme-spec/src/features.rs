@@ -101,7 +101,7 @@ impl QueueCounts {
     }
 }
 
-/// DwordBits of the feature of events (base 2.0, figure 326).
+/// Bits of the feature of events (base 2.0, figure 326).
 #[derive(Clone, Copy, Debug)]
 pub struct EventMask;
 
@@ -110,7 +110,7 @@ impl EventMask {
     pub const NAMESPACE_NOTICES: u32 = 1 << 8;
 }
 
-/// DwordBits of the capabilities of a feature (base 2.0, section 5.15).
+/// Bits of the capabilities of a feature (base 2.0, section 5.15).
 #[derive(Clone, Copy, Debug)]
 pub struct FeatureCapabilities;
 
@@ -124,7 +124,7 @@ impl FeatureCapabilities {
 pub enum FeatureChange {
     /// The numbers of I/O queues.
     Queues(QueueCounts),
-    /// DwordBits of [`EventMask`].
+    /// Bits of [`EventMask`].
     Events(u32),
     /// The keep alive timeout.
     KeepAlive {

@@ -4,7 +4,7 @@
 
 use crate::entry::SubmissionEntry;
 
-/// DwordBits `HIGH` to `LOW` of a dword, as the specification writes them.
+/// Bits `HIGH` to `LOW` of a dword, as the specification writes them.
 pub(crate) struct DwordBits<const DWORD: usize, const HIGH: u32, const LOW: u32>;
 
 /// Bit `BIT` of a dword.

@@ -195,7 +195,7 @@ impl FirmwarePage {
     }
 }
 
-/// DwordBits of an entry of log pages 00h, 05h and 12h (base 2.0, figures 204, 211 and 256).
+/// Bits of an entry of log pages 00h, 05h and 12h (base 2.0, figures 204, 211 and 256).
 #[derive(Clone, Copy, Debug)]
 pub struct SupportedBits;
 
@@ -214,7 +214,7 @@ impl SupportedBits {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct SupportedPage {
-    /// DwordBits of each identifier.
+    /// Bits of each identifier.
     pub of: [U32; 256],
 }
 
@@ -228,9 +228,9 @@ impl Default for SupportedPage {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct EffectsPage {
-    /// DwordBits of each admin command.
+    /// Bits of each admin command.
     pub admin: [U32; 256],
-    /// DwordBits of each I/O command.
+    /// Bits of each I/O command.
     pub io: [U32; 256],
     reserved2048: [U32; 512],
 }

@@ -113,7 +113,7 @@ pub struct SpacePage {
     pub bdim: u8,
     /// Length of `name` in bytes.
     pub name_bytes: U16,
-    /// DwordBits of [`SpaceFlags`].
+    /// Bits of [`SpaceFlags`].
     pub flags: U32,
     /// Length of a name of the element type that lies behind `name`, in bytes; 0 if `dtype` has it.
     pub dtype_bytes: U16,

@@ -189,7 +189,7 @@ pub(crate) fn connect(bytes: &[u8]) {
     let nqn = server().1.subsystem().nqn().as_bytes();
     data.subnqn[..nqn.len()].copy_from_slice(nqn);
     data.hostnqn[..8].copy_from_slice(b"nqn.host");
-    // DwordBits of a right command that the input turns over: pairs of a place and a mask.
+    // Bits of a right command that the input turns over: pairs of a place and a mask.
     let mut raw = entry.as_bytes().to_vec();
     raw[44] = 31;
     raw[1] = 0x40;

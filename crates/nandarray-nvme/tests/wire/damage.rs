@@ -1,4 +1,4 @@
-//! DwordBits that change on the way: an initiator beside a controller that replays a recorded stream with one byte damaged,
+//! Bits that change on the way: an initiator beside a controller that replays a recorded stream with one byte damaged,
 //! a server that gets damaged headers and entries.
 
 use std::io::{Read, Write};

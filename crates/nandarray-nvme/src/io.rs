@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use nandarray::nvme::NSID_ALL;
 use nandarray_nvme_spec::{
-    CommandSet, CompletionEntry, FABRICS_OPCODE, NdCommand, NdOpcode, NvmeCommand, Opcode, Status, SubmissionEntry,
+    CommandSet, CompletionEntry, FABRICS_OPCODE, NSID_ND, NSID_PROGRAMS, NdCommand, NdOpcode, NvmeCommand, Opcode,
+    Status, SubmissionEntry,
 };
 use nandarray_runtime::Runtime;
 
@@ -23,6 +24,13 @@ impl Association {
         self.seen.store(true, Ordering::Relaxed);
         let done = self.io_now(entry, payload);
         self.ended(qid, entry, done)
+    }
+
+    /// Whether a command may take long: a transport lets a worker execute it, so that others of its queue go on.
+    pub(crate) fn takes_long(entry: &SubmissionEntry) -> bool {
+        let nsid = entry.nsid.get();
+        let of_arrays = nsid == NSID_ND && entry.opcode == NdOpcode::ARRAY_REQUEST;
+        nsid == NSID_PROGRAMS || of_arrays || entry.opcode == Opcode::COPY
     }
 
     /// Returns the command that an entry of an I/O queue means; `None` if the subsystem has no such command.

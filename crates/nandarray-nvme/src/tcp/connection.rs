@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 use nandarray::panics::caught;
 use nandarray_nvme_spec::{
     ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, CompletionEntry, ConnectData, ConnectFields,
-    DataDescriptor, DataLocation, FABRICS_OPCODE, FabricsCommand, FabricsType, NSID_PROGRAMS, Opcode, Status,
-    SubmissionEntry,
+    DataDescriptor, DataLocation, FABRICS_OPCODE, FabricsCommand, FabricsType, Opcode, Status, SubmissionEntry,
 };
 use parking_lot::{Condvar, Mutex};
 use zerocopy::FromBytes;
@@ -494,7 +493,7 @@ impl Connection {
             ConnectionState::Io(association, qid) => {
                 let (association, qid) = (association.clone(), *qid);
                 let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
-                if entry.nsid.get() == NSID_PROGRAMS || entry.opcode == Opcode::COPY || self.shared.waits() {
+                if Association::takes_long(&entry) || self.shared.waits() {
                     let (arrived, bytes) = (Instant::now(), data.as_ref().map_or(0, Vec::len) + room);
                     // Earlier commands of the batch are answered before this thread waits for workers.
                     let worker_bytes = self.worker_bytes.clone();

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 import nandarray
-from nandarray import gpu, lab
+import nandarray_papers
+from nandarray import gpu
 
 __all__ = ["HEADER", "Measured", "measure"]
 
@@ -57,7 +58,7 @@ def _hits() -> list[Measured]:
         return [("a hit in the cache", "-", "there is no g++", "-", f"at most {_HIT_NS:.0f} ns")]
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "threads"
-        drive = Path(lab.__file__).parent / "bam" / "native"
+        drive = Path(nandarray_papers.__file__).parent / "bam" / "native"
         flags = ["-std=c++17", "-O2", "-march=native", "-pthread", f"-I{gpu.include()}", f"-I{drive}"]
         source = _ROOT / "tests" / "gpu" / "threads.cpp"
         subprocess.run(["g++", *flags, str(source), "-o", str(program)], check=True)

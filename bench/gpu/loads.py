@@ -87,7 +87,8 @@ def _tiled(session: Session, server: Server) -> float:
             to[:] = clients[which]["a" if which == 0 else "b"][number * tile : (number + 1) * tile]
 
         def write(number: int) -> None:
-            clients[2]["by tiles"].write(number * tile, buffers[number % 2][2].memory.view(np.float32))
+            rows = slice(number * tile, (number + 1) * tile)
+            clients[2]["by tiles"][rows] = buffers[number % 2][2].memory.view(np.float32)
 
         began = time.perf_counter()
         written = None

@@ -192,7 +192,7 @@ class Store:
         threads: int,
         writable: bool,
         group: int | None = None,  # the number of a group whose members may be clients
-        catalog: bytes = b"",  # for clients, as it is
+        catalog: bytes | None = None,  # for clients, as it is
     ) -> QueueServer: ...
     # "own", "kept" or "new"; what a copy of a served file gives up, in 16 bytes
     def choose_identity(self, choice: str) -> bytes | None: ...

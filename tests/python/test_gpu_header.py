@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from nandarray import gpu, lab
+import nandarray_papers
+from nandarray import gpu
 
 GPU = Path(__file__).parents[1] / "gpu"
 INCLUDE = gpu.include()
 #: `drive.hpp`, which recordings for the model use as well.
-DRIVE = Path(lab.__file__).parent / "bam" / "native"
+DRIVE = Path(nandarray_papers.__file__).parent / "bam" / "native"
 DEEP = bool(os.environ.get("NANDARRAY_DEEP"))
 SEEDS = range(1, 40) if DEEP else range(1, 5)
 #: Executions of each case under relacy.

@@ -21,12 +21,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nandarray_papers
 from bench import gpu as script
 from bench.gpu.card import Card, CardError, HungError, NoCardError
 from bench.gpu.checks import BrokenError
 from bench.gpu.door import Host
 from bench.gpu.session import SHORT, MissingError, Session, Step, u64
-from nandarray import gpu, lab
+from nandarray import gpu
 
 ROOT = Path(__file__).parents[2]
 GPU = ROOT / "tests" / "gpu"
@@ -38,7 +39,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there i
 
 
 def build(source: str, to: Path, *flags: str) -> Path:
-    folders = (gpu.include(), GPU, Path(lab.__file__).parent / "bam" / "native", ROOT / "bench" / "gpu")
+    folders = (gpu.include(), GPU, Path(nandarray_papers.__file__).parent / "bam" / "native", ROOT / "bench" / "gpu")
     command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Wno-clobbered", "-pthread", *flags]
     subprocess.run([*command, *(f"-I{f}" for f in folders), str(GPU / source), "-o", str(to)], check=True, timeout=300)
     return to

@@ -111,7 +111,7 @@ def test_a_drive_gives_a_program_only_what_it_declares(store: Any, remote: Any) 
         store["rows"] = np.zeros(8, [("a", "f8"), ("b", "u4")])
     total = remote.load(programs.get("sum", dtype="float64").elf, index=1)
     assert total.execute(remote["f8"]) == [np.array(np.arange(64.0).sum()).tobytes()]
-    assert total.execute(remote["f8"].view(8, 8), room=8) == total.execute(np.arange(64.0).tobytes(), room=8)
+    assert total.execute(remote["f8"].view((8, 8)), room=8) == total.execute(np.arange(64.0).tobytes(), room=8)
     for given_, says in (
         (remote["f4"], "input x takes float64; the array has float32"),
         (remote["rows"], r"input x takes float64; the array has \{a: float64 at 0, b: uint32 at 8\}"),

@@ -261,7 +261,7 @@ impl PyStore {
     }
 
     #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
-    #[pyo3(signature = (name, *, queues, depth, data_bytes, threads, writable, group=None, catalog=vec![]))]
+    #[pyo3(signature = (name, *, queues, depth, data_bytes, threads, writable, group=None, catalog=None))]
     fn serve_queues(
         &self,
         py: Python<'_>,
@@ -272,10 +272,10 @@ impl PyStore {
         threads: u32,
         writable: bool,
         group: Option<u32>,
-        catalog: Vec<u8>,
+        catalog: Option<Vec<u8>>,
     ) -> PyResult<PyQueueServer> {
         let device = fail(py, device_of(&self.device))?;
-        PyQueueServer::start(py, &device, name, (queues, depth, data_bytes, threads), (writable, group), catalog)
+        PyQueueServer::start(py, &device, name, (queues, depth, data_bytes, threads), (writable, group), catalog.unwrap_or_default())
     }
 
     /// Chooses the identity that the store has as a drive: "own", "kept" or "new"; returns the identity that a copy of

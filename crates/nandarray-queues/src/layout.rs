@@ -194,6 +194,9 @@ mod tests {
         assert!(header.holds(header.region_bytes) && !header.holds(header.region_bytes - 1));
         for at in 0..size_of::<RegionHeader>() {
             let mut bytes: [u8; size_of::<RegionHeader>()] = header.as_bytes().try_into().unwrap();
+            if at == offset_of!(RegionHeader, catalog_bytes) {
+                continue; // a catalog of another size within the same page
+            }
             bytes[at] ^= 0x5a;
             assert!(!RegionHeader::read_from_bytes(&bytes).unwrap().holds(header.region_bytes), "byte {at}");
         }

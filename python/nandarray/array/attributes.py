@@ -127,6 +127,8 @@ def _check_known(name: object, values: Mapping[str, Any]) -> None:
 
 def to_json(values: Mapping[str, Any]) -> str:
     """Write attributes as one JSON object."""
+    if not isinstance(values, Mapping):
+        raise InvalidError(f"attributes must be a mapping, not {type(values).__name__}")
     for name in values:
         if not isinstance(name, str):
             raise InvalidError(f"attribute names are str, not {type(name).__name__}: {name!r}")

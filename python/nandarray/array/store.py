@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from nandarray import _nandarray
 from nandarray.array.fork import StoreLock, own_again
@@ -133,7 +133,7 @@ class Store(Group):
         copied: Store = again(*opening)
         return copied
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         if self.closed:
             raise ClosedError(f"the store {self.path!r} is closed; open it again")
         return self

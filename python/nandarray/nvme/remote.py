@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nandarray import _nandarray
 from nandarray.array.array import Array
 from nandarray.array.store import Store
+from nandarray.array.view import View
 from nandarray.errors import InvalidError, NandarrayError
 from nandarray.index.shapes import check_number
 from nandarray.nvme.commands import Command, Completion, memory_of
@@ -325,7 +326,7 @@ class RemoteProgram:
 
         Parameters
         ----------
-        *inputs : Array or bytes
+        *inputs : Array, View or bytes
             An array of the drive is streamed where it lies; bytes are put into Subsystem Local Memory first.
         scalars : sequence of int
             Bit patterns of the program's scalars. Those at the end that are left out have their defaults; one without a
@@ -351,7 +352,7 @@ class RemoteProgram:
             raise InvalidError(f"room must be from 1 to {(1 << 32) - 4} bytes for each output, not {room}")
         with self._store._freed(handles):
             for one in inputs:
-                if isinstance(one, Array):
+                if isinstance(one, Array | View):
                     handles.append(self._box(one))
                     ranges.append((ND, handles[-1], 0))
                 else:
@@ -371,12 +372,13 @@ class RemoteProgram:
             raise NandarrayError(f"the drive: outputs of {sizes} bytes, where each has room for {room}")
         return [self._store.memory_read(place, size) for place, size in zip(places, sizes, strict=True)]
 
-    def _box(self, array: Array) -> int:
-        """Store the box of a whole array in the drive; return its handle."""
-        space = array._space
+    def _box(self, whole: Array | View) -> int:
+        """Store the box of a whole array, or of a view of one, in the drive; return its handle."""
+        origin = whole._origin()
+        space = origin.array._space
         if not isinstance(space, DriveSpace) or space.source is not self._store._source:
-            raise InvalidError(f"array {array.name!r} is not of the drive that runs the program")
-        return space.box([0] * array.ndim, array.shape)
+            raise InvalidError(f"array {origin.array.name!r} is not of the drive that runs the program")
+        return space.box([0] * whole.ndim, whole.shape, origin.view)
 
     def _sizes(self, done: Completion, outputs: int, tag: int) -> list[int]:
         """Return the bytes of each output of the execution with a tag."""

@@ -527,11 +527,11 @@ class DriveSpace(Space):
         asked = {"do": "write", "array": self._told["array"], "elements": elements, "view": shape}
         self.source.request({**asked, "values": [before, len(values)]}, [*pieces, values], changes=True)
 
-    def box(self, start: Sequence[int], count: Sequence[int]) -> int:
-        """Store a box of the array in the drive, for programs in its slots; return its handle."""
+    def box(self, start: Sequence[int], count: Sequence[int], view: Sequence[int] | None = None) -> int:
+        """Store a box of the array, or of its view, in the drive, for programs in its slots; return its handle."""
         page = np.zeros(64, "<u8")
         page[: len(start)], page[32 : 32 + len(count)] = start, count
-        entry = _nandarray.nvme_store_box_entry(self.dsid(None), len(start))
+        entry = _nandarray.nvme_store_box_entry(self.dsid(view), len(start))
         return self.source.done(entry, page.tobytes())[0].dw0
 
 

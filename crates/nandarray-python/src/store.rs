@@ -275,7 +275,14 @@ impl PyStore {
         catalog: Option<Vec<u8>>,
     ) -> PyResult<PyQueueServer> {
         let device = fail(py, device_of(&self.device))?;
-        PyQueueServer::start(py, &device, name, (queues, depth, data_bytes, threads), (writable, group), catalog.unwrap_or_default())
+        PyQueueServer::start(
+            py,
+            &device,
+            name,
+            (queues, depth, data_bytes, threads),
+            (writable, group),
+            catalog.unwrap_or_default(),
+        )
     }
 
     /// Chooses the identity that the store has as a drive: "own", "kept" or "new"; returns the identity that a copy of

@@ -335,7 +335,7 @@ class Group:
                 compression=compression,
                 encryption_key=check_key(encryption_key),
                 fill=fill_bytes(fill_value, element),
-                attrs=to_json(attrs or {}),
+                attrs=to_json({} if attrs is None else attrs),
             )
         array = Array(self.store, space)
         if data is not None:
@@ -371,7 +371,7 @@ class Group:
         with self.store._lock:
             self.store._check_free(path)
             group = Group(self.store, path)
-            group._save_attrs(to_json(attrs or {}))
+            group._save_attrs(to_json({} if attrs is None else attrs))
         return group
 
     def require_group(self, name: str) -> Group:

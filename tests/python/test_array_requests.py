@@ -134,7 +134,7 @@ def test_parts_come_in_order_and_replies_are_fetched_once(drive: nandarray.nvme.
     fetch = _nandarray.nvme_reply_entry(done.dw0, 0)
     assert b'"g/one"' in source.connection.call(fetch, None, done.dw1)[1]
     assert not Completion.decode(source.connection.call(fetch, None, done.dw1)[0]).ok, "a reply ends with its last byte"
-    # Replies that nobody fetches have a limit.
+    # Replies that no host fetches have a limit.
     ended = [send(1, len(whole), 0, whole) for _ in range(300)]
     assert not ended[-1].ok
     assert "Resources" in ended[-1].name

@@ -74,15 +74,19 @@ def encode(dtype: np.dtype[Any]) -> str:
 
 
 def decode(text: str) -> np.dtype[Any]:
-    """Read the text that :func:`encode` wrote.
+    """Read the text that :func:`encode` wrote; refuse one that it would not write, as of Python objects.
 
     >>> from nandarray import dtypes
     >>> dtypes.decode("<M8[ns]")
     dtype('<M8[ns]')
     """
     try:
-        return _from_form(json.loads(text) if text.startswith("{") else text)
-    except (TypeError, ValueError, KeyError, SyntaxError) as error:  # NumPy reads a part of the text as Python
+        made = _from_form(json.loads(text) if text.startswith("{") else text)
+        # Bytes of a store must never become addresses of objects.
+        _to_form(made)
+        return made
+    # NumPy reads a part of the text as Python.
+    except (TypeError, ValueError, LookupError, AttributeError, SyntaxError, RecursionError) as error:
         raise CorruptError(f"{text!r} does not describe a dtype: {error}") from error
 
 

@@ -86,6 +86,20 @@ def test_a_wrong_request_is_an_error_of_its_kind(
     np.testing.assert_array_equal(drive["grid"][...], GRID)
 
 
+@pytest.mark.parametrize(
+    "dtype", ["|O", "O", "i4,O", "T", '{"fields": [["a", "|O", 0]], "itemsize": 8}', "<U0", "zz", "[" * 5000]
+)
+def test_bytes_of_a_host_never_become_objects(drive: nandarray.nvme.RemoteStore, dtype: str) -> None:
+    text = {"do": "create", "name": "objects", "shape": [4], "itemsize": 8, "dtype": dtype, "building_block": None}
+    asked(drive, {**text, "compression": None, "key": None, "fill": [0, 8], "attrs": "{}"}, b"AAAAAAAA")
+    try:
+        for call in (lambda: nandarray.dtypes.decode(dtype), lambda: drive["objects"]):
+            with pytest.raises(NandarrayError):
+                call()
+    finally:
+        asked(drive, {"do": "change", "delete": ["objects"], "rename": [], "attrs": []})
+
+
 def test_a_request_that_changes_says_so(drive: nandarray.nvme.RemoteStore) -> None:
     change = {"do": "change", "delete": ["grid"], "rename": [], "attrs": []}
     with pytest.raises(nandarray.ReadOnlyError):

@@ -156,6 +156,8 @@ class DriveSource(Source):
             self.done(*call)
         told, _ = self.done(*calls[-1])
         handle, size = told.dw0, told.dw1
+        if size < _HEADER:
+            raise NandarrayError(f"the drive: a reply of {size} bytes, which has at least {_HEADER}")
         parts: list[_Call] = [
             (_nandarray.nvme_reply_entry(handle, at), None, min(TRANSFER, size - at)) for at in range(0, size, TRANSFER)
         ]
@@ -167,7 +169,7 @@ class DriveSource(Source):
             length = int.from_bytes(reply[:4], "little")
             answer = json.loads(bytes(reply[_HEADER : _HEADER + length]))
             wrong = answer.get("error")
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise NandarrayError(f"the drive: a reply that is none: {error}") from None
         if wrong is not None:
             raise _refusal(wrong)

@@ -11,13 +11,24 @@ The doors are :mod:`nandarray.nvme.source` (a drive) and :mod:`nandarray.gpu.sou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Never
 
 import numpy as np
 
-from nandarray.errors import ClosedError, DoorError, NotFoundError, ReadOnlyError
+from nandarray import dtypes
+from nandarray.errors import (
+    ClosedError,
+    CorruptError,
+    DoorError,
+    InvalidError,
+    NandarrayError,
+    NotFoundError,
+    ReadOnlyError,
+)
+from nandarray.index.shapes import check_shape
 
-__all__ = ["Source", "Space", "native_only"]
+__all__ = ["Source", "Space", "described", "native_only"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -278,6 +289,30 @@ class Space:
     ) -> None:
         """Write the box ``start + step * [0, src.shape)`` of the array, or of its view."""
         raise NotImplementedError
+
+
+def described(told: Any, fill: bytes, door: str) -> dict[str, Any]:
+    """Return a description that came through a door as the native store gives it.
+
+    Raises
+    ------
+    NandarrayError
+        It is none: its fields are missing, or contradict each other.
+    """
+    try:
+        shapes = {key: tuple(check_shape(told[key], what=key)) for key in ("shape", "building_block")}
+        known = {**told, **shapes, "fill": fill}
+        kinds = {"name": str, "dtype": str, "compression": str | None, "encrypted": bool, "attrs": str}
+        if wrong := [key for key, kind in kinds.items() if not isinstance(known[key], kind)]:
+            raise InvalidError(f"{wrong[0]} {known[wrong[0]]!r}")
+        with suppress(CorruptError):  # an array with such a dtype is listed, and cannot be opened
+            if dtypes.decode(known["dtype"]).itemsize != len(fill):
+                raise InvalidError(f"a fill value of {len(fill)} bytes, and the dtype {known['dtype']!r}")
+        if len(fill) != known["itemsize"]:
+            raise InvalidError(f"elements of {known['itemsize']!r} bytes, and a fill value of {len(fill)}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise NandarrayError(f"{door}: a description that is none: {error}") from None
+    return known
 
 
 def native_only(engine: Any, what: str) -> Any:

@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike
 
 from nandarray.errors import CorruptError, InvalidError
 
-__all__ = ["check", "check_held", "decode", "encode", "not_held", "parse"]
+__all__ = ["check", "check_held", "decode", "encode", "not_held", "parse", "shown"]
 
 # Kinds whose array-protocol string says everything. "V" is here for plain void; structured void goes by its fields.
 _PLAIN_KINDS = "biufcmMSUV"
@@ -88,6 +88,19 @@ def decode(text: str) -> np.dtype[Any]:
     # NumPy reads a part of the text as Python.
     except (TypeError, ValueError, LookupError, AttributeError, SyntaxError, RecursionError) as error:
         raise CorruptError(f"{text!r} does not describe a dtype: {error}") from error
+
+
+def shown(text: str) -> str:
+    """Return the name of a dtype for a list of arrays, which shows the others if one has a text that is no dtype.
+
+    >>> from nandarray import dtypes
+    >>> dtypes.shown("<f4"), dtypes.shown("zz")
+    ('float32', "'zz', which is no dtype")
+    """
+    try:
+        return str(decode(text))
+    except CorruptError:
+        return f"{text!r}, which is no dtype"
 
 
 def check_held(what: str, value: Any, element: np.ndarray[Any, Any]) -> None:

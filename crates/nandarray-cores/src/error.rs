@@ -97,6 +97,12 @@ pub enum RunError {
         /// The function's name and the distance from its beginning, in bytes.
         symbol: String,
     },
+    /// A run executed more instructions than its limit, over all of its tasks.
+    #[error("more than {limit} instructions, which is the limit of the whole run")]
+    RunLimit {
+        /// Most instructions that the run may execute.
+        limit: u64,
+    },
     /// The caller cancelled the run.
     #[error("{}cancelled{}", of(.0.as_ref()), at(.0.as_ref().map(|(_, site)| site)))]
     Cancelled(
@@ -227,7 +233,8 @@ impl RunError {
             | Self::Starved { task, .. }
             | Self::Full { task, .. } => Some(*task),
             Self::Cancelled(at) => at.as_ref().map(|(task, _)| *task),
-            Self::Inputs(_) | Self::Memory(_) | Self::QueueLimit { .. } | Self::Worker(_) | Self::Transfer(_) => None,
+            Self::RunLimit { .. } | Self::Inputs(_) | Self::Memory(_) => None,
+            Self::QueueLimit { .. } | Self::Worker(_) | Self::Transfer(_) => None,
         }
     }
 }

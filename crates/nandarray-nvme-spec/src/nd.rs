@@ -43,6 +43,8 @@ type Handle = DwordBits<12, 31, 0>;
 type RequestTag = DwordBits<10, 31, 0>;
 /// The array request may change the store.
 type Changes = Bit<11, 0>;
+/// Whether an array request runs programs.
+type RunsPrograms = Bit<11, 1>;
 /// Size of the whole array request in bytes.
 type RequestBytes = DwordBits<12, 31, 0>;
 /// First byte of this part in the array request.
@@ -75,6 +77,8 @@ pub struct RequestPart {
     pub tag: u32,
     /// Whether the request may change the store.
     pub changes: bool,
+    /// Whether the request runs programs: it may take long.
+    pub programs: bool,
     /// Size of the whole request in bytes.
     pub size: u32,
     /// First byte of this part.
@@ -126,6 +130,7 @@ impl NdCommand {
             NdOpcode::ARRAY_REQUEST => Self::ArrayRequest(RequestPart {
                 tag: RequestTag::get(entry),
                 changes: Changes::flag(entry),
+                programs: RunsPrograms::flag(entry),
                 size: RequestBytes::get(entry),
                 offset: RequestOffset::get(entry),
             }),
@@ -163,6 +168,7 @@ impl NdCommand {
                 let mut entry = new(NdOpcode::ARRAY_REQUEST);
                 RequestTag::put(&mut entry, part.tag);
                 Changes::put(&mut entry, part.changes);
+                RunsPrograms::put(&mut entry, part.programs);
                 RequestBytes::put(&mut entry, part.size);
                 RequestOffset::put(&mut entry, part.offset);
                 entry

@@ -1,8 +1,8 @@
 //! The requests of [`ArrayRequests`](crate::requests::ArrayRequests) on arrays, and their execution on the store.
 //!
 //! A request is a JSON object whose `do` names what is done; numbers of arrays are the store's ([`SpaceId`]), and
-//! coordinates, values and keys lie in the data behind the text, as [`DataPiece`]s: a first byte and a length. This
-//! file or the store's own commands check everything, as for any caller. Programs are in `offload`.
+//! coordinates, values, attributes and keys lie in the data behind the text, as [`DataPiece`]s: a first byte and a
+//! length. This file or the store's own commands check everything, as for any caller. Programs are in `offload`.
 
 use std::sync::Arc;
 
@@ -89,17 +89,17 @@ pub(crate) enum ArrayRequest {
         compression: Option<String>,
         key: Option<DataPiece>,
         fill: Option<DataPiece>,
-        attrs: String,
+        attrs: DataPiece,
     },
     /// Deletes arrays, then renames arrays (from, to), then replaces attributes (name, text), all as one.
     Change {
         delete: Vec<String>,
         rename: Vec<(String, String)>,
-        attrs: Vec<(String, String)>,
+        attrs: Vec<(String, DataPiece)>,
     },
     SetAttrs {
         array: SpaceId,
-        attrs: String,
+        attrs: DataPiece,
     },
     Resize {
         array: SpaceId,
@@ -154,6 +154,10 @@ impl ArrayRequest {
             Self::Offload(request) => request.writes(),
         }
     }
+
+    pub(crate) fn runs_programs(&self) -> bool {
+        matches!(self, Self::Offload(_))
+    }
 }
 
 /// Executes a request; returns its reply, a message.
@@ -166,9 +170,10 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
         }
         ArrayRequest::Describe { name, array } => described(&*found(device, name.as_deref(), array)?),
         ArrayRequest::Unlock { array, key } => {
-            let name = device.by_id(array)?.peek().record.name.clone();
-            let key = Some(key.of(data)?);
-            described(&*device.execute(command::Open { name: &name, key })?)
+            let space = device.by_id(array)?;
+            space.unlock(Some(key.of(data)?))?;
+            at.unlocked.add(array);
+            described(&space)
         }
         ArrayRequest::Create { name, shape, itemsize, dtype, building_block, compression, key, fill, attrs } => {
             check_new(&name, &shape)?;
@@ -181,29 +186,33 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
                 compression: compression.as_deref(),
                 key: key.map(|key| key.of(data)).transpose()?,
                 fill: fill.map(|fill| fill.of(data)).transpose()?,
-                attrs: &attrs,
+                attrs: attributes(&attrs, data)?,
             }))?;
+            at.unlocked.add(space.id);
             described(&space)
         }
         ArrayRequest::Change { delete, rename, attrs } => {
-            change(device, &delete, &rename, &attrs)?;
+            change(at, &delete, &rename, &attrs, data)?;
             Message::join(&done, &[])
         }
         ArrayRequest::SetAttrs { array, attrs } => {
-            device.execute(command::SetAttrs { space: array, attrs: &attrs })?;
+            let (space, attrs) = (unlocked(at, array)?, attributes(&attrs, data)?);
+            device.execute(command::SetAttrs { space: space.id, attrs })?;
             Message::join(&done, &[])
         }
         ArrayRequest::Resize { array, shape } => {
+            let space = unlocked(at, array)?;
             device.execute(command::Resize { space: array, shape: &shape })?;
-            described(&*device.by_id(array)?)
+            described(&space)
         }
         ArrayRequest::Append { array, axis, count, values } => {
-            let space = device.by_id(array)?;
+            let space = unlocked(at, array)?;
             append_elements(device, &space, axis, &count, values.of(data)?)?;
             described(&space)
         }
         ArrayRequest::Deallocate { array, start, count } => {
-            device.execute(command::Deallocate { space: array, start: &start, count: &count })?;
+            let space = unlocked(at, array)?;
+            device.execute(command::Deallocate { space: space.id, start: &start, count: &count })?;
             Message::join(&done, &[])
         }
         ArrayRequest::Stat { array } => {
@@ -214,12 +223,12 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
         }
         ArrayRequest::Read { array, elements, view } => {
             let elements = named(elements, data)?;
-            let found = read_elements(device, &*device.by_id(array)?, &elements, view.as_deref())?;
+            let found = read_elements(device, &*unlocked(at, array)?, &elements, view.as_deref())?;
             Message::join(&done, &found)
         }
         ArrayRequest::Write { array, elements, view, values } => {
             let elements = named(elements, data)?;
-            write_elements(device, &*device.by_id(array)?, &elements, view.as_deref(), values.of(data)?)?;
+            write_elements(device, &*unlocked(at, array)?, &elements, view.as_deref(), values.of(data)?)?;
             Message::join(&done, &[])
         }
         ArrayRequest::Offload(_) if !at.programs => return Err(invalid("this drive runs no programs".to_owned())),
@@ -233,6 +242,22 @@ fn found(device: &Device, name: Option<&str>, array: Option<SpaceId>) -> Result<
         (None, Some(array)) => device.by_id(array)?,
         _ => return Err(invalid("an array must have a name or a number".to_owned())),
     })
+}
+
+/// Returns an array whose elements the host may use.
+fn unlocked(at: &Surroundings<'_>, array: SpaceId) -> Result<Arc<Space>, Error> {
+    let space = at.runtime.device().by_id(array)?;
+    at.unlocked.check(&space)?;
+    Ok(space)
+}
+
+/// Returns attributes that a host gives. Their readers parse them: Python's JSON has NaN, which this side's has not.
+fn attributes<'a>(piece: &DataPiece, data: &'a [u8]) -> Result<&'a str, Error> {
+    let text = std::str::from_utf8(piece.of(data)?).map_err(|error| invalid(format!("attributes: {error}")))?;
+    if text.starts_with('{') && text.ends_with('}') {
+        return Ok(text);
+    }
+    Err(invalid("attributes must be a JSON object".to_owned()))
 }
 
 fn described(space: &Space) -> Vec<u8> {
@@ -261,11 +286,13 @@ fn check_new(name: &str, shape: &[u64]) -> Result<(), Error> {
 }
 
 fn change(
-    device: &Device,
+    at: &Surroundings<'_>,
     delete: &[String],
     rename: &[(String, String)],
-    attrs: &[(String, String)],
+    attrs: &[(String, DataPiece)],
+    data: &[u8],
 ) -> Result<(), Error> {
+    let device = at.runtime.device();
     for (from, to) in rename {
         // An array that keeps a group goes with it, under the name that keeps the new one.
         let is_marker = |name: &str| name.rsplit('/').next() == Some(GROUP_MARKER);
@@ -273,7 +300,12 @@ fn change(
     }
     let mut changes: Vec<Change<'_>> = delete.iter().map(|name| Change::Delete { name }).collect();
     changes.extend(rename.iter().map(|(from, to)| Change::Rename { from, to }));
-    changes.extend(attrs.iter().map(|(name, attrs)| Change::SetAttrs { name, attrs }));
+    for (name, attrs) in attrs {
+        // An array that is renamed is still known by its name before.
+        let before = rename.iter().find(|(_, to)| to == name).map_or(name, |(from, _)| from);
+        at.unlocked.check(&*device.describe(before)?)?;
+        changes.push(Change::SetAttrs { name, attrs: attributes(attrs, data)? });
+    }
     Ok(device.execute(command::Batch { changes: &changes })?)
 }
 

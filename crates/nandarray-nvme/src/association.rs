@@ -19,7 +19,9 @@ use crate::accounts::ExecutionAccounts;
 use crate::boxes::StoredBoxes;
 use crate::features::FeatureValues;
 use crate::requests::ArrayRequests;
+use crate::running::RunningExecutions;
 use crate::subsystem::Subsystem;
+use crate::unlocked::UnlockedArrays;
 
 /// Maximum number of asynchronous event requests that a controller holds.
 pub(crate) const EVENTS_MAX: usize = 4;
@@ -58,6 +60,8 @@ pub struct Association {
     controller: Controller,
     pub(crate) boxes: StoredBoxes,
     pub(crate) requests: ArrayRequests,
+    pub(crate) running: RunningExecutions,
+    pub(crate) unlocked: UnlockedArrays,
     /// Accounts of this host's executions, for the vendor's log page; other hosts have their own.
     pub(crate) accounts: ExecutionAccounts,
     cntlid: u16,
@@ -95,6 +99,8 @@ impl Association {
             controller,
             boxes: StoredBoxes::default(),
             requests: ArrayRequests::default(),
+            running: RunningExecutions::default(),
+            unlocked: UnlockedArrays::default(),
             accounts: ExecutionAccounts::default(),
             cntlid,
             host,
@@ -174,9 +180,14 @@ impl Association {
         *self.notifier.lock() = None;
         self.boxes.clear();
         self.requests.clear();
-        let mut state = self.state.lock();
-        state.held.clear();
-        state.csts = ControllerStatus { ready: false, fatal: true, ..state.csts };
+        self.unlocked.clear();
+        {
+            let mut state = self.state.lock();
+            state.held.clear();
+            state.csts = ControllerStatus { ready: false, fatal: true, ..state.csts };
+        }
+        // Last: an execution that begins now finds that the controller is not ready.
+        self.running.stop();
     }
 
     pub(crate) fn notice_namespaces(&self, nsids: &[u32]) {
@@ -255,6 +266,7 @@ impl Association {
     fn reset(&self) {
         self.boxes.clear();
         self.requests.clear();
+        self.unlocked.clear();
         self.controller.close_all();
         let held = {
             let mut state = self.state.lock();
@@ -264,6 +276,7 @@ impl Association {
             state.changed.clear();
             std::mem::take(&mut state.held)
         };
+        self.running.stop();
         // The transport has these commands in flight: without a completion, their identifiers would never be free.
         if let Some(send) = self.notifier.lock().as_ref() {
             held.into_iter().for_each(|cid| send(CompletionEntry::new(cid, Err(Status::ABORTED))));

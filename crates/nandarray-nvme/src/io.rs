@@ -16,7 +16,19 @@ use crate::commands::{CommandEffect, IoCommand};
 use crate::logs::{self, FailedCommand};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
+use crate::running::RunningExecution;
 use crate::subsystem::{self, NN};
+
+/// The thread that executes a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommandPlace {
+    /// The command is short: the thread that received it executes it.
+    Here,
+    /// The command may take long, but its time is limited by its bytes.
+    Worker,
+    /// The command runs programs, which may take very long: no other kind of command waits behind it.
+    ProgramWorker,
+}
 
 impl Association {
     /// Executes a command of I/O queue `qid`.
@@ -26,11 +38,17 @@ impl Association {
         self.ended(qid, entry, done)
     }
 
-    /// Whether a command may take long: a transport lets a worker execute it, so that others of its queue go on.
-    pub(crate) fn takes_long(entry: &SubmissionEntry) -> bool {
-        let nsid = entry.nsid.get();
-        let of_arrays = nsid == NSID_ND && entry.opcode == NdOpcode::ARRAY_REQUEST;
-        nsid == NSID_PROGRAMS || of_arrays || entry.opcode == Opcode::COPY
+    /// Returns where a transport lets a command be executed, so that others of its queue and of other hosts go on.
+    pub(crate) fn place_of(entry: &SubmissionEntry) -> CommandPlace {
+        match (entry.nsid.get(), entry.opcode) {
+            (NSID_PROGRAMS, _) => CommandPlace::ProgramWorker,
+            (NSID_ND, NdOpcode::ARRAY_REQUEST) => match NdCommand::decode(entry) {
+                Ok(NdCommand::ArrayRequest(part)) if part.programs => CommandPlace::ProgramWorker,
+                _ => CommandPlace::Worker,
+            },
+            (_, Opcode::COPY) => CommandPlace::Worker,
+            _ => CommandPlace::Here,
+        }
     }
 
     /// Returns the command that an entry of an I/O queue means; `None` if the subsystem has no such command.
@@ -64,13 +82,13 @@ impl Association {
         match csi {
             CommandSet::MEMORY => self.subsystem().memory.execute(entry, payload).map(|()| (0, 0)),
             CommandSet::PROGRAMS => {
-                let runtime = self.subsystem().runtime()?;
-                self.subsystem().programs.execute(&self.surroundings(&runtime), entry, &payload)
+                let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution()?);
+                self.subsystem().programs.execute(&self.surroundings(&runtime, &running), entry, &payload)
             }
             CommandSet::ND => match NdCommand::decode(entry)? {
                 NdCommand::ArrayRequest(part) => {
-                    let runtime = self.subsystem().runtime()?;
-                    self.requests.request(&self.surroundings(&runtime), part, &payload)
+                    let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution()?);
+                    self.requests.request(&self.surroundings(&runtime, &running), part, &payload)
                 }
                 NdCommand::ArrayReply(part) => self.requests.reply(part, &mut payload),
                 command => self.boxes.execute(self.controller(), command, payload),
@@ -79,9 +97,18 @@ impl Association {
         }
     }
 
-    fn surroundings<'a>(&'a self, runtime: &'a Runtime) -> Surroundings<'a> {
+    /// Adds an execution to those that end with the association.
+    fn begin_execution(&self) -> Result<RunningExecution<'_>, Status> {
+        let running = self.running.begin();
+        // The association may have ended since it was looked at, and have stopped only those that were there.
+        if self.is_ready() { Ok(running) } else { Err(Status::ABORTED) }
+    }
+
+    fn surroundings<'a>(&'a self, runtime: &'a Runtime, running: &'a RunningExecution<'_>) -> Surroundings<'a> {
         Surroundings {
             runtime,
+            progress: running.progress(),
+            unlocked: &self.unlocked,
             executor: self.subsystem().options().executor.as_deref(),
             controller: self.controller(),
             boxes: &self.boxes,

@@ -18,6 +18,8 @@
 //! | `programs` | Computational Programs: the states of program slots, range sets, execution; command set 4 |
 //! | `accounts` | accounts of a host's executions |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
+//! | `running` | executions of one host, which end with it |
+//! | `unlocked` | encrypted arrays whose keys one host has given |
 //! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
 //! | `identify`, `logs` | data of identify and of log pages |
 //! | `auth` | in-band authentication of hosts |
@@ -44,10 +46,12 @@ mod programs;
 mod properties;
 mod queue;
 mod requests;
+mod running;
 mod slm;
 mod subsystem;
 #[allow(clippy::disallowed_methods, reason = "a transport gives up silent hosts: it has the machine's clock")]
 pub mod tcp;
+mod unlocked;
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,13 @@
 //!
 //! The standard's command set runs one program on ranges of memory ([`Programs`](crate::programs::Programs)). A request
 //! brings its programs along, as ELF files in the data behind its text; they are loaded for this run alone. Outputs
-//! that are collected for the host have a limit, as the run's instructions have; programs never run in native form.
+//! that are collected for the host have a limit, as the instructions of a call and of the run have; a run ends with its
+//! host. Programs never run in native form.
 
+use nandarray::SpaceId;
 use nandarray_cores::Form;
 use nandarray_runtime::{
-    Account, Error, Execution, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest,
-    Tiles,
+    Account, Error, Execution, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Runtime, StageRequest, Tiles,
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +62,7 @@ enum FormGiven {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BoxGiven {
-    array: u32,
+    array: SpaceId,
     start: Vec<u64>,
     step: Vec<u64>,
     count: Vec<u64>,
@@ -132,6 +133,21 @@ impl OffloadRequest {
         let mut outputs = self.stages.iter().flat_map(|stage| &stage.outputs);
         outputs.any(|output| matches!(output, OutputGiven::Box(_)))
     }
+
+    /// Returns the numbers of the arrays that the run reads or writes.
+    fn arrays(&self) -> impl Iterator<Item = SpaceId> {
+        self.stages.iter().flat_map(|stage| {
+            let read = stage.inputs.iter().filter_map(|input| match input {
+                InputGiven::Box(b) => Some(b.array),
+                InputGiven::Bytes(_) | InputGiven::Output(..) => None,
+            });
+            let written = stage.outputs.iter().filter_map(|output| match output {
+                OutputGiven::Box(b) => Some(b.array),
+                OutputGiven::Collect | OutputGiven::Between => None,
+            });
+            read.chain(written)
+        })
+    }
 }
 
 impl BoxGiven {
@@ -161,6 +177,9 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
     if programs.max(stages) > STAGES_MAX {
         return Err(invalid(format!("{programs} programs and {stages} stages: a run must have at most {STAGES_MAX}")));
     }
+    for array in request.arrays() {
+        at.unlocked.check(&*at.runtime.device().by_id(array)?)?;
+    }
     let mut loaded = RunPrograms { runtime: at.runtime, programs: Vec::new() };
     for program in &request.programs {
         let metadata = program.metadata.as_ref().map(String::as_bytes);
@@ -189,13 +208,13 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
             })
         })
         .collect::<Result<_, Error>>()?;
-    let (threads, progress) = (at.runtime.threads(THREADS), Progress::default());
+    let threads = at.runtime.threads(THREADS);
     let done = at.runtime.execute(&Execution {
         stages: &stages,
         executor: at.executor.unwrap_or(&threads),
         hold_bytes: request.hold_bytes.min(HOLD_BYTES),
         collect_bytes: COLLECT_BYTES_MAX,
-        progress: &progress,
+        progress: at.progress,
     })?;
     let mut found = Vec::new();
     let mut value = |value: Option<OutputValue>| match value? {

@@ -26,6 +26,7 @@ use crate::accounts::{ExecutionAccounts, ExecutionFailure};
 use crate::boxes::StoredBoxes;
 use crate::payload::Payload;
 use crate::slm::LocalMemory;
+use crate::unlocked::UnlockedArrays;
 
 /// Number of program slots; index 0 is reserved.
 pub(crate) const SLOTS: u16 = 64;
@@ -100,6 +101,10 @@ pub(crate) struct Programs {
 /// The parts of the subsystem and of the association that an execution uses.
 pub(crate) struct Surroundings<'a> {
     pub(crate) runtime: &'a Runtime,
+    /// The progress of an execution, by which it is stopped when its host is gone.
+    pub(crate) progress: &'a Progress,
+    /// Encrypted arrays whose keys the host has given.
+    pub(crate) unlocked: &'a UnlockedArrays,
     /// The executor that runs programs; `None` for threads of this host.
     pub(crate) executor: Option<&'a dyn Executor>,
     pub(crate) controller: &'a Controller,
@@ -408,7 +413,7 @@ impl Programs {
             instructions: Some(INSTRUCTIONS_MAX),
             cores: &[],
         };
-        let (stages, progress) = ([stage], Progress::default());
+        let stages = [stage];
         let threads = at.runtime.threads(THREADS);
         let executor = at.executor.unwrap_or(&threads);
         let execution = Execution {
@@ -416,7 +421,7 @@ impl Programs {
             executor,
             hold_bytes: HOLD_BYTES,
             collect_bytes: u64::MAX,
-            progress: &progress,
+            progress: at.progress,
         };
         let done = at.runtime.execute(&execution).map_err(failure_of)?;
         let lengths = deliver(at, to, &done.stages[0].outputs)?;

@@ -23,8 +23,11 @@ use crate::programs::Surroundings;
 
 /// Maximum size of a request, in bytes.
 const REQUEST_BYTES_MAX: u32 = 80 << 20;
-/// Maximum size of all requests and replies that are kept for one host, in bytes.
+/// Maximum size of the parts of requests that are kept for one host, in bytes, and of the replies with which a further
+/// request is refused.
 pub(crate) const HELD_BYTES_MAX: usize = 256 << 20;
+/// Maximum size of a request's text, in bytes: it takes many times that in memory once it is parsed.
+const TEXT_BYTES_MAX: usize = 4 << 20;
 /// Maximum number of requests that have begun to arrive, and of replies, each.
 const HELD_MAX: usize = 256;
 /// Bytes in front of the text: its length in 4 bytes, and 4 reserved ones.
@@ -97,8 +100,10 @@ struct Held {
     arriving: BTreeMap<u32, Arriving>,
     /// Replies that were not fetched to their end, by handle.
     replies: BTreeMap<u32, Arc<Vec<u8>>>,
+    /// Handle of the last reply.
     last: u32,
-    bytes: usize,
+    arriving_bytes: usize,
+    reply_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -129,18 +134,13 @@ impl ArrayRequests {
         payload: &Payload<'_>,
     ) -> Result<(u32, u32), Status> {
         let Some(whole) = self.take(part, payload.source()?)? else { return Ok((0, 0)) };
-        let may_write = part.changes;
-        let done = Message::split(&whole).ok_or(Status::INVALID_FIELD).map(|message| {
-            let request = ArrayRequest::parse(message.text)?;
-            if request.changes() && !(may_write && at.writable) {
-                return Err(nandarray::Error::ReadOnly.into());
-            }
-            arrays::execute(at, request, message.data)
-        })?;
-        let reply = done
+        let message = Message::split(&whole).ok_or(Status::INVALID_FIELD)?;
+        // Before it is executed: a request that has changed the store must have its reply.
+        self.check_room()?;
+        let reply = execute(at, part, message)
             .unwrap_or_else(|error| Message::join(&serde_json::json!({ "error": RequestRefusal::new(&error) }), &[]));
         drop(whole);
-        self.keep(reply)
+        Ok(self.keep(reply))
     }
 
     /// Executes Array Reply: gives a part of a reply, which is forgotten with its last byte.
@@ -152,7 +152,7 @@ impl ArrayRequests {
         if offset + room >= found.len() as u64 {
             let mut held = self.held.lock();
             if let Some(reply) = held.replies.remove(&handle) {
-                held.bytes -= reply.len();
+                held.reply_bytes -= reply.len();
             }
         }
         Ok((0, 0))
@@ -170,11 +170,11 @@ impl ArrayRequests {
         let mut held = self.held.lock();
         if offset == 0 {
             let before = held.arriving.remove(&tag).map_or(0, |one| one.size as usize);
-            held.bytes -= before;
-            if held.arriving.len() >= HELD_MAX || held.bytes + size as usize > HELD_BYTES_MAX {
+            held.arriving_bytes -= before;
+            if held.arriving.len() >= HELD_MAX || held.arriving_bytes + size as usize > HELD_BYTES_MAX {
                 return Err(Status::RESOURCES);
             }
-            held.bytes += size as usize;
+            held.arriving_bytes += size as usize;
             held.arriving.insert(tag, Arriving { size, bytes: Vec::new() });
         }
         let arriving = held.arriving.get_mut(&tag).ok_or(Status::SEQUENCE_ERROR)?;
@@ -185,21 +185,47 @@ impl ArrayRequests {
         if arriving.bytes.len() < size as usize {
             return Ok(None);
         }
-        held.bytes -= size as usize;
+        held.arriving_bytes -= size as usize;
         Ok(held.arriving.remove(&tag).map(|one| one.bytes))
     }
 
-    fn keep(&self, reply: Vec<u8>) -> Result<(u32, u32), Status> {
-        let size = u32::try_from(reply.len()).map_err(|_| Status::RESOURCES)?;
-        let mut held = self.held.lock();
-        if held.replies.len() >= HELD_MAX || held.bytes + reply.len() > HELD_BYTES_MAX {
-            return Err(Status::RESOURCES);
-        }
-        held.bytes += reply.len();
-        held.last = held.last.checked_add(1).ok_or(Status::RESOURCES)?;
-        let handle = held.last;
-        let before = held.replies.insert(handle, Arc::new(reply));
-        assert!(before.is_none(), "handle {handle} was given twice");
-        Ok((handle, size))
+    /// Refuses a request while its host does not fetch the replies of those before.
+    fn check_room(&self) -> Result<(), Status> {
+        let held = self.held.lock();
+        let is_full = held.replies.len() >= HELD_MAX || held.reply_bytes > HELD_BYTES_MAX;
+        if is_full { Err(Status::RESOURCES) } else { Ok(()) }
     }
+
+    /// Keeps a reply; returns its handle and its size in bytes.
+    fn keep(&self, reply: Vec<u8>) -> (u32, u32) {
+        let size = u32::try_from(reply.len()).expect("a reply of less than 4 GiB");
+        let mut held = self.held.lock();
+        held.reply_bytes += reply.len();
+        let next = |handle: u32| handle.wrapping_add(1);
+        let mut handle = next(held.last);
+        while held.replies.contains_key(&handle) {
+            handle = next(handle);
+        }
+        held.last = handle;
+        held.replies.insert(handle, Arc::new(reply));
+        (handle, size)
+    }
+}
+
+/// Executes a request that is whole; returns its reply, a message.
+fn execute(at: &Surroundings<'_>, part: RequestPart, message: Message<'_>) -> Result<Vec<u8>, Error> {
+    if message.text.len() > TEXT_BYTES_MAX {
+        let bytes = message.text.len();
+        return Err(arrays::invalid(format!(
+            "a text of {bytes} bytes; a request's must have at most {TEXT_BYTES_MAX}"
+        )));
+    }
+    let request = ArrayRequest::parse(message.text)?;
+    if request.changes() && !(part.changes && at.writable) {
+        return Err(nandarray::Error::ReadOnly.into());
+    }
+    if request.runs_programs() && !part.programs {
+        return Err(arrays::invalid("a request that runs programs must say so (dword 11, bit 1)".to_owned()));
+    }
+    arrays::execute(at, request, message.data)
 }

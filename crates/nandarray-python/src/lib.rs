@@ -60,6 +60,8 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", nandarray::VERSION)?;
+    m.add("NVME_MOVE_BYTES_MAX", nandarray::nvme::MOVE_BYTES_MAX)?;
+    m.add("NVME_WRITE_ROWS_MAX", nandarray::nvme::WRITE_ROWS_MAX)?;
     m.add_class::<store::PyStore>()?;
     m.add_class::<space::PySpace>()?;
     m.add_class::<transaction::PyTransaction>()?;

@@ -79,8 +79,8 @@ pub(crate) fn nvme_encode<'py>(
     Ok((entry, encoded.payload.as_deref().map(bytes), encoded.page.as_ref().map(|page| bytes(page.as_bytes()))))
 }
 
-/// Encodes a part of an array request: the host's tag, the size of the request, the part's first byte, and whether the
-/// request may change the store.
+/// Encodes a part of an array request: the host's tag, the size of the request, the part's first byte, whether the
+/// request may change the store, and whether it runs programs.
 #[pyfunction]
 pub(crate) fn nvme_request_entry(
     py: Python<'_>,
@@ -88,8 +88,9 @@ pub(crate) fn nvme_request_entry(
     size: u32,
     offset: u32,
     changes: bool,
+    programs: bool,
 ) -> Bound<'_, PyBytes> {
-    let command = NdCommand::ArrayRequest(RequestPart { tag, changes, size, offset });
+    let command = NdCommand::ArrayRequest(RequestPart { tag, changes, programs, size, offset });
     PyBytes::new(py, command.encode(0).as_bytes())
 }
 

@@ -217,6 +217,7 @@ impl PyNvmeServer {
 #[pyclass(module = "nandarray._nandarray", name = "NvmeHost", frozen)]
 pub(crate) struct PyNvmeHost {
     host: Mutex<Initiator>,
+    address: String,
     home: Home,
 }
 
@@ -240,7 +241,7 @@ impl PyNvmeHost {
         options.credentials = secrets.map(|texts| credentials_of(py, &options.hostnqn, &texts)).transpose()?;
         let made = detached(py, || Initiator::connect(at, nqn, &options)).map_err(|e| to_py(py, &e, None))?;
         let host = made.map_err(|e| io_error(py, &format!("cannot connect to {address}: {e}")))?;
-        Ok(Self { host: Mutex::new(host), home: Home::here() })
+        Ok(Self { host: Mutex::new(host), address: address.to_owned(), home: Home::here() })
     }
 
     /// Sends a command (to the admin queue if `admin`) with `data` for the controller, and waits for its end. Returns
@@ -260,7 +261,7 @@ impl PyNvmeHost {
         let source = data.unwrap_or_default();
         let done = detached(py, || self.host.lock().call(admin, entry, source, room));
         let done = done.map_err(|e| to_py(py, &e, None))?;
-        let (entry, data) = done.map_err(|e| io_error(py, &e))?;
+        let (entry, data) = done.map_err(|e| self.lost(py, &e))?;
         let made = (PyBytes::new(py, entry.as_bytes()), PyBytes::new(py, &data));
         // Not if another thread uses the queue: this one holds the GIL, and must not wait.
         if let Some(mut host) = self.host.try_lock()
@@ -302,7 +303,7 @@ impl PyNvmeHost {
             }
             Ok(found.into_iter().map(|done| done.expect("every command has ended")).collect())
         };
-        let done = detached(py, many).map_err(|e| to_py(py, &e, None))?.map_err(|e| io_error(py, &e))?;
+        let done = detached(py, many).map_err(|e| to_py(py, &e, None))?.map_err(|e| self.lost(py, &e))?;
         Ok(done.into_iter().map(|(done, data)| (PyBytes::new(py, done.as_bytes()), PyBytes::new(py, &data))).collect())
     }
 
@@ -319,6 +320,11 @@ impl PyNvmeHost {
 }
 
 impl PyNvmeHost {
+    /// Returns the error of a connection that ended, or whose controller broke the protocol.
+    fn lost(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
+        to_py(py, &Error::Closed(format!("the connection to {} is lost: {error}", self.address)), None)
+    }
+
     /// Sends commands, `depth` of them in flight at a time; returns the total number of bytes received.
     fn many(&self, py: Python<'_>, entries: &[Vec<u8>], data: &[u8], room: usize, depth: usize) -> PyResult<u64> {
         at_home(py, self.home, "connection")?;

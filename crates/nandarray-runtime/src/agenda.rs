@@ -14,7 +14,7 @@ use crate::cut::check;
 use crate::error::StageError;
 use crate::io::InputSource;
 use crate::job::{Job, JobStep};
-use crate::progress::{Account, Progress};
+use crate::progress::{Account, Progress, TASK_INSTRUCTIONS_MIN};
 use crate::scheduler::{Next, RunPlan, Scheduler};
 use crate::stage::{Failed, Origin, Rank, Stage};
 use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
@@ -43,6 +43,8 @@ pub struct Agenda<'s, 'p> {
     scheduler: Scheduler<'p>,
     /// Bytes that were delivered to the sink.
     to_sink: u64,
+    /// Instructions that count against the limit of the run.
+    spent: u64,
     /// Number of runs of consecutive tasks in all stages, if it is known at the beginning; otherwise `u64::MAX`.
     runs: u64,
 }
@@ -84,7 +86,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
             progress.expect(number, expected);
             runs = runs.saturating_add(expected.map_or(u64::MAX, |tasks| tasks.div_ceil(stage.tasks_a_run())));
         }
-        Ok(Self { plan, scheduler, to_sink: 0, runs })
+        Ok(Self { plan, scheduler, to_sink: 0, spent: 0, runs })
     }
 
     /// Returns an upper bound of the number of jobs in flight at once: further workers would have nothing to do.
@@ -202,7 +204,19 @@ impl<'s, 'p> Agenda<'s, 'p> {
         slot.busy = false;
         slot.core = core;
         slot.output.tasks.push((task.number, outputs));
-        state.settle(stage, self.plan.stages[stage].tasks_a_run())
+        state.settle(stage, self.plan.stages[stage].tasks_a_run())?;
+        self.spend(account.instructions)
+    }
+
+    /// Counts the instructions of a task against the limit of the run.
+    fn spend(&mut self, instructions: u64) -> Result<(), Failed> {
+        self.spent = self.spent.saturating_add(instructions.max(TASK_INSTRUCTIONS_MIN));
+        match self.plan.progress.instructions_max {
+            Some(limit) if self.spent > limit => {
+                Err((Rank { turn: 0, stage: 0, run: 0 }, RunError::RunLimit { limit }))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn delivered(&mut self, stage: usize, rank: Rank, job: DeliverJob<'p>) {

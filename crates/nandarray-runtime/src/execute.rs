@@ -128,6 +128,12 @@ impl Runtime {
         });
         let makers: Vec<_> = makers.collect();
         let metadata: Vec<&Metadata> = programs.iter().map(|ready| ready.program.metadata()).collect();
+        let states = metadata.iter().map(|own| own.state_bytes).fold(0u64, u64::saturating_add);
+        if states > collect_bytes {
+            return Err(Error::invalid(format!(
+                "the states of the programs have {states} bytes; at most {collect_bytes} are given back"
+            )));
+        }
         let scalars: Vec<Vec<u64>> = (stages.iter().zip(&metadata))
             .map(|(stage, own)| typed(compound, own, stage, &metadata))
             .collect::<Result<_>>()?;

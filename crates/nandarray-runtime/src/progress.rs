@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nandarray_cores::{CoreTimer, Profiler};
 
+/// Minimum number of instructions that a task counts as, against the limit of a run: about what a task costs beside its
+/// own instructions.
+pub const TASK_INSTRUCTIONS_MIN: u64 = 10_000;
+
 /// The progress of a run, which other threads may read while it runs.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -16,6 +20,9 @@ pub struct Progress {
     pub bytes_in: AtomicU64,
     /// Set by the caller to stop the run.
     pub stop: AtomicBool,
+    /// Maximum number of instructions of the whole run; `None` if there is none. A task counts as
+    /// [`TASK_INSTRUCTIONS_MIN`] at least, so that a run of many small tasks ends, too.
+    pub instructions_max: Option<u64>,
     /// Makes cores that count instructions; `None` if the caller wants no profile.
     pub profiler: Option<Profiler>,
     /// Makes cores from a description, which count clock ticks; `None` if the caller wants no timing. A run with a
@@ -33,6 +40,11 @@ struct StageProgress {
 }
 
 impl Progress {
+    /// Makes the progress of a run that has not begun, with a limit of its instructions.
+    pub fn limited_to(instructions: u64) -> Self {
+        Self { instructions_max: Some(instructions), ..Self::default() }
+    }
+
     /// Makes the progress of a run that has not begun, with a profiler.
     pub fn counted_by(profiler: Profiler) -> Self {
         Self { profiler: Some(profiler), ..Self::default() }

@@ -118,7 +118,7 @@ pub struct Execution<'a> {
     pub executor: &'a dyn Executor,
     /// Limit of the bytes queued between programs when one of them needs more input before it can go on.
     pub hold_bytes: u64,
-    /// Limit of the bytes of all outputs that are collected in memory; `u64::MAX` is no limit.
+    /// Limit of the bytes of all outputs that are collected in memory, and of all states; `u64::MAX` is no limit.
     pub collect_bytes: u64,
     /// The progress of the run, by which the caller can also stop it.
     pub progress: &'a Progress,

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use nandarray_cores::{Core, Program, RunError};
 use nandarray_runtime::{
-    Completed, HOLD_BYTES, InputSource, Origin, OutputSink, Progress, Stage, StageError, Threads, TransferError,
-    pipeline,
+    Completed, HOLD_BYTES, InputSource, Origin, OutputSink, Progress, Stage, StageError, TASK_INSTRUCTIONS_MIN,
+    Threads, TransferError, pipeline,
 };
 use proptest::prelude::*;
 
@@ -265,6 +265,25 @@ fn all_stages_end_when_told_to() {
     progress.stop.store(true, Ordering::Relaxed);
     let error = go(&Items::new(&items), &chain, Threads(3), &mut Gathered::default(), &progress).unwrap_err();
     assert!(matches!(error.error, RunError::Cancelled(_)), "{error}");
+}
+
+#[test]
+fn a_run_has_a_limit_over_all_of_its_tasks() {
+    let items: Vec<u64> = (0..1000).collect();
+    let chain = [(Origin::External(0), 10, NEVER), (Origin::Stage { stage: 0, output: 0 }, 10, NEVER)];
+    for threads in [1, 3] {
+        let go_to = |limit| {
+            let progress = Progress::limited_to(limit);
+            go(&Items::new(&items), &chain, Threads(threads), &mut Gathered::default(), &progress)
+        };
+        let free = go(&Items::new(&items), &chain, Threads(threads), &mut Gathered::default(), &Progress::default());
+        let least = free.unwrap().account.tasks * TASK_INSTRUCTIONS_MIN;
+        // Tasks of few instructions: each counts as the minimum.
+        assert!(go_to(least).is_ok());
+        let error = go_to(least - 1).unwrap_err();
+        assert!(matches!(error.error, RunError::RunLimit { limit } if limit == least - 1), "{error}");
+        assert_eq!(error.error.task(), None);
+    }
 }
 
 #[test]

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from nandarray.array.attribute_types import check_types, merged
-from nandarray.errors import InvalidError, NotFoundError
+from nandarray.errors import CorruptError, InvalidError, NotFoundError
 
-__all__ = ["DIMENSIONS", "Attributes", "to_json"]
+__all__ = ["DIMENSIONS", "Attributes", "from_json", "to_json"]
 
 #: The attribute that holds an array's dimension names, as Zarr v2 and xarray call it.
 DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -116,13 +116,29 @@ class Attributes(MutableMapping[str, Any]):
         raise TypeError("attributes write through to their store and cannot be pickled; pickle dict(attrs)")
 
     def _read(self) -> dict[str, Any]:
-        values: dict[str, Any] = json.loads(self._load())
-        return values
+        return from_json(self._load())
 
 
 def _check_known(name: object, values: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or name not in values:
         raise NotFoundError(f"no attribute named {name!r}")
+
+
+def from_json(text: str) -> dict[str, Any]:
+    """Read attributes that :func:`to_json` wrote.
+
+    Raises
+    ------
+    CorruptError
+        The text is no JSON object.
+    """
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(f"attributes that are not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise CorruptError(f"attributes must be a JSON object, not {type(values).__name__}")
+    return values
 
 
 def to_json(values: Mapping[str, Any]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from nandarray import dtypes
+from nandarray.array.attributes import from_json
+from nandarray.errors import CorruptError
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
@@ -28,13 +29,21 @@ def facts(store: Store, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "shape": list(shape),
-        "dtype": str(dtypes.decode(known["dtype"])),
+        "dtype": dtypes.shown(known["dtype"]),
         "building_block": list(known["building_block"]),
         "compression": known["compression"],
         "encrypted": bool(known["encrypted"]),
         "bytes": prod(shape) * known["itemsize"],
-        "attrs": json.loads(known["attrs"]),
+        "attrs": _attributes(known["attrs"]),
     }
+
+
+def _attributes(text: str) -> Any:
+    """Return attributes for a list of arrays, which has the text of those that cannot be read."""
+    try:
+        return from_json(text)
+    except CorruptError:
+        return text
 
 
 def open_array(store: Store, name: str, key: bytes | None) -> Array:

@@ -74,7 +74,7 @@ def nest(group: Group) -> dict[str, Any]:
             branch = below if isinstance(below, dict) else branch.setdefault(f"{one}/", {})
         if last != ".group":
             facts = group.store._engine.describe(group._prefix + name)
-            branch[last] = f"{dtypes.decode(facts['dtype'])} {tuple(facts['shape'])}"
+            branch[last] = f"{dtypes.shown(facts['dtype'])} {tuple(facts['shape'])}"
     return root
 
 

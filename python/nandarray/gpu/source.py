@@ -16,8 +16,16 @@ from typing import Any
 import numpy as np
 
 from nandarray import _nandarray
-from nandarray.door import Source, Space
-from nandarray.errors import ClosedError, DoorError, InvalidError, NotFoundError, VolumeMismatchError
+from nandarray.door import Source, Space, described
+from nandarray.errors import (
+    ClosedError,
+    DoorError,
+    InvalidError,
+    NandarrayError,
+    NotFoundError,
+    ReadOnlyError,
+    VolumeMismatchError,
+)
 from nandarray.gpu.reads import Reads
 
 __all__ = ["RegionSource", "RegionSpace"]
@@ -27,7 +35,7 @@ _Array = np.ndarray[Any, Any]
 # The status at the end of an error, without the bit by which a controller advises against trying again.
 _STATUS = re.compile(r"\((0x[0-9a-f]+)\)$")
 _STATUS_MASK = 0x7FF
-_RESIZED, _NOT_READY = 0x1C2, 0x082
+_RESIZED, _NOT_READY, _PROTECTED = 0x1C2, 0x082, 0x020
 
 _Row = tuple[int, str, str, list[int], int, int, bool]
 
@@ -51,7 +59,7 @@ class RegionSource(Source):
         super().__init__(f"shm://{name}", read_only=read_only)
         self._native: _nandarray.QueueClient | None = native
         rows: dict[str, _Row] = {row[1]: row for row in native.arrays()}
-        self._told = {one["name"]: _described(one, rows.get(one["name"])) for one in json.loads(native.catalog())}
+        self._told = _catalog(native.catalog(), rows, self.path)
 
     @property
     def native(self) -> _nandarray.QueueClient:
@@ -99,10 +107,19 @@ class RegionSource(Source):
         return RegionSpace(self, told)
 
 
-def _described(told: dict[str, Any], row: _Row | None) -> dict[str, Any]:
-    """Return a description as the native store gives it, with the number of the array in the region's table."""
-    shapes = {key: tuple(told[key]) for key in ("shape", "building_block")}
-    return {**told, **shapes, "fill": bytes.fromhex(told["fill"]), "nsid": None if row is None else row[0]}
+def _catalog(text: bytes, rows: dict[str, _Row], path: str) -> dict[str, dict[str, Any]]:
+    """Return the descriptions of a region's catalog, each with the number of the array in the region's table."""
+    told: dict[str, dict[str, Any]] = {}
+    try:
+        for one in json.loads(text):
+            known = described(one, bytes.fromhex(one["fill"]), path)
+            row = rows.get(known["name"])
+            if row is not None and (tuple(row[3]), row[4]) != (known["shape"], known["itemsize"]):
+                raise NandarrayError(f"{path}: table and catalog differ in array {known['name']!r}: {row[3:5]}, {one}")
+            told[known["name"]] = {**known, "nsid": None if row is None else row[0]}
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise NandarrayError(f"{path}: a catalog that is none: {error}") from None
+    return told
 
 
 class RegionSpace(Space):
@@ -178,6 +195,8 @@ class RegionSpace(Space):
     def _write_runs(self, firsts: _Array, src: _Array) -> None:
         """Write runs of as many elements each, from the elements ``firsts`` on."""
         self.source.check_writable()
+        if not src.size:
+            return
         numbers = np.ascontiguousarray(firsts * np.uint64(self.itemsize))
         data = np.ascontiguousarray(src).reshape(-1).view(np.uint8)
         self._call(self.source.native.write_runs, self.itemsize, numbers, data)
@@ -201,6 +220,8 @@ class RegionSpace(Space):
             if found == _NOT_READY:
                 told = f"array {self._told['name']!r} was deleted while it was served, or its store is closed"
                 raise ClosedError(f"{told} or takes no writes") from error
+            if found == _PROTECTED:
+                raise ReadOnlyError(f"{self.source.path} is served for reading only") from error
             raise
 
 

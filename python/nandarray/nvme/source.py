@@ -2,7 +2,8 @@
 
 Boxes of up to three dimensions without steps, of one transfer, are one N-D command each. Everything else is an array
 request (docs/reference/nvme.md): text with data behind it, sent in parts and answered in parts. Reads are as few
-commands as their bytes need, many in flight. A write of at most 64 MiB is whole or absent; larger ones are several.
+commands as their bytes need, many in flight. A write of at most 64 MiB is whole or absent; larger ones are several, as
+are writes of many rows of elements through a view or as boxes.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nandarray import _nandarray
-from nandarray.door import Source, Space
-from nandarray.dtypes import decode
+from nandarray.door import Source, Space, described
 from nandarray.errors import (
     BY_KIND,
     ClosedError,
@@ -25,7 +28,6 @@ from nandarray.errors import (
     NandarrayError,
     ProgramFailedError,
 )
-from nandarray.index.shapes import check_shape
 from nandarray.nvme.commands import (
     CloseSpace,
     Command,
@@ -51,7 +53,13 @@ TRANSFER = 2 << 20
 ND = 1024
 _MANY = 64
 #: Bytes of the elements of one request: reads are cut so that neither side holds much, writes are whole up to here.
-_READ, _WRITE = 16 << 20, 64 << 20
+_READ, _WRITE = 16 << 20, _nandarray.NVME_MOVE_BYTES_MAX
+#: Rows of elements of one write through a view, and boxes of one write.
+_ROWS = _nandarray.NVME_WRITE_ROWS_MAX
+#: Bytes of a request, of the text of its reply, and of the requests and replies in progress: a drive keeps 256 MiB.
+_REQUEST, _TEXT, _HELD = 80 << 20, 192 << 20, 240 << 20
+#: Bytes of a fill value; of the outputs and states of a run of programs.
+_FILL, _COLLECTED = 1 << 16, 128 << 20
 _INLINE_DIMENSIONS = 3
 _HEADER = 8
 _NOT_FOUND = 0x1C0
@@ -82,6 +90,7 @@ class DriveSource(Source):
         self.generation = 0
         # The first one is random: processes may share one controller of the kernel.
         self._tags = itertools.count(int.from_bytes(os.urandom(4), "little"))
+        self._room = _Room(_HELD)
         self._programs: dict[int, tuple[bytes, bytes | None]] = {}
         self._numbers = itertools.count(1)
 
@@ -136,35 +145,22 @@ class DriveSource(Source):
                 raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {room}")
         return given
 
-    def request(self, text: dict[str, Any], data: Sequence[Any] = (), *, changes: bool) -> tuple[Any, memoryview]:
+    def request(
+        self, text: dict[str, Any], data: Sequence[Any] = (), *, changes: bool, room: int = 0, programs: bool = False
+    ) -> tuple[dict[str, Any], memoryview]:
         """Send an array request and fetch its reply: its text, and the data behind it.
 
-        Pieces of ``data`` follow each other behind the text. An error of the request is raised as the same error of a
-        store here.
+        Pieces of ``data`` follow each other behind the text. The data of the reply has at most ``room`` bytes. An error
+        of the request is raised as the same error of a store here.
         """
         if changes:
             self.check_writable()
         said = json.dumps(text).encode()
         message = b"".join([len(said).to_bytes(_HEADER, "little"), said, *data])
-        tag = next(self._tags) % (1 << 32)
-        calls: list[_Call] = []
-        for at in range(0, len(message), TRANSFER):
-            entry = _nandarray.nvme_request_entry(tag, len(message), at, changes)
-            calls.append((entry, message[at : at + TRANSFER], 0))
-        # Parts arrive in order, each when the one before it has been taken.
-        for call in calls[:-1]:
-            self.done(*call)
-        told, _ = self.done(*calls[-1])
-        handle, size = told.dw0, told.dw1
-        if size < _HEADER:
-            raise NandarrayError(f"the drive: a reply of {size} bytes, which has at least {_HEADER}")
-        parts: list[_Call] = [
-            (_nandarray.nvme_reply_entry(handle, at), None, min(TRANSFER, size - at)) for at in range(0, size, TRANSFER)
-        ]
-        # The last part ends the reply, and goes when the others are here.
-        got = [found for _, found in (self.done_all(parts[:-1]) if parts[1:] else ())]
-        got.append(self.done(*parts[-1])[1])
-        reply = memoryview(got[0] if len(got) == 1 else b"".join(got))
+        if len(message) > _REQUEST:
+            raise InvalidError(f"{text['do']}: a request of {len(message)} bytes; a drive takes at most {_REQUEST}")
+        with self._room.held(len(message) + room):
+            reply = self._reply(message, changes=changes, programs=programs, most=_HEADER + _TEXT + room)
         try:
             length = int.from_bytes(reply[:4], "little")
             answer = json.loads(bytes(reply[_HEADER : _HEADER + length]))
@@ -174,6 +170,24 @@ class DriveSource(Source):
         if wrong is not None:
             raise _refusal(wrong)
         return answer, reply[_HEADER + length :]
+
+    def _reply(self, message: bytes, *, changes: bool, programs: bool, most: int) -> memoryview:
+        """Send a message in parts; return its reply of at most ``most`` bytes."""
+        tag = next(self._tags) % (1 << 32)
+        # Parts arrive in order, each when the one before it has been taken.
+        for at in range(0, len(message), TRANSFER):
+            entry = _nandarray.nvme_request_entry(tag, len(message), at, changes, programs)
+            told, _ = self.done(entry, message[at : at + TRANSFER])
+        handle, size = told.dw0, told.dw1
+        if not _HEADER <= size <= most:
+            raise NandarrayError(f"the drive: a reply of {size} bytes, which must have from {_HEADER} to {most}")
+        parts: list[_Call] = [
+            (_nandarray.nvme_reply_entry(handle, at), None, min(TRANSFER, size - at)) for at in range(0, size, TRANSFER)
+        ]
+        # The last part ends the reply, and goes when the others are here.
+        got = [found for _, found in (self.done_all(parts[:-1]) if parts[1:] else ())]
+        got.append(self.done(*parts[-1])[1])
+        return memoryview(got[0] if len(got) == 1 else b"".join(got))
 
     def submit(self, command: Command, data: Any = None) -> Completion:
         """Execute a command of :mod:`nandarray.nvme`; its completion may be one of failure."""
@@ -206,24 +220,27 @@ class DriveSource(Source):
 
     def refresh(self) -> None:
         """See what others have changed: descriptions of arrays are requested again."""
+        _ = self.connection
         self.generation += 1
 
     def names(self, prefix: str = "") -> list[str]:
         """List the full names of arrays that begin with a prefix, sorted."""
-        found: list[str] = self.request({"do": "names", "prefix": prefix}, changes=False)[0]["names"]
+        found = self.request({"do": "names", "prefix": prefix}, changes=False)[0].get("names")
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise NandarrayError("the drive: a list of names that is none")
         return found
 
     def describe(self, name: str) -> dict[str, Any]:
         """Describe an array, or raise NotFoundError."""
-        return _described(*self.request({"do": "describe", "name": name}, changes=False))
+        return _described(*self.request({"do": "describe", "name": name}, changes=False, room=_FILL))
 
     def open_space(self, name: str, *, encryption_key: bytes | None = None) -> DriveSpace:
         """Open an array."""
         told = self.describe(name)
         if encryption_key is not None:
             asked = {"do": "unlock", "array": told["array"], "key": [0, len(encryption_key)]}
-            told = _described(*self.request(asked, [encryption_key], changes=False))
-        return DriveSpace(self, told)
+            told = _described(*self.request(asked, [encryption_key], changes=False, room=_FILL))
+        return DriveSpace(self, told, encryption_key)
 
     def create(
         self,
@@ -239,7 +256,8 @@ class DriveSource(Source):
         attrs: str = "{}",
     ) -> DriveSpace:
         """Create an array."""
-        key, value = encryption_key or b"", fill or b""
+        pieces: list[bytes] = []
+        key, value = encryption_key, fill
         asked = {
             "do": "create",
             "name": name,
@@ -248,11 +266,11 @@ class DriveSource(Source):
             "dtype": dtype,
             "building_block": None if building_block is None else _numbers(building_block),
             "compression": compression,
-            "key": [0, len(key)] if key else None,
-            "fill": [len(key), len(value)] if value else None,
-            "attrs": attrs,
+            "key": None if key is None else _piece(pieces, key),
+            "fill": None if value is None else _piece(pieces, value),
+            "attrs": _piece(pieces, attrs.encode()),
         }
-        return DriveSpace(self, _described(*self.request(asked, [key, value], changes=True)))
+        return DriveSpace(self, _described(*self.request(asked, pieces, changes=True, room=_FILL)), key)
 
     def together(
         self,
@@ -262,8 +280,11 @@ class DriveSource(Source):
         attrs: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Delete, rename, and set attributes by name, all as one."""
-        asked = {"do": "change", "delete": list(delete), "rename": list(rename), "attrs": list(attrs)}
-        self.request(asked, changes=True)
+        pieces: list[bytes] = []
+        given = [(name, _piece(pieces, text.encode())) for name, text in attrs]
+        self.request(
+            {"do": "change", "delete": list(delete), "rename": list(rename), "attrs": given}, pieces, changes=True
+        )
 
     # --- Programs ----------------------------------------------------------------------------------------------------
 
@@ -300,13 +321,15 @@ class DriveSource(Source):
         ]
         request = {"do": "offload", "programs": programs, "stages": stages, "hold_bytes": asked.hold_bytes}
         writes = any("box" in one for stage in stages for one in stage["outputs"] if isinstance(one, dict))
-        told, data = self.request(request, pieces, changes=writes)
-        for stage in told["stages"]:
-            stage["outputs"] = [None if one is None else _value(one, data) for one in stage["outputs"]]
-            first, size = stage["state"]
-            stage["state"] = bytes(data[first : first + size])
-        found: dict[str, Any] = told
-        return found
+        told, data = self.request(request, pieces, changes=writes, room=_COLLECTED, programs=True)
+        try:
+            for stage, outputs in zip(told["stages"], asked.stages, strict=True):
+                values = zip(stage["outputs"], outputs.outputs, strict=True)
+                stage["outputs"] = [None if one is None else _value(one, data) for one, _ in values]
+                stage["state"] = bytes(_part(stage["state"], data))
+        except (KeyError, TypeError, ValueError) as error:
+            raise NandarrayError(f"the drive: results of programs that are none: {error}") from None
+        return told
 
     def _box(self, given: Any, tiles: Any = None) -> dict[str, Any]:
         space, start, step, count, view = given
@@ -337,8 +360,9 @@ class DriveSpace(Space):
 
     source: DriveSource
 
-    def __init__(self, source: DriveSource, told: dict[str, Any]) -> None:
+    def __init__(self, source: DriveSource, told: dict[str, Any], key: bytes | None = None) -> None:
         super().__init__(source, told)
+        self._key = key
         self._generation = source.generation
         #: Dynamic space identifiers, by the shape of the view.
         self._open: dict[tuple[int, ...] | None, int] = {}
@@ -356,7 +380,7 @@ class DriveSpace(Space):
 
     def _told_now(self) -> dict[str, Any]:
         number = self._told["array"]
-        return _described(*self.source.request({"do": "describe", "array": number}, changes=False))
+        return _described(*self.source.request({"do": "describe", "array": number}, changes=False, room=_FILL))
 
     def _tell(self, told: dict[str, Any]) -> None:
         self._told, self._generation = told, self.source.generation
@@ -369,26 +393,37 @@ class DriveSpace(Space):
 
     def set_attrs(self, attrs: str) -> None:
         """Replace the attributes."""
-        self.source.request({"do": "set-attrs", "array": self._told["array"], "attrs": attrs}, changes=True)
+        text = attrs.encode()
+        asked = {"do": "set-attrs", "array": self._told["array"], "attrs": [0, len(text)]}
+        self.source.request(asked, [text], changes=True)
 
     def stat(self) -> dict[str, Any]:
         """Return the use of space."""
-        found: dict[str, Any] = self.source.request({"do": "stat", "array": self._told["array"]}, changes=False)[0]
-        return found
+        return self.source.request({"do": "stat", "array": self._told["array"]}, changes=False)[0]
 
     def resize(self, shape: Sequence[int]) -> None:
         """Give it another shape."""
         asked = {"do": "resize", "array": self._told["array"], "shape": _numbers(shape)}
-        self._tell(_described(*self.source.request(asked, changes=True)))
+        self._tell(_described(*self.source.request(asked, changes=True, room=_FILL)))
 
     def append(self, src: _Array, axis: int) -> tuple[int, ...]:
-        """Grow one axis and write the new part; return the new shape. Values over 64 MiB are appended in parts."""
-        rows = max(1, _WRITE // max(1, src.nbytes // max(1, src.shape[axis])))
+        """Grow one axis and write the new part; return the new shape.
+
+        Values over 64 MiB are appended in parts; a single row over 64 MiB is written in parts once the axis has grown.
+        """
+        row_bytes = src.nbytes // max(1, src.shape[axis])
+        if row_bytes > _WRITE:
+            self._tell(self._told_now())
+            start = [self.shape[axis] if at == axis else 0 for at in range(src.ndim)]
+            self.resize([low + src.shape[at] if at == axis else low for at, low in enumerate(self.shape)])
+            self.write(src, start)
+            return self.shape
+        rows = max(1, _WRITE // max(1, row_bytes))
         for low in range(0, max(1, src.shape[axis]), rows):
             part = src[(*[slice(None)] * axis, slice(low, low + rows))]
             values = _packed(part)
             asked = {"do": "append", "array": self._told["array"], "axis": axis, "count": list(part.shape)}
-            told = self.source.request({**asked, "values": [0, len(values)]}, [values], changes=True)
+            told = self.source.request({**asked, "values": [0, len(values)]}, [values], changes=True, room=_FILL)
             self._tell(_described(*told))
         return self.shape
 
@@ -405,7 +440,7 @@ class DriveSpace(Space):
         if shape not in self._open:
             while self.source.unused:
                 self.source.submit(CloseSpace(self.source.unused.pop()))
-            done = self.source.submit(OpenSpace(self._told["array"], dims=shape or ()))
+            done = self.source.submit(OpenSpace(self._told["array"], dims=shape or (), encryption_key=self._key))
             if not done.ok:
                 gone = done.status == _NOT_FOUND
                 raise ClosedError(f"array {self.name!r} was deleted") if gone else self.source.failed(done)
@@ -442,11 +477,13 @@ class DriveSpace(Space):
         if not src.size:
             return
         start, step = _numbers(start), _steps(step, src.shape)
-        if src.nbytes <= TRANSFER - 512 and _is_inline(start, step, src.shape, view):
+        most = None if view is None else _ROWS
+        few = most is None or _rows(step, src.shape) <= most
+        if src.nbytes <= TRANSFER - 512 and few and _is_inline(start, step, src.shape, view):
             command = NdWrite(self.dsid(view), start, src.shape, elements=True)
             self.source.done(_on_nd(_nandarray.nvme_encode(command)[0]), _packed(src))
             return
-        for first, part in _parts(start, step, src, _WRITE):
+        for first, part in _parts(start, step, src, _WRITE, most):
             elements = {"box": {"start": first, "step": step, "count": list(part.shape)}}
             self._send(part, elements, view=view)
 
@@ -463,12 +500,14 @@ class DriveSpace(Space):
     ) -> None:
         limit = _READ if reads else _WRITE
         each = memory[0].nbytes + 8 * starts.shape[1]
-        if each > limit:
+        rows = 1 if reads or view is None else max(1, _rows(step, memory.shape[1:]))
+        if each > limit or rows > _ROWS:
             for box, start in zip(memory, starts, strict=True):
                 (self.read if reads else self.write)(box, [int(at) for at in start], step, view)
             return
-        for low in range(0, len(memory), limit // each):
-            part, places = memory[low : low + limit // each], _words(starts[low : low + limit // each])
+        many = limit // each if reads else min(limit // each, _ROWS // rows)
+        for low in range(0, len(memory), many):
+            part, places = memory[low : low + many], _words(starts[low : low + many])
             count = list(memory.shape[1:])
             elements = {"boxes": {"starts": [0, len(places)], "step": _numbers(step), "count": count}}
             (self._fetch if reads else self._send)(part, elements, [places], view)
@@ -516,7 +555,7 @@ class DriveSpace(Space):
     ) -> None:
         shape = None if view is None else _numbers(view)
         asked = {"do": "read", "array": self._told["array"], "elements": elements, "view": shape}
-        _, data = self.source.request(asked, pieces, changes=False)
+        _, data = self.source.request(asked, pieces, changes=False, room=out.nbytes)
         if len(data) != out.nbytes:
             raise NandarrayError(f"the drive: {len(data)} bytes of elements, and not {out.nbytes}")
         out[...] = np.frombuffer(data, out.dtype).reshape(out.shape)
@@ -535,6 +574,30 @@ class DriveSpace(Space):
         page[: len(start)], page[32 : 32 + len(count)] = start, count
         entry = _nandarray.nvme_store_box_entry(self.dsid(view), len(start))
         return self.source.done(entry, page.tobytes())[0].dw0
+
+
+class _Room:
+    """Bytes that requests in progress may have together; further ones wait until some have ended."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held, self._home = most, 0, os.getpid()
+        self._freed = threading.Condition()
+
+    @contextmanager
+    def held(self, size: int) -> Iterator[None]:
+        """Hold some of them; any number if nothing is in progress."""
+        if os.getpid() != self._home:  # a thread that stayed behind may hold them for ever: the connection says so
+            yield
+            return
+        with self._freed:
+            self._freed.wait_for(lambda: not self._held or self._held + size <= self._most)
+            self._held += size
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._held -= size
+                self._freed.notify_all()
 
 
 def _on_nd(entry: bytes) -> bytes:
@@ -557,16 +620,24 @@ def _is_inline(start: Sequence[int], step: Sequence[int], count: Sequence[int], 
     return few and view != () and all(one < 1 << 32 for one in (*start, *count))
 
 
-def _parts(start: Sequence[int], step: Sequence[int], memory: _Array, most: int) -> Iterator[tuple[list[int], _Array]]:
-    """Cut a box into boxes of at most ``most`` bytes, with their parts of the memory."""
-    if memory.nbytes <= most or memory.size == 1:
+def _rows(step: Sequence[int], count: Sequence[int]) -> int:
+    """Return the number of rows of a box: of its elements that follow each other along the last dimension."""
+    return prod(count[:-1] if len(step) and step[-1] == 1 else count)
+
+
+def _parts(
+    start: Sequence[int], step: Sequence[int], memory: _Array, most: int, rows: int | None = None
+) -> Iterator[tuple[list[int], _Array]]:
+    """Cut a box into boxes of at most ``most`` bytes and ``rows`` rows, with their parts of the memory."""
+    few = rows is None or _rows(step, memory.shape) <= rows
+    if (memory.nbytes <= most and few) or memory.size == 1:
         yield list(start), memory
         return
     axis = next(i for i, n in enumerate(memory.shape) if n > 1)
     half = memory.shape[axis] // 2
     for low, part in ((0, slice(0, half)), (half, slice(half, None))):
         first = [at + low * step[axis] * (i == axis) for i, at in enumerate(start)]
-        yield from _parts(first, step, memory[(*[slice(None)] * axis, part)], most)
+        yield from _parts(first, step, memory[(*[slice(None)] * axis, part)], most, rows)
 
 
 def _cut_axis(taken: Any, part: slice) -> Any:
@@ -595,8 +666,15 @@ def _piece(pieces: list[bytes], data: bytes) -> list[int]:
 def _value(told: dict[str, Any], data: memoryview) -> Any:
     if "elements" in told:
         return told["elements"]
-    first, size = told["bytes"]
-    return np.frombuffer(data[first : first + size], np.uint8).copy()
+    return np.frombuffer(_part(told["bytes"], data), np.uint8).copy()
+
+
+def _part(piece: Sequence[int], data: memoryview) -> memoryview:
+    """Return a piece of the data behind a reply's text."""
+    first, size = piece
+    if not 0 <= first <= first + size <= len(data):
+        raise ValueError(f"{size} bytes at {first} of {len(data)} bytes of data")
+    return data[first : first + size]
 
 
 def _refusal(told: Any) -> NandarrayError:
@@ -613,15 +691,8 @@ def _refusal(told: Any) -> NandarrayError:
 
 
 def _described(told: dict[str, Any], fill: memoryview) -> dict[str, Any]:
-    """Return a description as the native store gives it."""
-    try:
-        shapes = {key: tuple(check_shape(told[key], what=key)) for key in ("shape", "building_block")}
-        known = {**told, **shapes, "fill": bytes(fill)}
-        if not decode(known["dtype"]).itemsize == len(fill) == known["itemsize"]:
-            raise InvalidError(f"elements of {known['itemsize']!r} bytes, and their dtype {known['dtype']!r}")
-        kinds = {"array": int, "name": str, "compression": str | None, "encrypted": bool, "attrs": str}
-        if wrong := [key for key, kind in kinds.items() if not isinstance(known[key], kind)]:
-            raise InvalidError(f"{wrong[0]} {known[wrong[0]]!r}")
-    except (KeyError, TypeError, ValueError) as error:
-        raise NandarrayError(f"the drive: a description that is none: {error}") from None
+    """Return a description as the native store gives it, with the array's number."""
+    known = described(told, bytes(fill), "the drive")
+    if not isinstance(known.get("array"), int):
+        raise NandarrayError("the drive: a description of an array without its number")
     return known

@@ -30,6 +30,7 @@ use crate::Subsystem;
 use crate::admin::AdminAnswer;
 use crate::association::{Association, HostIdentity};
 use crate::auth::ControllerExchange;
+use crate::io::CommandPlace;
 use crate::limits::{QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
 use crate::payload::{Payload, TransferDirection};
 use crate::queue::QueuePair;
@@ -493,12 +494,13 @@ impl Connection {
             ConnectionState::Io(association, qid) => {
                 let (association, qid) = (association.clone(), *qid);
                 let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
-                if Association::takes_long(&entry) || self.shared.waits() {
+                let place = Association::place_of(&entry);
+                if place != CommandPlace::Here || self.shared.waits() {
                     let (arrived, bytes) = (Instant::now(), data.as_ref().map_or(0, Vec::len) + room);
                     // Earlier commands of the batch are answered before this thread waits for workers.
                     let worker_bytes = self.worker_bytes.clone();
                     let held = worker_bytes.hold(bytes, || self.end_batch());
-                    self.shared.work(move || {
+                    self.shared.work(place, move || {
                         ARRIVED.set(Some(arrived));
                         run_long(&association, qid, completer, &entry, data, room, safe);
                         ARRIVED.set(None);

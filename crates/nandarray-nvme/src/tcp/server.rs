@@ -18,9 +18,10 @@ use super::connection::Connection;
 use super::logins::FailedLogins;
 use super::workers::CommandWorkers;
 use crate::association::Association;
+use crate::io::CommandPlace;
 use crate::subsystem::Subsystem;
 
-/// Number of worker threads for long commands.
+/// Number of worker threads for long commands, and of those for programs.
 const WORKERS: usize = 4;
 /// Number of worker threads if every command may wait in the engine: as many as a full queue has commands.
 const WAITING_WORKERS: usize = 128;
@@ -97,6 +98,8 @@ pub(crate) struct ServerState {
     stopping: AtomicBool,
     waits: bool,
     workers: Arc<CommandWorkers>,
+    /// Workers of commands that run programs.
+    program_workers: Arc<CommandWorkers>,
     look: (Mutex<()>, Condvar),
 }
 
@@ -131,8 +134,12 @@ impl ServerState {
     }
 
     /// Passes a long command to a worker thread, which executes it.
-    pub(crate) fn work(&self, command: impl FnOnce() + Send + 'static) {
-        self.workers.execute(Box::new(command));
+    pub(crate) fn work(&self, place: CommandPlace, command: impl FnOnce() + Send + 'static) {
+        let workers = match place {
+            CommandPlace::Here | CommandPlace::Worker => &self.workers,
+            CommandPlace::ProgramWorker => &self.program_workers,
+        };
+        workers.execute(Box::new(command));
     }
 
     /// Logins that failed.
@@ -239,7 +246,10 @@ impl Server {
         }
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let (workers, mut threads) = CommandWorkers::start(if options.waits { WAITING_WORKERS } else { WORKERS });
+        let count = if options.waits { WAITING_WORKERS } else { WORKERS };
+        let (workers, mut threads) = CommandWorkers::start(count);
+        let (program_workers, of_programs) = CommandWorkers::start(count);
+        threads.extend(of_programs);
         let shared = Arc::new(ServerState {
             subsystem,
             live: Mutex::default(),
@@ -250,6 +260,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             waits: options.waits,
             workers,
+            program_workers,
             look: (Mutex::new(()), Condvar::new()),
         });
         let (looking, accepting) = (shared.clone(), shared.clone());
@@ -291,7 +302,8 @@ impl Server {
         }
     }
 
-    /// Ends all connections and stops the server. Commands that have begun are executed to their end.
+    /// Ends all connections and stops the server. Commands that have begun are executed to their end; programs are
+    /// stopped, and write nothing.
     pub fn stop(&mut self) {
         if !self.home.is_here() {
             // The handles are of threads that do not exist here; they must not even be dropped.
@@ -307,7 +319,10 @@ impl Server {
         for socket in self.shared.sockets.lock().values() {
             drop(socket.shutdown(Shutdown::Both));
         }
+        let live: Vec<Arc<Association>> = self.shared.live.lock().values().map(|l| l.association.clone()).collect();
+        live.iter().for_each(|association| self.shared.end_association(association));
         self.shared.workers.close();
+        self.shared.program_workers.close();
         for thread in self.threads.drain(..) {
             thread.join().expect("a thread of the server does not panic");
         }

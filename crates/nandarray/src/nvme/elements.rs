@@ -12,6 +12,9 @@ use crate::stl::write::Source;
 
 /// Maximum size of the elements that are moved at once, in bytes.
 pub const MOVE_BYTES_MAX: u64 = 64 << 20;
+/// Maximum number of rows of elements of a write through a view, and of boxes of a write. All selections of a write are
+/// planned before it begins, and take some 400 bytes each.
+pub const WRITE_ROWS_MAX: u64 = 1 << 19;
 
 /// The elements of a space, or of a view of it: a [`Target`] that owns its coordinates, without places in memory.
 #[derive(Clone, Debug)]
@@ -58,7 +61,8 @@ pub fn read_elements(device: &Device, space: &Space, elements: &Elements, view: 
 /// Writes packed values to elements of a space, or of the view of it with the shape `view`, all or none.
 ///
 /// # Errors
-/// As [`read_elements`]; the values have another size than the elements; errors of writing.
+/// As [`read_elements`]; the values have another size than the elements; the elements have more than
+/// [`WRITE_ROWS_MAX`] rows; errors of writing.
 pub fn write_elements(
     device: &Device,
     space: &Space,
@@ -67,6 +71,7 @@ pub fn write_elements(
     values: &[u8],
 ) -> Result<()> {
     with_target(space, elements, view, |target, bytes| {
+        check_rows(&target)?;
         let source = source(values, bytes)?;
         device.execute(command::Write { space: space.id, target, source })
     })
@@ -82,6 +87,29 @@ pub fn append_elements(device: &Device, space: &Space, axis: usize, count: &[u64
     let strides = packed(count, item)?;
     let source = source(values, bytes_of(count, item))?;
     device.execute(command::Append { space: space.id, axis, count, strides: &strides, source })
+}
+
+/// Checks that the plan of a write has a limit: a box of the space itself is one selection, one of a view may be one or
+/// a few for each row, that is, for each run of elements along the last dimension.
+pub(super) fn check_rows(target: &Target<'_>) -> Result<()> {
+    let rows_of = |step: &[u64], count: &[u64]| {
+        let whole = step.last() == Some(&1);
+        bytes_of(&count[..count.len() - usize::from(whole)], 1)
+    };
+    let rows = match *target {
+        Target::Box { step, count, view: Some(_), .. } => rows_of(step, count),
+        Target::Boxes { starts, step, count, view, .. } => {
+            let boxes = (starts.len() / count.len().max(1)) as u64;
+            boxes.saturating_mul(if view.is_some() { rows_of(step, count) } else { 1 })
+        }
+        Target::Box { .. } | Target::Outer { .. } | Target::Points { .. } => 0,
+    };
+    if rows > WRITE_ROWS_MAX {
+        return Err(Error::invalid(format!(
+            "a write of {rows} rows of elements through a view or as boxes; a host's must have at most {WRITE_ROWS_MAX}"
+        )));
+    }
+    Ok(())
 }
 
 fn source(values: &[u8], bytes: u64) -> Result<Source> {

@@ -35,7 +35,7 @@ pub use nandarray_nvme_spec::{
 
 pub use controller::{Completion, Controller};
 pub use data_buffer::DataBuffer;
-pub use elements::{Elements, MOVE_BYTES_MAX, append_elements, read_elements, write_elements};
+pub use elements::{Elements, MOVE_BYTES_MAX, WRITE_ROWS_MAX, append_elements, read_elements, write_elements};
 pub use identify::namespace_uuid;
 pub use namespace::{COPY_BYTES_MAX, NewNamespace};
 pub use spaces::ResolvedBox;

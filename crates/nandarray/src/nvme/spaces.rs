@@ -13,6 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::controller::{Controller, run};
 use super::data_buffer::DataBuffer;
+use super::elements::check_rows;
 use super::views::View;
 use crate::device::names::check_chosen_name;
 use crate::device::{Device, NewSpace, Target, command};
@@ -108,8 +109,8 @@ impl Controller {
             OpenAction::Create | OpenAction::Resize => true,
             OpenAction::Open | OpenAction::OpenByName => dims.is_empty(),
         };
-        if action != OpenAction::Resize {
-            unlock(&device, &space, if action == OpenAction::Create { None } else { page.key() })?;
+        if matches!(action, OpenAction::Open | OpenAction::OpenByName) {
+            unlock(&device, &space, page.key())?;
         }
         let dims = if own { None } else { Some(dims) };
         if let Some(dims) = &dims {
@@ -161,6 +162,7 @@ impl Controller {
 
     pub(super) fn nd_write(&self, nd: &NdBox, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         let found = self.find(nd, buffer)?;
+        check_rows(&found.target()).map_err(Status::from)?;
         let source = buffer.source(found.bytes)?;
         let command = command::Write { space: found.view.space, target: found.target(), source };
         run(&found.device, command)?;
@@ -265,13 +267,13 @@ fn create(device: &Device, page: &SpacePage, dims: &[u64]) -> Result<Arc<Space>,
     run(device, command::Create(new))
 }
 
-/// Unlocks an encrypted space with the key if there is one; an error if the space stays locked.
+/// Unlocks an encrypted space with its key, which every host has to give itself.
 fn unlock(device: &Device, space: &Space, key: Option<&[u8]>) -> Result<(), Status> {
-    if key.is_some() {
-        let name = space.peek().record.name.clone();
-        run(device, command::Open { name: &name, key })?;
+    if key.is_none() && !space.encrypted() {
+        return Ok(());
     }
-    if space.encrypted() { space.codec().map(drop).map_err(Status::from) } else { Ok(()) }
+    let name = space.peek().record.name.clone();
+    run(device, command::Open { name: &name, key }).map(drop)
 }
 
 #[cfg(test)]

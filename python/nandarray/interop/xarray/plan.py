@@ -7,7 +7,6 @@ and dimension. Nothing here changes the store; :mod:`.write` carries out the pla
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 from xarray import Dataset, Variable, conventions
 
+from nandarray.array.attributes import from_json
 from nandarray.array.group import MARKER, UNFINISHED
 from nandarray.array.listing import open_array
 from nandarray.errors import ExistsError, InvalidError
@@ -122,7 +122,7 @@ class _Stored:
                 continue
             told = store._engine.describe(self._prefix + base)
             shape = tuple(told["shape"])
-            dims = dimension_names(json.loads(told["attrs"]), len(shape))
+            dims = dimension_names(from_json(told["attrs"]), len(shape))
             dims = dims or tuple(f"{base}_dim_{n}" for n in range(len(shape)))
             self.sizes[base] = dict(zip(dims, shape, strict=True))
 

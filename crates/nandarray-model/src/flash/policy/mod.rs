@@ -37,11 +37,11 @@ pub(super) enum CommandUnit {
 /// Waiting operations that share a multi-plane command with the one whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joining {
-    /// Those whose turn would be next anyway, until one of them cannot join.
+    /// Operations whose turn would be next anyway, until one of them cannot join.
     Next,
-    /// Those near the front of their queues, on as many planes as give the channel the most throughput.
+    /// Operations near the front of their queues, on as many planes as give the channel the most throughput.
     Near,
-    /// Those on the same page number of every plane, at any depth of their queues.
+    /// Operations on the same page number of every plane, at any depth of their queues.
     SamePage,
 }
 

@@ -81,8 +81,9 @@ macro_rules! table {
             /// Returns the first key whose value is out of its range: name, value, and the values needed.
             pub fn out_of_range(&self) -> Option<(&'static str, String, String)> {
                 $($(
-                    if !($min..=$max).contains(&self.$field) {
-                        let needed = $crate::TableKey::needed($min, $max, concat!("" $(, $unit)?));
+                    let range = $min..=$max;
+                    if !range.contains(&self.$field) {
+                        let needed = $crate::TableKey::needed(range.start(), range.end(), concat!("" $(, $unit)?));
                         return Some((stringify!($field), self.$field.to_string(), needed));
                     }
                 )?)*

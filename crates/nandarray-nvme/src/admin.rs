@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use nandarray::nvme::NSID_ALL;
+use nandarray::nvme::{ArrayAccess, NSID_ALL};
 use nandarray_nvme_spec::{
     AdminCommand, AdminOpcode, CNTLID_ANY, ChangedPage, CommandSet, CompletionEntry, DiscoveryEntry, DiscoveryHeader,
     FABRICS_OPCODE, FabricsCommand, LogPage, LogRequest, NamesPage, Status, SubmissionEntry,
@@ -36,7 +36,7 @@ impl Association {
             let done = self.fabrics(entry);
             return AdminAnswer::Done(self.ended(0, entry, done));
         }
-        let programs = self.subsystem().has(CommandSet::PROGRAMS) && !self.is_discovery();
+        let programs = self.has(CommandSet::PROGRAMS) && !self.is_discovery();
         let done = match admin_opcode(entry.opcode, programs) {
             Some(AdminOpcode::AsyncEvent) => match self.hold(entry.cid.get()) {
                 Ok(()) => return AdminAnswer::Held,
@@ -85,12 +85,15 @@ impl Association {
             // not (base 2.0, section 5.1).
             AdminCommand::Abort { .. } => return Ok((1, 0)),
             AdminCommand::AsyncEvent => unreachable!("an event request is held"),
-            AdminCommand::LoadProgram { pind, load } => subsystem.programs.load(&self.accounts, pind, load, &payload),
+            AdminCommand::LoadProgram { pind, load } => {
+                let slots = self.tenant().rule(|rules| rules.slots);
+                self.tenant().programs.load(&self.accounts, slots, pind, load, &payload)
+            }
             AdminCommand::ActivateProgram { pind, action } => {
-                subsystem.programs.activate(&*subsystem.runtime()?, pind, action)
+                self.tenant().programs.activate(&*subsystem.runtime()?, pind, action)
             }
             AdminCommand::MemoryRangeSet(action) => {
-                return Ok((subsystem.programs.range_set(&subsystem.memory, action, &payload)?.into(), 0));
+                return Ok((self.tenant().programs.range_set(&self.tenant().memory, action, &payload)?.into(), 0));
             }
         }
         .map(|()| (0, 0))
@@ -137,18 +140,20 @@ impl Association {
             }
             LogPage::Firmware => logs::firmware().as_bytes().to_vec(),
             LogPage::Changed => return self.give_changed(retain, payload, offset),
-            LogPage::Effects if !subsystem.has(csi) => return Err(Status::INVALID_LOG_PAGE),
+            LogPage::Effects if !self.has(csi) => return Err(Status::INVALID_LOG_PAGE),
             LogPage::Effects => {
-                let [programs, nd] = [CommandSet::PROGRAMS, CommandSet::ND].map(|csi| subsystem.has(csi));
+                let [programs, nd] = [CommandSet::PROGRAMS, CommandSet::ND].map(|csi| self.has(csi));
                 logs::effects(csi, subsystem.read_only(), programs, nd).as_bytes().to_vec()
             }
             LogPage::Features => features::effects().as_bytes().to_vec(),
             LogPage::Discovery => self.discovery_log(),
-            LogPage::Programs => subsystem.programs.list(),
-            LogPage::RangeSets => subsystem.programs.range_sets(),
+            LogPage::Programs => self.tenant().programs.list(),
+            LogPage::RangeSets => self.tenant().programs.range_sets(),
             LogPage::Names => {
                 let list = nandarray::command::List { prefix: "" };
-                NamesPage::encode(&subsystem.device()?.execute(list)?)
+                let mut names = subsystem.device()?.execute(list)?;
+                names.retain(|name| self.tenant().reads(name));
+                NamesPage::encode(&names)
             }
             LogPage::Execution => self.accounts.get(request.specific)?.into_bytes(),
         };
@@ -164,8 +169,8 @@ impl Association {
             _ if self.is_discovery() => false,
             LogPage::Errors | LogPage::Health | LogPage::Firmware | LogPage::Changed => true,
             LogPage::Effects | LogPage::Features => true,
-            LogPage::Programs | LogPage::RangeSets | LogPage::Execution => self.subsystem().has(CommandSet::PROGRAMS),
-            LogPage::Names => self.subsystem().has(CommandSet::ND),
+            LogPage::Programs | LogPage::RangeSets | LogPage::Execution => self.has(CommandSet::PROGRAMS),
+            LogPage::Names => self.has(CommandSet::ND),
         }
     }
 
@@ -174,7 +179,7 @@ impl Association {
         if nsid == 0 || nsid == NSID_ALL {
             return Ok(());
         }
-        self.subsystem().csi(nsid)?;
+        self.csi(nsid)?;
         Err(Status::INVALID_FIELD)
     }
 

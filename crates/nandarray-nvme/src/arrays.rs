@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use nandarray::names::{GROUP_MARKER, check_chosen_name};
-use nandarray::nvme::{Elements, append_elements, read_elements, write_elements};
-use nandarray::{Axis, Change, Device, NewSpace, Space, SpaceId, command};
+use nandarray::nvme::{ArrayAccess, Elements, append_elements, read_elements, write_elements};
+use nandarray::{Axis, Change, NewSpace, Space, SpaceId, command};
 use nandarray_runtime::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -166,17 +166,20 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
     let done = json!({});
     Ok(match request {
         ArrayRequest::Names { prefix } => {
-            Message::join(&json!({ "names": device.execute(command::List { prefix: &prefix })? }), &[])
+            let mut names = device.execute(command::List { prefix: &prefix })?;
+            names.retain(|name| at.tenant.reads(name));
+            Message::join(&json!({ "names": names }), &[])
         }
-        ArrayRequest::Describe { name, array } => described(&*found(device, name.as_deref(), array)?),
+        ArrayRequest::Describe { name, array } => described(&*found(at, name.as_deref(), array)?),
         ArrayRequest::Unlock { array, key } => {
-            let space = device.by_id(array)?;
+            let space = found(at, None, Some(array))?;
             space.unlock(Some(key.of(data)?))?;
             at.unlocked.add(array);
             described(&space)
         }
         ArrayRequest::Create { name, shape, itemsize, dtype, building_block, compression, key, fill, attrs } => {
             check_new(&name, &shape)?;
+            check_writes(at, &name)?;
             let space = device.execute(command::Create(NewSpace {
                 name: &name,
                 shape: &shape,
@@ -196,26 +199,27 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
             Message::join(&done, &[])
         }
         ArrayRequest::SetAttrs { array, attrs } => {
-            let (space, attrs) = (unlocked(at, array)?, attributes(&attrs, data)?);
+            let (space, attrs) = (writable(at, array)?, attributes(&attrs, data)?);
             device.execute(command::SetAttrs { space: space.id, attrs })?;
             Message::join(&done, &[])
         }
         ArrayRequest::Resize { array, shape } => {
-            let space = unlocked(at, array)?;
+            let space = writable(at, array)?;
             device.execute(command::Resize { space: array, shape: &shape })?;
             described(&space)
         }
         ArrayRequest::Append { array, axis, count, values } => {
-            let space = unlocked(at, array)?;
+            let space = writable(at, array)?;
             append_elements(device, &space, axis, &count, values.of(data)?)?;
             described(&space)
         }
         ArrayRequest::Deallocate { array, start, count } => {
-            let space = unlocked(at, array)?;
+            let space = writable(at, array)?;
             device.execute(command::Deallocate { space: space.id, start: &start, count: &count })?;
             Message::join(&done, &[])
         }
         ArrayRequest::Stat { array } => {
+            let array = found(at, None, Some(array))?.id;
             let stat: serde_json::Map<_, _> = (device.execute(command::StatSpace { space: array })?.into_iter())
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .collect();
@@ -228,27 +232,65 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
         }
         ArrayRequest::Write { array, elements, view, values } => {
             let elements = named(elements, data)?;
-            write_elements(device, &*unlocked(at, array)?, &elements, view.as_deref(), values.of(data)?)?;
+            write_elements(device, &*writable(at, array)?, &elements, view.as_deref(), values.of(data)?)?;
             Message::join(&done, &[])
         }
-        ArrayRequest::Offload(_) if !at.programs => return Err(invalid("this drive runs no programs".to_owned())),
+        ArrayRequest::Offload(_) if !at.programs => {
+            return Err(invalid("this drive runs no programs of this host".to_owned()));
+        }
         ArrayRequest::Offload(request) => offload::execute(at, &request, data)?,
     })
 }
 
-fn found(device: &Device, name: Option<&str>, array: Option<SpaceId>) -> Result<Arc<Space>, Error> {
-    Ok(match (name, array) {
+/// Returns an array that the host may know of; to others it is none.
+fn found(at: &Surroundings<'_>, name: Option<&str>, array: Option<SpaceId>) -> Result<Arc<Space>, Error> {
+    let device = at.runtime.device();
+    let space = match (name, array) {
+        (Some(name), None) if !at.tenant.reads(name) => return Err(missing(name)),
         (Some(name), None) => device.describe(name)?,
         (None, Some(array)) => device.by_id(array)?,
         _ => return Err(invalid("an array must have a name or a number".to_owned())),
-    })
+    };
+    let name = space.peek().record.name.clone();
+    if at.tenant.reads(&name) { Ok(space) } else { Err(missing(&array.map_or(name, |array| format!("#{array}")))) }
+}
+
+fn missing(name: &str) -> Error {
+    nandarray::Error::NotFound { name: name.to_owned() }.into()
+}
+
+/// Refuses a change of arrays that the host may only read, or not know of.
+fn check_writes(at: &Surroundings<'_>, name: &str) -> Result<(), Error> {
+    match (at.tenant.writes(name), at.tenant.reads(name)) {
+        (true, _) => Ok(()),
+        (false, true) => Err(nandarray::Error::ReadOnly.into()),
+        (false, false) => Err(missing(name)),
+    }
 }
 
 /// Returns an array whose elements the host may use.
 fn unlocked(at: &Surroundings<'_>, array: SpaceId) -> Result<Arc<Space>, Error> {
-    let space = at.runtime.device().by_id(array)?;
+    let space = found(at, None, Some(array))?;
     at.unlocked.check(&space)?;
     Ok(space)
+}
+
+/// Returns an array that the host may change.
+fn writable(at: &Surroundings<'_>, array: SpaceId) -> Result<Arc<Space>, Error> {
+    let space = unlocked(at, array)?;
+    let name = space.peek().record.name.clone();
+    check_writes(at, &name)?;
+    Ok(space)
+}
+
+/// Checks that the host may use the arrays that a run of programs reads, and change those that it writes.
+pub(crate) fn check_run(
+    at: &Surroundings<'_>,
+    read: impl Iterator<Item = SpaceId>,
+    mut written: impl Iterator<Item = SpaceId>,
+) -> Result<(), Error> {
+    read.map(|array| unlocked(at, array)).collect::<Result<Vec<_>, _>>()?;
+    written.try_for_each(|array| writable(at, array).map(drop))
 }
 
 /// Returns attributes that a host gives. Their readers parse them: Python's JSON has NaN, which this side's has not.
@@ -293,7 +335,12 @@ fn change(
     data: &[u8],
 ) -> Result<(), Error> {
     let device = at.runtime.device();
+    for name in delete {
+        check_writes(at, name)?;
+    }
     for (from, to) in rename {
+        check_writes(at, from)?;
+        check_writes(at, to)?;
         // An array that keeps a group goes with it, under the name that keeps the new one.
         let is_marker = |name: &str| name.rsplit('/').next() == Some(GROUP_MARKER);
         check_new(to, if is_marker(from) && is_marker(to) { &[0] } else { &[] })?;
@@ -303,6 +350,7 @@ fn change(
     for (name, attrs) in attrs {
         // An array that is renamed is still known by its name before.
         let before = rename.iter().find(|(_, to)| to == name).map_or(name, |(from, _)| from);
+        check_writes(at, before)?;
         at.unlocked.check(&*device.describe(before)?)?;
         changes.push(Change::SetAttrs { name, attrs: attributes(attrs, data)? });
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nandarray::nvme::Controller;
 use nandarray_nvme_spec::{
-    CompletionEntry, ControllerConfiguration, ControllerStatus, DISCOVERY_NQN, EventMask, LogPage, Status,
+    CommandSet, CompletionEntry, ControllerConfiguration, ControllerStatus, DISCOVERY_NQN, EventMask, LogPage, Status,
 };
 use parking_lot::Mutex;
 
@@ -20,7 +20,8 @@ use crate::boxes::StoredBoxes;
 use crate::features::FeatureValues;
 use crate::requests::ArrayRequests;
 use crate::running::RunningExecutions;
-use crate::subsystem::Subsystem;
+use crate::subsystem::{self, Subsystem};
+use crate::tenants::Tenant;
 use crate::unlocked::UnlockedArrays;
 
 /// Maximum number of asynchronous event requests that a controller holds.
@@ -57,6 +58,7 @@ type Notifier = Box<dyn Fn(CompletionEntry) + Send + Sync>;
 /// A controller with the host that is connected to it.
 pub struct Association {
     subsystem: Arc<Subsystem>,
+    tenant: Arc<Tenant>,
     controller: Controller,
     pub(crate) boxes: StoredBoxes,
     pub(crate) requests: ArrayRequests,
@@ -81,6 +83,7 @@ impl fmt::Debug for Association {
 impl Association {
     pub(crate) fn new(
         subsystem: Arc<Subsystem>,
+        tenant: Arc<Tenant>,
         controller: Controller,
         cntlid: u16,
         host: HostIdentity,
@@ -95,10 +98,11 @@ impl Association {
             noticed: false,
         };
         Self {
+            requests: ArrayRequests::new(tenant.budget.clone()),
             subsystem,
+            tenant,
             controller,
             boxes: StoredBoxes::default(),
-            requests: ArrayRequests::default(),
             running: RunningExecutions::default(),
             unlocked: UnlockedArrays::default(),
             accounts: ExecutionAccounts::default(),
@@ -123,6 +127,49 @@ impl Association {
     /// Returns the subsystem that the controller belongs to.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
+    }
+
+    pub(crate) fn tenant(&self) -> &Arc<Tenant> {
+        &self.tenant
+    }
+
+    /// Returns the name of the tenant that the host belongs to.
+    pub fn tenant_name(&self) -> &str {
+        self.tenant.name()
+    }
+
+    /// Whether there is a command set for the host.
+    pub(crate) fn has(&self, csi: u8) -> bool {
+        let allowed = match csi {
+            CommandSet::MEMORY | CommandSet::PROGRAMS => self.tenant.rule(|rules| rules.programs),
+            _ => true,
+        };
+        allowed && self.subsystem.has(csi)
+    }
+
+    /// Returns the command set of a namespace that the host may use.
+    ///
+    /// # Errors
+    /// Invalid namespace.
+    pub(crate) fn csi(&self, nsid: u32) -> Result<u8, Status> {
+        let csi = self.subsystem.csi(nsid)?;
+        if csi == CommandSet::NVM {
+            self.controller.namespace_blocks(nsid)?;
+        }
+        if self.has(csi) { Ok(csi) } else { Err(Status::INVALID_NAMESPACE) }
+    }
+
+    /// Returns the identifiers of the namespaces that the host may use, in order: all, or those of one command set.
+    pub(crate) fn active(&self, csi: Option<u8>) -> Result<Vec<u32>, Status> {
+        let mut found = self.subsystem.active(csi)?;
+        found.retain(|&nsid| self.csi(nsid).is_ok());
+        Ok(found)
+    }
+
+    /// Whether the host may change a namespace, block or not.
+    pub(crate) fn may_write(&self, nsid: u32) -> bool {
+        let is_block = subsystem::command_set(nsid) == CommandSet::NVM;
+        !self.subsystem.read_only() && (!is_block || self.controller.may_write_namespace(nsid))
     }
 
     pub(crate) fn controller(&self) -> &Controller {

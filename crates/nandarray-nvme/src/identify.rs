@@ -65,24 +65,24 @@ impl Association {
             Cns::Namespace => return self.identify_namespace(nsid),
             Cns::Controller => return self.identify_controller(),
             Cns::ActiveNamespaces | Cns::AllocatedNamespaces => {
-                list(&mut page, self.subsystem().active(None)?, nsid)?;
+                list(&mut page, self.active(None)?, nsid)?;
             }
             Cns::Descriptors => self.identify_descriptors(&mut page, nsid)?,
             Cns::NamespaceOfSet => return self.identify_by_set(csi, nsid),
-            Cns::ControllerOfSet if !self.subsystem().has(csi) => return Err(Status::INVALID_FIELD),
+            Cns::ControllerOfSet if !self.has(csi) => return Err(Status::INVALID_FIELD),
             Cns::ControllerOfSet => {}
-            Cns::ActiveNamespacesOfSet => list(&mut page, self.subsystem().active(Some(csi))?, nsid)?,
+            Cns::ActiveNamespacesOfSet => list(&mut page, self.active(Some(csi))?, nsid)?,
             Cns::NamespaceOfAnySet => {
-                self.subsystem().csi(nsid)?;
+                self.csi(nsid)?;
                 let mut told = NamespaceOfAnySet::new_zeroed();
                 told.nmic = IS_SHARED;
-                told.nsattr = u8::from(self.subsystem().read_only());
+                told.nsattr = u8::from(!self.may_write(nsid));
                 told.nstat = IS_READY;
                 return Ok(zerocopy::transmute!(told));
             }
             Cns::CommandSets => {
                 let sets = [CommandSet::NVM, CommandSet::MEMORY, CommandSet::PROGRAMS, CommandSet::ND];
-                let bits = sets.iter().filter(|csi| self.subsystem().has(**csi)).fold(0u64, |v, csi| v | 1 << csi);
+                let bits = sets.iter().filter(|csi| self.has(**csi)).fold(0u64, |v, csi| v | 1 << csi);
                 page[..8].copy_from_slice(&bits.to_le_bytes());
             }
         }
@@ -90,7 +90,7 @@ impl Association {
     }
 
     fn identify_namespace(&self, nsid: u32) -> Result<IdentifyPage, Status> {
-        if self.subsystem().csi(nsid)? != CommandSet::NVM {
+        if self.csi(nsid)? != CommandSet::NVM {
             let mut told = IdentifyNamespace::new_zeroed();
             told.nmic = IS_SHARED;
             return Ok(zerocopy::transmute!(told));
@@ -101,7 +101,7 @@ impl Association {
         told.noiob.set(0);
         // Every write of one transfer is whole or absent.
         told.nawupf.set(((TRANSFER_BYTES_MAX >> told.lbaf[0].lbads) - 1) as u16);
-        told.nsattr = u8::from(self.subsystem().read_only());
+        told.nsattr = u8::from(!self.may_write(nsid));
         Ok(zerocopy::transmute!(told))
     }
 
@@ -124,7 +124,7 @@ impl Association {
         told.nn.set(if discovery { 0 } else { NN });
         told.awupf.set(AWUPF_Z);
         told.sgls.set(SGLS);
-        if discovery || !self.subsystem().has(CommandSet::ND) {
+        if discovery || !self.has(CommandSet::ND) {
             told.nd = NdCapabilities::none();
         }
         from_text(&mut told.subnqn, if discovery { DISCOVERY_NQN } else { self.subsystem().nqn() });
@@ -136,7 +136,7 @@ impl Association {
     }
 
     fn identify_descriptors(&self, page: &mut IdentifyPage, nsid: u32) -> Result<(), Status> {
-        let csi = self.subsystem().csi(nsid)?;
+        let csi = self.csi(nsid)?;
         if csi == CommandSet::NVM {
             *page = self.controller().identify(Cns::Descriptors as u8, nsid)?;
         } else {
@@ -146,13 +146,13 @@ impl Association {
     }
 
     fn identify_by_set(&self, csi: u8, nsid: u32) -> Result<IdentifyPage, Status> {
-        if self.subsystem().csi(nsid)? != csi {
+        if self.csi(nsid)? != csi {
             return Err(Status::INVALID_FIELD);
         }
         Ok(match nsid {
             NSID_MEMORY => {
                 let mut told = IdentifyMemory::new_zeroed();
-                told.bytes.set(self.subsystem().memory_bytes());
+                told.bytes.set(self.tenant().memory.len());
                 zerocopy::transmute!(told)
             }
             NSID_PROGRAMS => {

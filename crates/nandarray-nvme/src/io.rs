@@ -53,7 +53,7 @@ impl Association {
 
     /// Returns the command that an entry of an I/O queue means; `None` if the subsystem has no such command.
     fn io_command(&self, entry: &SubmissionEntry) -> Option<IoCommand> {
-        IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode, self.subsystem().has(CommandSet::ND))
+        IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode, self.has(CommandSet::ND))
     }
 
     fn io_now(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(u32, u32), Status> {
@@ -70,7 +70,7 @@ impl Association {
         let nsid = entry.nsid.get();
         let csi = subsystem::command_set(nsid);
         if csi != CommandSet::NVM {
-            self.subsystem().csi(nsid)?;
+            self.csi(nsid)?;
         } else if nsid > NN && nsid != NSID_ALL && entry.opcode & NdOpcode::VENDOR == 0 {
             // Blocks of a namespace beyond those that identify lists; a flush may name all.
             return Err(Status::INVALID_NAMESPACE);
@@ -80,10 +80,10 @@ impl Association {
             return Err(Status::WRITE_PROTECTED);
         }
         match csi {
-            CommandSet::MEMORY => self.subsystem().memory.execute(entry, payload).map(|()| (0, 0)),
+            CommandSet::MEMORY => self.tenant().memory.execute(entry, payload).map(|()| (0, 0)),
             CommandSet::PROGRAMS => {
                 let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution()?);
-                self.subsystem().programs.execute(&self.surroundings(&runtime, &running), entry, &payload)
+                self.tenant().programs.execute(&self.surroundings(&runtime, &running), entry, &payload)
             }
             CommandSet::ND => match NdCommand::decode(entry)? {
                 NdCommand::ArrayRequest(part) => {
@@ -99,7 +99,7 @@ impl Association {
 
     /// Adds an execution to those that end with the association.
     fn begin_execution(&self) -> Result<RunningExecution<'_>, Status> {
-        let running = self.running.begin();
+        let running = self.running.begin(self.tenant().rule(|rules| rules.instructions));
         // The association may have ended since it was looked at, and have stopped only those that were there.
         if self.is_ready() { Ok(running) } else { Err(Status::ABORTED) }
     }
@@ -112,10 +112,11 @@ impl Association {
             executor: self.subsystem().options().executor.as_deref(),
             controller: self.controller(),
             boxes: &self.boxes,
-            memory: &self.subsystem().memory,
+            memory: &self.tenant().memory,
             accounts: &self.accounts,
             writable: !self.subsystem().read_only(),
-            programs: self.subsystem().has(CommandSet::PROGRAMS),
+            programs: self.has(CommandSet::PROGRAMS),
+            tenant: self.tenant(),
         }
     }
 

@@ -18,6 +18,7 @@
 //! | `programs` | Computational Programs: the states of program slots, range sets, execution; command set 4 |
 //! | `accounts` | accounts of a host's executions |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
+//! | `tenants`, `budget` | who hosts belong to, with arrays and limits; memory that hosts make grow |
 //! | `running` | executions of one host, which end with it |
 //! | `unlocked` | encrypted arrays whose keys one host has given |
 //! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
@@ -34,6 +35,7 @@ mod arrays;
 mod association;
 pub mod auth;
 mod boxes;
+mod budget;
 mod commands;
 mod features;
 mod identify;
@@ -51,6 +53,7 @@ mod slm;
 mod subsystem;
 #[allow(clippy::disallowed_methods, reason = "a transport gives up silent hosts: it has the machine's clock")]
 pub mod tcp;
+mod tenants;
 mod unlocked;
 
 #[cfg(test)]
@@ -62,3 +65,4 @@ pub use nandarray_nvme_spec::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
 pub use payload::{Payload, TransferDirection};
 pub use queue::QueuePair;
 pub use subsystem::{Subsystem, SubsystemOptions};
+pub use tenants::{NodeLimits, NodeRules, TenantRules};

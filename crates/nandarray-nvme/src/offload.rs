@@ -12,8 +12,8 @@ use nandarray_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::arrays::{DataPiece, invalid};
-use crate::programs::{INSTRUCTIONS_MAX, Surroundings, THREADS};
+use crate::arrays::{DataPiece, check_run, invalid};
+use crate::programs::{INSTRUCTIONS_MAX, Surroundings, THREADS, reserve_run};
 use crate::requests::Message;
 
 /// Maximum number of programs, and of stages, of one request.
@@ -134,18 +134,19 @@ impl OffloadRequest {
         outputs.any(|output| matches!(output, OutputGiven::Box(_)))
     }
 
-    /// Returns the numbers of the arrays that the run reads or writes.
-    fn arrays(&self) -> impl Iterator<Item = SpaceId> {
-        self.stages.iter().flat_map(|stage| {
-            let read = stage.inputs.iter().filter_map(|input| match input {
-                InputGiven::Box(b) => Some(b.array),
-                InputGiven::Bytes(_) | InputGiven::Output(..) => None,
-            });
-            let written = stage.outputs.iter().filter_map(|output| match output {
-                OutputGiven::Box(b) => Some(b.array),
-                OutputGiven::Collect | OutputGiven::Between => None,
-            });
-            read.chain(written)
+    /// Returns the numbers of the arrays that the run reads.
+    fn read(&self) -> impl Iterator<Item = SpaceId> {
+        self.stages.iter().flat_map(|stage| &stage.inputs).filter_map(|input| match input {
+            InputGiven::Box(b) => Some(b.array),
+            InputGiven::Bytes(_) | InputGiven::Output(..) => None,
+        })
+    }
+
+    /// Returns the numbers of the arrays that the run writes.
+    fn written(&self) -> impl Iterator<Item = SpaceId> {
+        self.stages.iter().flat_map(|stage| &stage.outputs).filter_map(|output| match output {
+            OutputGiven::Box(b) => Some(b.array),
+            OutputGiven::Collect | OutputGiven::Between => None,
         })
     }
 }
@@ -177,14 +178,14 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
     if programs.max(stages) > STAGES_MAX {
         return Err(invalid(format!("{programs} programs and {stages} stages: a run must have at most {STAGES_MAX}")));
     }
-    for array in request.arrays() {
-        at.unlocked.check(&*at.runtime.device().by_id(array)?)?;
-    }
+    check_run(at, request.read(), request.written())?;
     let mut loaded = RunPrograms { runtime: at.runtime, programs: Vec::new() };
     for program in &request.programs {
         let metadata = program.metadata.as_ref().map(String::as_bytes);
         loaded.programs.push(at.runtime.load(program.elf.of(data)?, metadata)?);
     }
+    // The cores: what they read from the request and collect for the reply is reserved with these.
+    let _held = reserve_run(at, &loaded.programs, 0)?;
     let inputs: Vec<Vec<Input<'_>>> = (request.stages.iter())
         .map(|stage| stage.inputs.iter().map(|input| input_of(input, data)).collect::<Result<_, _>>())
         .collect::<Result<_, Error>>()?;

@@ -4,12 +4,12 @@
 //! parts. An execution takes a list of ranges: one for each input of the program, then a range of Subsystem Local
 //! Memory for each output. Inputs may be in Subsystem Local Memory or in block namespaces, or be stored boxes of views;
 //! the latter two are streamed. Outputs become visible together, when the program has ended without an error. Slots and
-//! range sets belong to the subsystem: they outlive a controller's reset.
+//! range sets belong to a tenant: no other tenant sees them, and they outlive a controller's reset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nandarray::nvme::{Controller, ResolvedBox};
+use nandarray::nvme::{ArrayAccess, Controller, ResolvedBox};
 use nandarray_cores::{Form, Metadata, OutputPhase, Program, Tasks};
 use nandarray_nvme_spec::{
     Activation, ExecuteProgram, ExecutionAccount, LOAD_TAG, MemoryRange, NSID_MEMORY, NSID_ND, PROGRAM_TYPE_RISCV,
@@ -24,8 +24,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::accounts::{ExecutionAccounts, ExecutionFailure};
 use crate::boxes::StoredBoxes;
+use crate::budget::{Budget, Reservation};
 use crate::payload::Payload;
 use crate::slm::LocalMemory;
+use crate::tenants::Tenant;
 use crate::unlocked::UnlockedArrays;
 
 /// Number of program slots; index 0 is reserved.
@@ -54,6 +56,7 @@ struct WholeProgram {
     id: u64,
     elf: Vec<u8>,
     program: Program,
+    _held: Reservation,
 }
 
 /// State of a program slot.
@@ -63,7 +66,7 @@ enum Slot {
     #[default]
     Empty,
     /// The parts up to byte `bytes.len()` have arrived, of `size` bytes.
-    Loading { id: u64, size: u32, bytes: Vec<u8> },
+    Loading { id: u64, size: u32, bytes: Vec<u8>, held: Reservation },
     /// All parts have arrived, and the bytes are a valid program.
     Loaded(Arc<WholeProgram>),
     /// The program is loaded in the runtime under `handle`; `running` executions use it.
@@ -92,10 +95,11 @@ struct ProgramState {
     sets: BTreeMap<u16, RangeSet>,
 }
 
-/// Program slots and range sets of a subsystem.
-#[derive(Debug, Default)]
+/// Program slots and range sets of a tenant.
+#[derive(Debug)]
 pub(crate) struct Programs {
     state: Mutex<ProgramState>,
+    budget: Arc<Budget>,
 }
 
 /// The parts of the subsystem and of the association that an execution uses.
@@ -114,8 +118,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) accounts: &'a ExecutionAccounts,
     /// Whether outputs may lie in the store.
     pub(crate) writable: bool,
-    /// Whether the subsystem runs programs.
+    /// Whether the host may run programs.
     pub(crate) programs: bool,
+    /// The tenant of the host, with its arrays and its budget.
+    pub(crate) tenant: &'a Tenant,
 }
 
 /// One input or output of an execution: a range of local memory (first byte and length), or elements of an array.
@@ -125,6 +131,14 @@ enum Operand {
 }
 
 impl Operand {
+    /// Returns the bytes of local memory that the operand has.
+    fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Memory(_, bytes) => *bytes,
+            Self::Space(_) => 0,
+        }
+    }
+
     /// Whether what is written to the operand is written to the store.
     fn is_stored(&self) -> bool {
         match self {
@@ -134,16 +148,39 @@ impl Operand {
     }
 }
 
+/// Reserves the memory of a run of programs: that of the cores of each, and `bytes` more for data.
+///
+/// # Errors
+/// Busy: the tenant's budget, or the node's, has no room.
+pub(crate) fn reserve_run(at: &Surroundings<'_>, programs: &[ProgramId], bytes: u64) -> Result<Reservation, Error> {
+    let mut wanted = bytes;
+    for &program in programs {
+        wanted = wanted.saturating_add(at.runtime.core_bytes(program)?.saturating_mul(THREADS as u64));
+    }
+    let (used, limit) = (at.tenant.budget.used(), at.tenant.budget.limit());
+    at.tenant.budget.reserve(wanted).map_err(|_| {
+        let why =
+            format!("a run of {wanted} bytes of memory; {used} of {limit} bytes of tenant {:?}", at.tenant.name());
+        nandarray::Error::Busy(format!("{why} are in use, or the node has none left")).into()
+    })
+}
+
 /// Checks the index of a slot.
 fn check_index(pind: u16) -> Result<(), Status> {
     if pind == 0 || pind > SLOTS { Err(Status::PROGRAM_INDEX) } else { Ok(()) }
 }
 
 impl Programs {
-    /// Executes the admin command Load Program: takes a part of a program, or unloads it.
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Self { state: Mutex::default(), budget }
+    }
+
+    /// Executes the admin command Load Program: takes a part of a program, or unloads it; at most `slots_max` slots may
+    /// be in use.
     pub(crate) fn load(
         &self,
         accounts: &ExecutionAccounts,
+        slots_max: u16,
         pind: u16,
         load: ProgramLoad,
         payload: &Payload<'_>,
@@ -152,6 +189,7 @@ impl Programs {
         let mut state = self.state.lock();
         let all: usize = state.slots.values().map(Slot::bytes).sum();
         assert!(all <= PROGRAMS_BYTES_MAX, "{all} bytes of programs");
+        let in_use = state.slots.iter().filter(|(other, slot)| **other != pind && slot.bytes() > 0).count();
         let slot = state.slots.entry(pind).or_default();
         let ProgramLoad::Part { ptype, size, id, bytes: numb, offset: loff } = load else { return unload(slot) };
         if ptype != PROGRAM_TYPE_RISCV {
@@ -165,15 +203,17 @@ impl Programs {
             return Err(Status::INVALID_FIELD);
         }
         if loff == 0 && matches!(slot, Slot::Empty | Slot::Loading { .. }) {
-            if all - slot.bytes() + size as usize > PROGRAMS_BYTES_MAX {
+            if all - slot.bytes() + size as usize > PROGRAMS_BYTES_MAX || in_use >= usize::from(slots_max) {
                 return Err(Status::PROGRAM_BYTES_MAX);
             }
-            *slot = Slot::Loading { id, size, bytes: Vec::new() };
+            *slot = Slot::Empty;
+            let held = self.budget.reserve(size.into())?;
+            *slot = Slot::Loading { id, size, bytes: Vec::new(), held };
         }
         match slot {
             Slot::Empty => Err(Status::SEQUENCE_ERROR),
             Slot::Loaded(_) | Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
-            Slot::Loading { id: known, size: whole, bytes } => {
+            Slot::Loading { id: known, size: whole, bytes, .. } => {
                 if *known != id || *whole != size || bytes.len() != loff as usize {
                     return Err(Status::INVALID_FIELD);
                 }
@@ -182,14 +222,13 @@ impl Programs {
                 if bytes.len() < size as usize {
                     return Ok(());
                 }
-                let elf = std::mem::take(bytes);
+                let Slot::Loading { bytes: elf, held, .. } = std::mem::take(slot) else { unreachable!("loading") };
                 match Program::from_elf(&elf, None) {
                     Ok(program) => {
-                        *slot = Slot::Loaded(Arc::new(WholeProgram { id, elf, program }));
+                        *slot = Slot::Loaded(Arc::new(WholeProgram { id, elf, program, _held: held }));
                         Ok(())
                     }
                     Err(error) => {
-                        *slot = Slot::Empty;
                         accounts.add(LOAD_TAG, &ExecutionAccount::Failed { why: error.to_string() });
                         Err(Status::PROGRAM_DATA)
                     }
@@ -384,10 +423,21 @@ impl Programs {
             ranges.iter().enumerate().map(|(i, range)| described(at, i, range)).collect::<Result<_, _>>()?;
         let (from, to) = operands.split_at(inputs);
         fits_one_task(ports, from)?;
+        for (i, operand) in to.iter().enumerate() {
+            let Operand::Space(of) = operand else { continue };
+            let name = at.runtime.device().by_id(of.space).map_err(Status::from)?.peek().record.name.clone();
+            if !at.tenant.writes(&name) {
+                let why = format!("output {i} lies in array {name:?}, which this host may only read");
+                return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
+            }
+        }
         if let Some(i) = to.iter().position(|operand| !at.writable && operand.is_stored()) {
             let why = format!("output {i} lies in the store, which is exported for reading only");
             return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
         }
+        let room = |operands: &[Operand]| operands.iter().map(Operand::memory_bytes).fold(0, u64::saturating_add);
+        let collect_bytes = room(to);
+        let _held = reserve_run(at, &[program], room(from).saturating_add(collect_bytes)).map_err(failure_of)?;
         let copies: Vec<Vec<u8>> = from
             .iter()
             .map(|operand| match operand {
@@ -420,7 +470,7 @@ impl Programs {
             stages: &stages,
             executor,
             hold_bytes: HOLD_BYTES,
-            collect_bytes: u64::MAX,
+            collect_bytes: collect_bytes.saturating_add(ports.state_bytes),
             progress: at.progress,
         };
         let done = at.runtime.execute(&execution).map_err(failure_of)?;

@@ -12,12 +12,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use nandarray::nvme::MOVE_BYTES_MAX;
 use nandarray_nvme_spec::{ReplyPart, RequestPart, Status};
 use nandarray_runtime::Error;
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::arrays::{self, ArrayRequest};
+use crate::budget::{Budget, Reservation};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
 
@@ -28,6 +30,9 @@ const REQUEST_BYTES_MAX: u32 = 80 << 20;
 pub(crate) const HELD_BYTES_MAX: usize = 256 << 20;
 /// Maximum size of a request's text, in bytes: it takes many times that in memory once it is parsed.
 const TEXT_BYTES_MAX: usize = 4 << 20;
+/// Bytes that are reserved for a reply before its request is executed: those of the elements of a read, or of the
+/// outputs of programs, and of a text.
+const REPLY_BYTES_MAX: u64 = MOVE_BYTES_MAX + (4 << 20);
 /// Maximum number of requests that have begun to arrive, and of replies, each.
 const HELD_MAX: usize = 256;
 /// Bytes in front of the text: its length in 4 bytes, and 4 reserved ones.
@@ -95,11 +100,11 @@ impl RequestRefusal {
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldRequests {
     /// Requests of which some parts have arrived, by the host's tag.
     arriving: BTreeMap<u32, Arriving>,
     /// Replies that were not fetched to their end, by handle.
-    replies: BTreeMap<u32, Arc<Vec<u8>>>,
+    replies: BTreeMap<u32, Arc<KeptReply>>,
     /// Handle of the last reply.
     last: u32,
     arriving_bytes: usize,
@@ -110,19 +115,38 @@ struct Held {
 struct Arriving {
     size: u32,
     bytes: Vec<u8>,
+    held: Reservation,
+}
+
+/// A request that has arrived, with its memory in the budget.
+struct WholeRequest {
+    bytes: Vec<u8>,
+    _held: Reservation,
+}
+
+#[derive(Debug)]
+struct KeptReply {
+    bytes: Vec<u8>,
+    _held: Reservation,
 }
 
 /// The requests and replies of one host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ArrayRequests {
-    held: Mutex<Held>,
+    held: Mutex<HeldRequests>,
+    /// The budget of the host's tenant.
+    budget: Arc<Budget>,
 }
 
 impl ArrayRequests {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Self { held: Mutex::default(), budget }
+    }
+
     /// Forgets all of them.
     pub(crate) fn clear(&self) {
         let mut held = self.held.lock();
-        *held = Held { last: held.last, ..Held::default() };
+        *held = HeldRequests { last: held.last, ..HeldRequests::default() };
     }
 
     /// Executes Array Request: takes a part, and executes the request once it is whole. Returns the handle of the reply
@@ -134,13 +158,14 @@ impl ArrayRequests {
         payload: &Payload<'_>,
     ) -> Result<(u32, u32), Status> {
         let Some(whole) = self.take(part, payload.source()?)? else { return Ok((0, 0)) };
-        let message = Message::split(&whole).ok_or(Status::INVALID_FIELD)?;
+        let message = Message::split(&whole.bytes).ok_or(Status::INVALID_FIELD)?;
         // Before it is executed: a request that has changed the store must have its reply.
         self.check_room()?;
+        let held = self.budget.reserve(REPLY_BYTES_MAX)?;
         let reply = execute(at, part, message)
             .unwrap_or_else(|error| Message::join(&serde_json::json!({ "error": RequestRefusal::new(&error) }), &[]));
         drop(whole);
-        Ok(self.keep(reply))
+        Ok(self.keep(reply, held))
     }
 
     /// Executes Array Reply: gives a part of a reply, which is forgotten with its last byte.
@@ -148,24 +173,25 @@ impl ArrayRequests {
         let (handle, offset) = (part.handle, u64::from(part.offset));
         let found = self.held.lock().replies.get(&handle).cloned().ok_or(Status::INVALID_BOX)?;
         let room = payload.room()?.len() as u64;
-        payload.give(&found, offset)?;
-        if offset + room >= found.len() as u64 {
+        payload.give(&found.bytes, offset)?;
+        if offset + room >= found.bytes.len() as u64 {
             let mut held = self.held.lock();
             if let Some(reply) = held.replies.remove(&handle) {
-                held.reply_bytes -= reply.len();
+                held.reply_bytes -= reply.bytes.len();
             }
         }
         Ok((0, 0))
     }
 
     /// Takes a part of a request; returns the request if it is whole.
-    fn take(&self, place: RequestPart, part: &[u8]) -> Result<Option<Vec<u8>>, Status> {
+    fn take(&self, place: RequestPart, part: &[u8]) -> Result<Option<WholeRequest>, Status> {
         let RequestPart { tag, size, offset, .. } = place;
         if size > REQUEST_BYTES_MAX || offset as usize + part.len() > size as usize {
             return Err(Status::INVALID_FIELD);
         }
         if offset == 0 && part.len() == size as usize {
-            return Ok(Some(part.to_vec()));
+            let held = self.budget.reserve(size.into())?;
+            return Ok(Some(WholeRequest { bytes: part.to_vec(), _held: held }));
         }
         let mut held = self.held.lock();
         if offset == 0 {
@@ -174,8 +200,9 @@ impl ArrayRequests {
             if held.arriving.len() >= HELD_MAX || held.arriving_bytes + size as usize > HELD_BYTES_MAX {
                 return Err(Status::RESOURCES);
             }
+            let reserved = self.budget.reserve(size.into())?;
             held.arriving_bytes += size as usize;
-            held.arriving.insert(tag, Arriving { size, bytes: Vec::new() });
+            held.arriving.insert(tag, Arriving { size, bytes: Vec::new(), held: reserved });
         }
         let arriving = held.arriving.get_mut(&tag).ok_or(Status::SEQUENCE_ERROR)?;
         if arriving.size != size || arriving.bytes.len() != offset as usize {
@@ -186,7 +213,7 @@ impl ArrayRequests {
             return Ok(None);
         }
         held.arriving_bytes -= size as usize;
-        Ok(held.arriving.remove(&tag).map(|one| one.bytes))
+        Ok(held.arriving.remove(&tag).map(|one| WholeRequest { bytes: one.bytes, _held: one.held }))
     }
 
     /// Refuses a request while its host does not fetch the replies of those before.
@@ -197,7 +224,8 @@ impl ArrayRequests {
     }
 
     /// Keeps a reply; returns its handle and its size in bytes.
-    fn keep(&self, reply: Vec<u8>) -> (u32, u32) {
+    fn keep(&self, reply: Vec<u8>, mut reserved: Reservation) -> (u32, u32) {
+        reserved.shrink_to(reply.len() as u64);
         let size = u32::try_from(reply.len()).expect("a reply of less than 4 GiB");
         let mut held = self.held.lock();
         held.reply_bytes += reply.len();
@@ -207,7 +235,7 @@ impl ArrayRequests {
             handle = next(handle);
         }
         held.last = handle;
-        held.replies.insert(handle, Arc::new(reply));
+        held.replies.insert(handle, Arc::new(KeptReply { bytes: reply, _held: reserved }));
         (handle, size)
     }
 }

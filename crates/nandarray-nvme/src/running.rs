@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use nandarray_runtime::Progress;
 use parking_lot::Mutex;
@@ -13,16 +14,23 @@ use parking_lot::Mutex;
 /// Maximum number of instructions of all tasks of one execution: about two hours of one thread.
 pub(crate) const RUN_INSTRUCTIONS_MAX: u64 = 20_000_000_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Begun {
+    progress: Arc<Progress>,
+    /// When the transport looked at the execution first; it has the clock.
+    seen: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct BegunExecutions {
     last: u64,
-    all: BTreeMap<u64, Arc<Progress>>,
+    all: BTreeMap<u64, Begun>,
 }
 
 /// The executions of one host that have begun and not ended.
 #[derive(Debug, Default)]
 pub(crate) struct RunningExecutions {
-    begun: Mutex<Begun>,
+    begun: Mutex<BegunExecutions>,
 }
 
 /// One of the executions, until it is dropped.
@@ -35,19 +43,28 @@ pub(crate) struct RunningExecution<'a> {
 
 impl RunningExecutions {
     /// Adds an execution that is about to begin.
-    pub(crate) fn begin(&self) -> RunningExecution<'_> {
-        let progress = Arc::new(Progress::limited_to(RUN_INSTRUCTIONS_MAX));
+    pub(crate) fn begin(&self, instructions_max: u64) -> RunningExecution<'_> {
+        let progress = Arc::new(Progress::limited_to(instructions_max.min(RUN_INSTRUCTIONS_MAX)));
         let mut begun = self.begun.lock();
         begun.last += 1;
         let number = begun.last;
-        begun.all.insert(number, progress.clone());
+        begun.all.insert(number, Begun { progress: progress.clone(), seen: None });
         RunningExecution { of: self, number, progress }
+    }
+
+    /// Stops those that the transport has seen for longer than `limit`, and sees the others.
+    pub(crate) fn stop_older(&self, now: Instant, limit: Duration) {
+        for begun in self.begun.lock().all.values_mut() {
+            if now.duration_since(*begun.seen.get_or_insert(now)) > limit {
+                begun.progress.stop.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Stops all of them.
     pub(crate) fn stop(&self) {
-        for progress in self.begun.lock().all.values() {
-            progress.stop.store(true, Ordering::Relaxed);
+        for begun in self.begun.lock().all.values() {
+            begun.progress.stop.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -1,12 +1,17 @@
 //! Subsystem Local Memory: command set 3, modelled on the memory commands of the specification.
 //!
-//! The memory belongs to the subsystem, is volatile, and is zero at first. A command is atomic: it locks the memory,
+//! The memory belongs to a tenant, is volatile, and is zero at first; it takes none of the tenant's budget until it is
+//! written. A command is atomic: it locks the memory,
 //! shared for reads. A running program works on a copy of its inputs, and its outputs appear all at once when it ends.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use nandarray_nvme_spec::{MemoryCommand, MemoryCopyRange, Status, SubmissionEntry};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use zerocopy::FromBytes;
 
+use crate::budget::{Budget, Reservation};
 use crate::payload::Payload;
 
 #[cfg(test)]
@@ -15,22 +20,52 @@ mod tests;
 /// Addresses and lengths must be multiples of this number of bytes.
 const ALIGN: u64 = 4;
 
-/// The Subsystem Local Memory of a subsystem.
+/// The Subsystem Local Memory of a tenant.
 #[derive(Debug)]
 pub(crate) struct LocalMemory {
-    bytes: RwLock<Vec<u8>>,
+    size: usize,
+    budget: Arc<Budget>,
+    written: RwLock<WrittenMemory>,
+}
+
+/// The memory once it was written; no bytes before.
+#[derive(Debug, Default)]
+struct WrittenMemory {
+    bytes: Vec<u8>,
+    reserved: Option<Reservation>,
 }
 
 impl LocalMemory {
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self { bytes: RwLock::new(vec![0; bytes]) }
+    pub(crate) fn new(size: usize, budget: Arc<Budget>) -> Self {
+        Self { size, budget, written: RwLock::default() }
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.bytes.read().len() as u64
+        self.size as u64
     }
 
-    fn range(&self, first: u64, len: u64) -> Result<std::ops::Range<usize>, Status> {
+    /// Returns the memory to write to.
+    ///
+    /// # Errors
+    /// Out of resources: it was not written yet, and the budget has no room for it.
+    fn to_write(&self) -> Result<RwLockWriteGuard<'_, WrittenMemory>, Status> {
+        let mut written = self.written.write();
+        if written.reserved.is_none() {
+            written.reserved = Some(self.budget.reserve(self.size as u64)?);
+            written.bytes = vec![0; self.size];
+        }
+        Ok(written)
+    }
+
+    /// Copies a range, which must be in the memory.
+    fn copy_to(&self, range: Range<usize>, to: &mut [u8]) {
+        match self.written.read().bytes.get(range) {
+            Some(bytes) => to.copy_from_slice(bytes),
+            None => to.fill(0),
+        }
+    }
+
+    fn range(&self, first: u64, len: u64) -> Result<Range<usize>, Status> {
         let end = first.checked_add(len).filter(|&end| end <= self.len()).ok_or(Status::LBA_OUT_OF_RANGE)?;
         Ok(first as usize..end as usize)
     }
@@ -38,16 +73,18 @@ impl LocalMemory {
     /// Returns a copy of `len` bytes from byte `first` on.
     pub(crate) fn read(&self, first: u64, len: u64) -> Result<Vec<u8>, Status> {
         let range = self.range(first, len)?;
-        Ok(self.bytes.read()[range].to_vec())
+        let mut found = vec![0; range.len()];
+        self.copy_to(range, &mut found);
+        Ok(found)
     }
 
     /// Writes several parts atomically; each is an address and its bytes.
     pub(crate) fn write_all(&self, parts: &[(u64, &[u8])]) -> Result<(), Status> {
         let ranges: Vec<_> =
             parts.iter().map(|(first, part)| self.range(*first, part.len() as u64)).collect::<Result<_, _>>()?;
-        let mut bytes = self.bytes.write();
+        let mut written = self.to_write()?;
         for (range, (_, part)) in ranges.into_iter().zip(parts) {
-            bytes[range].copy_from_slice(part);
+            written.bytes[range].copy_from_slice(part);
         }
         Ok(())
     }
@@ -67,7 +104,7 @@ impl LocalMemory {
                 if room.len() as u64 != len {
                     return Err(Status::DATA_LENGTH_INVALID);
                 }
-                room.copy_from_slice(&self.bytes.read()[range]);
+                self.copy_to(range, room);
                 Ok(())
             }
             MemoryCommand::Write { first, bytes } => {
@@ -80,7 +117,7 @@ impl LocalMemory {
             }
             MemoryCommand::Fill { first, bytes, value } => {
                 let range = self.range(first, aligned(first, bytes)?)?;
-                self.bytes.write()[range].fill(value);
+                self.to_write()?.bytes[range].fill(value);
                 Ok(())
             }
             MemoryCommand::Copy { to, ranges_z } => self.copy(to, ranges_z, &payload),
@@ -98,10 +135,10 @@ impl LocalMemory {
         // The destination is checked before the ranges are read: together they are no larger than the memory then.
         let total = from.iter().try_fold(0u64, |total, range| total.checked_add(range.len() as u64));
         let to = self.range(to, total.ok_or(Status::LBA_OUT_OF_RANGE)?)?;
-        let mut bytes = self.bytes.write();
-        let moved: Vec<u8> = from.into_iter().flat_map(|range| bytes[range].iter().copied()).collect();
+        let mut written = self.to_write()?;
+        let moved: Vec<u8> = from.into_iter().flat_map(|range| written.bytes[range].iter().copied()).collect();
         assert_eq!(moved.len(), to.len(), "bytes of the ranges of a copy");
-        bytes[to].copy_from_slice(&moved);
+        written.bytes[to].copy_from_slice(&moved);
         Ok(())
     }
 }

@@ -10,13 +10,12 @@ use nandarray::nvme::Controller;
 use nandarray::{Device, command};
 use nandarray_nvme_spec::{CNTLID_ANY, CommandSet, DISCOVERY_NQN, NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Status};
 use nandarray_runtime::{Executor, Runtime};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::association::{Association, HostIdentity};
 use crate::auth::{ControllerExchange, HostCredentials};
 use crate::logs::Health;
-use crate::programs::Programs;
-use crate::slm::LocalMemory;
+use crate::tenants::{NodeRules, Tenant, Tenants};
 
 /// Maximum namespace identifier (NN).
 pub(crate) const NN: u32 = 1024;
@@ -44,8 +43,10 @@ pub struct SubsystemOptions {
     pub programs: bool,
     /// Whether there are N-D commands.
     pub nd: bool,
-    /// Size of Subsystem Local Memory in bytes.
+    /// Size of the Subsystem Local Memory of a host that no rules name, in bytes.
     pub memory_bytes: usize,
+    /// Limits of the node, and its tenants.
+    pub rules: NodeRules,
     /// Qualified names of the hosts that may connect, beside those with secrets. Without either, any host may.
     pub hosts: Vec<String>,
     /// Secrets of hosts by their qualified names: these hosts may connect, and have to authenticate themselves.
@@ -66,6 +67,7 @@ impl Default for SubsystemOptions {
             programs: true,
             nd: true,
             memory_bytes: 64 << 20,
+            rules: NodeRules::default(),
             hosts: Vec::new(),
             credentials: BTreeMap::new(),
             kill_safe: true,
@@ -91,9 +93,16 @@ pub struct Subsystem {
     uuid: [u8; 16],
     options: SubsystemOptions,
     table: Mutex<AssociationTable>,
-    pub(crate) memory: LocalMemory,
-    pub(crate) programs: Programs,
+    tenants: Tenants,
+    hosts: RwLock<KnownHosts>,
     pub(crate) health: Health,
+}
+
+/// The hosts that may connect, which can change while the subsystem is used.
+#[derive(Debug)]
+struct KnownHosts {
+    names: Vec<String>,
+    credentials: BTreeMap<String, HostCredentials>,
 }
 
 impl Subsystem {
@@ -110,8 +119,8 @@ impl Subsystem {
             nqn: options.nqn.clone().unwrap_or(own),
             uuid,
             table: Mutex::default(),
-            memory: LocalMemory::new(if options.programs { options.memory_bytes } else { 0 }),
-            programs: Programs::default(),
+            tenants: Tenants::new(options.rules.clone(), options.programs.then_some(options.memory_bytes)),
+            hosts: RwLock::new(KnownHosts { names: options.hosts.clone(), credentials: options.credentials.clone() }),
             health: Health::default(),
             options,
         })
@@ -129,10 +138,6 @@ impl Subsystem {
 
     pub(crate) fn uuid(&self) -> [u8; 16] {
         self.uuid
-    }
-
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.memory.len()
     }
 
     /// Returns the store with its programs.
@@ -240,6 +245,8 @@ impl Subsystem {
             return Err((Status::CONNECT_HOST, 0));
         }
         let device = self.device().map_err(|_| (Status::CONNECT_BUSY, 0))?;
+        let tenant = if discovery { Some(Tenants::stranger()) } else { self.tenants.admit(&host.hostnqn) };
+        let tenant = tenant.ok_or((Status::CONNECT_HOST, 0))?;
         let mut table = self.table.lock();
         table.open.retain(|_, association| association.strong_count() > 0);
         if table.open.len() >= ASSOCIATIONS_MAX {
@@ -253,33 +260,36 @@ impl Subsystem {
         }
         let cntlid = table.last;
         assert!(cntlid != 0 && table.open.len() < ASSOCIATIONS_MAX, "controller {cntlid} of {}", table.open.len());
-        let made = Arc::new(Association::new(self.clone(), Controller::new(&device), cntlid, host, kato_ms));
+        let controller = Controller::with_access(&device, tenant.clone());
+        let made = Arc::new(Association::new(self.clone(), tenant, controller, cntlid, host, kato_ms));
         table.open.insert(cntlid, Arc::downgrade(&made));
         Ok(made)
     }
 
     /// Whether a host of this name may connect.
     pub(crate) fn admits(&self, hostnqn: &str) -> bool {
-        let SubsystemOptions { hosts, credentials, .. } = &self.options;
-        let anyone = hosts.is_empty() && credentials.is_empty();
-        anyone || credentials.contains_key(hostnqn) || hosts.iter().any(|host| host == hostnqn)
+        let KnownHosts { names, credentials } = &*self.hosts.read();
+        let anyone = names.is_empty() && credentials.is_empty();
+        let is_known = anyone || credentials.contains_key(hostnqn) || names.iter().any(|host| host == hostnqn);
+        is_known && self.tenants.knows(hostnqn)
     }
 
     /// Whether every host that may connect has to authenticate itself.
     pub fn authenticates_all(&self) -> bool {
-        let SubsystemOptions { hosts, credentials, .. } = &self.options;
-        !credentials.is_empty() && hosts.iter().all(|host| credentials.contains_key(host))
+        let KnownHosts { names, credentials } = &*self.hosts.read();
+        !credentials.is_empty() && names.iter().all(|host| credentials.contains_key(host))
     }
 
     /// Whether hosts have secrets by which they authenticate.
     pub fn has_secrets(&self) -> bool {
-        !self.options.credentials.is_empty()
+        !self.hosts.read().credentials.is_empty()
     }
 
     /// Returns the authentication of a new queue of an association; `None` if its host has no secret. The discovery
     /// service, which tells only addresses and names, has none.
     pub fn exchange(&self, host: &HostIdentity) -> Option<ControllerExchange> {
-        let credentials = self.options.credentials.get(&host.hostnqn).filter(|_| host.subnqn != DISCOVERY_NQN)?;
+        let hosts = self.hosts.read();
+        let credentials = hosts.credentials.get(&host.hostnqn).filter(|_| host.subnqn != DISCOVERY_NQN)?;
         Some(ControllerExchange::new(credentials.clone(), &host.hostnqn, &host.subnqn))
     }
 
@@ -291,6 +301,38 @@ impl Subsystem {
     /// Returns the current associations, in order of their controller identifiers.
     pub fn associations(&self) -> Vec<Arc<Association>> {
         self.table.lock().open.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Replaces the hosts that may connect, their secrets, and the rules of tenants, for hosts that connect from now on
+    /// and for the next command of those that are connected. Returns associations that the transport has to end: those
+    /// of hosts that are not admitted any more, that belong to another tenant, or that have other secrets.
+    pub fn replace_hosts(
+        &self,
+        names: Vec<String>,
+        credentials: BTreeMap<String, HostCredentials>,
+        rules: NodeRules,
+    ) -> Vec<Arc<Association>> {
+        let before = std::mem::replace(&mut *self.hosts.write(), KnownHosts { names, credentials });
+        self.tenants.replace(rules);
+        let has_to_go = |association: &Arc<Association>| {
+            let name = &association.host().hostnqn;
+            let same = before.credentials.get(name) == self.hosts.read().credentials.get(name);
+            !same || !self.admits(name) || !self.tenants.is_host_of(name, association.tenant())
+        };
+        let all = self.associations().into_iter().filter(|association| !association.is_discovery());
+        all.filter(has_to_go).collect()
+    }
+
+    /// Returns the memory that hosts have made grow, and its limit, in bytes.
+    pub fn memory_in_use(&self) -> (u64, u64) {
+        let budget = self.tenants.budget();
+        (budget.used(), budget.limit())
+    }
+
+    /// Returns the tenants that have a state, each with the memory that it has made grow, and its limit, in bytes.
+    pub fn tenants_in_use(&self) -> Vec<(String, u64, u64)> {
+        let told = |tenant: Arc<Tenant>| (tenant.name().to_owned(), tenant.budget.used(), tenant.budget.limit());
+        self.tenants.live().into_iter().map(told).collect()
     }
 
     /// Notifies every host that namespaces were added, removed or resized.

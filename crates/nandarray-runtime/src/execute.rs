@@ -82,6 +82,16 @@ impl Runtime {
         self.programs.write().unload(program)
     }
 
+    /// Returns the memory of one core that runs a loaded program, in bytes: the program's memory and its scratchpad.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: there is no such program.
+    pub fn core_bytes(&self, program: ProgramId) -> Result<u64> {
+        let loaded = self.programs.read().get(program)?;
+        let ports = loaded.program.metadata();
+        Ok(ports.memory_bytes.saturating_add(ports.scratchpad()))
+    }
+
     /// Runs programs beside the data; returns their outputs, states and costs.
     ///
     /// # Errors

@@ -125,7 +125,7 @@ fn execute(bytes: &mut [u8], meant: &Meant) -> Vec<u8> {
 fn memory_is_a_vector_of_bytes_and_a_refused_command_changes_none() {
     for seed in 0..40 {
         let mut rng = Rng::with_seed(seed);
-        let memory = LocalMemory::new(BYTES as usize);
+        let memory = LocalMemory::new(BYTES as usize, Budget::new(1 << 30, None));
         let mut bytes = vec![0u8; BYTES as usize];
         for step in 0..400 {
             let meant = draw(&mut rng);
@@ -156,7 +156,7 @@ fn memory_is_a_vector_of_bytes_and_a_refused_command_changes_none() {
 #[test]
 fn a_copy_that_cannot_fit_is_refused_before_its_sources_are_read() {
     const LARGE: u64 = 64 << 20;
-    let memory = LocalMemory::new(LARGE as usize);
+    let memory = LocalMemory::new(LARGE as usize, Budget::new(1 << 30, None));
     let mut list = vec![0u8; 32 * 256];
     list.chunks_mut(32).for_each(|range| range[16..24].copy_from_slice(&LARGE.to_le_bytes()));
     let meant = Meant { opcode: 0x01, first: 0, len: 0x4ff, word: 0, source: Some(list), room: None };
@@ -172,7 +172,7 @@ fn a_copy_that_cannot_fit_is_refused_before_its_sources_are_read() {
 /// Copies that turn two halves around run beside copies of a whole: no half is ever seen on both sides.
 #[test]
 fn a_copy_is_atomic_beside_another() {
-    let memory = LocalMemory::new(64);
+    let memory = LocalMemory::new(64, Budget::new(1 << 30, None));
     memory.write_all(&[(0, &[1; 32]), (32, &[2; 32])]).unwrap();
     let mut list = vec![0u8; 64];
     list[8..16].copy_from_slice(&32u64.to_le_bytes());

@@ -17,9 +17,10 @@ use nandarray_nvme_spec::{
     ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, CompletionEntry, ConnectData, ConnectFields,
     DataDescriptor, DataLocation, FABRICS_OPCODE, FabricsCommand, FabricsType, Opcode, Status, SubmissionEntry,
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
+use super::held::{CommandMemory, PassedBytes, TRANSFER_BYTES};
 use super::outgoing::{Completer, Outgoing};
 use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FatalError, FatalStatus, H2C_BYTES_MAX, HEADER_BYTES, PduHeader, PduKind,
@@ -30,6 +31,7 @@ use crate::Subsystem;
 use crate::admin::AdminAnswer;
 use crate::association::{Association, HostIdentity};
 use crate::auth::ControllerExchange;
+use crate::budget::{Budget, Reservation};
 use crate::io::CommandPlace;
 use crate::limits::{QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
 use crate::payload::{Payload, TransferDirection};
@@ -41,47 +43,10 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const DISCOVERY_TIME: Duration = Duration::from_secs(120);
 /// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
-/// Maximum number of bytes of transfers from the host in progress at once, and of the data and results of commands that
-/// a connection has passed to workers.
-const TRANSFER_BYTES: usize = 16 << 20;
-
-/// Bytes that workers hold for a connection.
-#[derive(Debug, Default)]
-struct WorkerBytes {
-    held: Mutex<usize>,
-    freed: Condvar,
-}
-
-impl WorkerBytes {
-    /// Waits until workers may hold `bytes` more bytes; any number may be held if they hold none. `before` is called
-    /// before a wait.
-    fn hold(self: &Arc<Self>, bytes: usize, before: impl FnOnce()) -> HeldBytes {
-        let mut held = self.held.lock();
-        let is_full = |held: &mut usize| *held > 0 && *held + bytes > TRANSFER_BYTES;
-        if is_full(&mut held) {
-            drop(held);
-            before();
-            held = self.held.lock();
-            self.freed.wait_while(&mut held, is_full);
-        }
-        *held += bytes;
-        HeldBytes { of: self.clone(), bytes }
-    }
-}
-
-/// The bytes of one command, which are free again when this is dropped.
-#[derive(Debug)]
-struct HeldBytes {
-    of: Arc<WorkerBytes>,
-    bytes: usize,
-}
-
-impl Drop for HeldBytes {
-    fn drop(&mut self) {
-        *self.of.held.lock() -= self.bytes;
-        self.of.freed.notify_all();
-    }
-}
+/// Time for which a transfer waits for memory of the budget before its command is refused.
+const MEMORY_TIME: Duration = Duration::from_secs(1);
+/// Time between two looks while a connection waits for its tenant's budget or pace.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// State of a connection.
 #[derive(Debug)]
@@ -104,6 +69,7 @@ struct HostTransfer {
     completer: Completer,
     entry: SubmissionEntry,
     bytes: Vec<u8>,
+    reserved: Option<Reservation>,
     /// Number of bytes that have arrived, in order.
     arrived: usize,
     /// Whether a data digest was wrong: the command then ends with an error, once all of its data has arrived.
@@ -149,7 +115,7 @@ pub(crate) struct Connection {
     exchange: Option<ControllerExchange>,
     transfers: BTreeMap<u16, HostTransfer>,
     transfer_bytes: usize,
-    worker_bytes: Arc<WorkerBytes>,
+    passed: Arc<PassedBytes>,
     waiting: VecDeque<(Completer, SubmissionEntry, usize)>,
     next_tag: u16,
     unsettled: Vec<UnsettledWrite>,
@@ -167,7 +133,7 @@ impl Drop for Connection {
 impl Connection {
     /// Serves a connection until it ends.
     pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: TcpStream) {
-        let Ok(sending) = stream.try_clone() else { return };
+        let Ok(outgoing) = stream.try_clone().and_then(|s| Outgoing::new(s, Digests::default())) else { return };
         let mut connection = Self {
             shared,
             number,
@@ -177,12 +143,12 @@ impl Connection {
             end: 0,
             deadline: Some(Instant::now() + CONNECT_TIME),
             digests: Digests::default(),
-            outgoing: Arc::new(Outgoing::new(sending, Digests::default())),
+            outgoing: Arc::new(outgoing),
             state: ConnectionState::Initialising,
             exchange: None,
             transfers: BTreeMap::new(),
             transfer_bytes: 0,
-            worker_bytes: Arc::default(),
+            passed: Arc::default(),
             waiting: VecDeque::new(),
             next_tag: 0,
             unsettled: Vec::new(),
@@ -190,7 +156,7 @@ impl Connection {
         };
         loop {
             match connection.step() {
-                Ok(()) => {}
+                Ok(()) => connection.outgoing.bound(),
                 Err(ConnectionEnd::Closed) => break,
                 Err(ConnectionEnd::Fatal(error, header)) => {
                     connection.end_batch();
@@ -317,8 +283,8 @@ impl Connection {
     fn handshake(&mut self, pdu: &[u8]) -> Result<(), FatalError> {
         let (digests, _) = pdu::read_handshake(pdu)?;
         self.digests = digests;
-        let sending = self.stream.try_clone().map_err(|_| FatalError::new(FatalStatus::Sequence, 0))?;
-        self.outgoing = Arc::new(Outgoing::new(sending, digests));
+        let outgoing = self.stream.try_clone().and_then(|sending| Outgoing::new(sending, digests));
+        self.outgoing = Arc::new(outgoing.map_err(|_| FatalError::new(FatalStatus::Sequence, 0))?);
         self.outgoing.handshake(H2C_BYTES_MAX);
         self.state = ConnectionState::Unconnected;
         Ok(())
@@ -354,8 +320,8 @@ impl Connection {
                 self.waiting.push_back((completer, entry, bytes));
                 self.begin_transfers();
             }
-            (TransferDirection::ToHost, _) => return self.execute(completer, entry, None, bytes),
-            _ => return self.execute(completer, entry, (bytes > 0).then_some(data), 0),
+            (TransferDirection::ToHost, _) => return self.execute(completer, entry, None, bytes, Vec::new()),
+            _ => return self.execute(completer, entry, (bytes > 0).then_some(data), 0, Vec::new()),
         }
         Ok(())
     }
@@ -416,7 +382,16 @@ impl Connection {
             if self.transfer_bytes > 0 && self.transfer_bytes + bytes > TRANSFER_BYTES {
                 return;
             }
+            let reserved = match self.reserve_transfer(bytes) {
+                Err(_) if !self.transfers.is_empty() => return,
+                reserved => reserved,
+            };
             let (completer, entry, bytes) = self.waiting.pop_front().expect("there is a first one");
+            let Ok(reserved) = reserved else {
+                self.log_refusal(&entry, Status::RESOURCES);
+                self.refuse(completer, Status::RESOURCES);
+                continue;
+            };
             while self.transfers.contains_key(&self.next_tag) {
                 self.next_tag = self.next_tag.wrapping_add(1);
             }
@@ -424,8 +399,34 @@ impl Connection {
             self.next_tag = self.next_tag.wrapping_add(1);
             self.transfer_bytes += bytes;
             self.outgoing.ready_to_transfer(TransferFields::new(completer.cid(), tag, 0, bytes as u32));
-            let transfer = HostTransfer { completer, entry, bytes: vec![0; bytes], arrived: 0, damaged: false };
+            let bytes = vec![0; bytes];
+            let transfer = HostTransfer { completer, entry, bytes, reserved, arrived: 0, damaged: false };
             self.transfers.insert(tag, transfer);
+        }
+    }
+
+    /// Returns the budget of the host's tenant; `None` before the host is connected.
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        match &self.state {
+            ConnectionState::Admin(association) | ConnectionState::Io(association, _) => {
+                Some(&association.tenant().budget)
+            }
+            ConnectionState::Initialising | ConnectionState::Unconnected | ConnectionState::Proving(..) => None,
+        }
+    }
+
+    /// Reserves memory for a transfer from the host; waits for it if no transfer of the connection would free any.
+    fn reserve_transfer(&self, bytes: usize) -> Result<Option<Reservation>, Status> {
+        let Some(budget) = self.budget().filter(|_| bytes > ADMIN_IN_CAPSULE_BYTES) else { return Ok(None) };
+        let mut waited = Duration::ZERO;
+        loop {
+            match budget.reserve(bytes as u64) {
+                Err(_) if self.transfers.is_empty() && waited < MEMORY_TIME => {
+                    std::thread::sleep(PAUSE);
+                    waited += PAUSE;
+                }
+                done => return done.map(Some),
+            }
         }
     }
 
@@ -460,7 +461,8 @@ impl Connection {
         if transfer.damaged {
             self.refuse(transfer.completer, Status::TRANSIENT_TRANSPORT);
         } else {
-            self.execute(transfer.completer, transfer.entry, Some(transfer.bytes), 0)?;
+            let memory = transfer.reserved.into_iter().collect();
+            self.execute(transfer.completer, transfer.entry, Some(transfer.bytes), 0, memory)?;
         }
         self.begin_transfers();
         Ok(())
@@ -477,6 +479,7 @@ impl Connection {
         entry: SubmissionEntry,
         data: Option<Vec<u8>>,
         room: usize,
+        mut reserved: Vec<Reservation>,
     ) -> Result<(), ConnectionEnd> {
         let fctype = FabricsCommand::type_of(&entry);
         let of_exchange = fctype.is_some_and(FabricsType::is_authentication);
@@ -495,16 +498,30 @@ impl Connection {
                 let (association, qid) = (association.clone(), *qid);
                 let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
                 let place = Association::place_of(&entry);
+                let bytes = data.as_ref().map_or(0, Vec::len) + room;
+                self.keep_pace(&association, bytes);
+                if room > ADMIN_IN_CAPSULE_BYTES {
+                    match association.tenant().budget.reserve(room as u64) {
+                        Ok(held) => reserved.push(held),
+                        Err(status) => {
+                            association.log_failure(qid, &entry, status);
+                            self.refuse(completer, status);
+                            return Ok(());
+                        }
+                    }
+                }
                 if place != CommandPlace::Here || self.shared.waits() {
-                    let (arrived, bytes) = (Instant::now(), data.as_ref().map_or(0, Vec::len) + room);
+                    let arrived = Instant::now();
                     // Earlier commands of the batch are answered before this thread waits for workers.
-                    let worker_bytes = self.worker_bytes.clone();
-                    let held = worker_bytes.hold(bytes, || self.end_batch());
-                    self.shared.work(place, move || {
+                    let passed = self.passed.clone();
+                    let passed = Some(passed.hold(bytes, || self.end_batch()));
+                    let memory = CommandMemory::new(passed, reserved);
+                    let of = association.clone();
+                    let command = LongCommand { association, qid, completer, entry, data, room, safe, memory };
+                    self.shared.work(place, &of, move || {
                         ARRIVED.set(Some(arrived));
-                        run_long(&association, qid, completer, &entry, data, room, safe);
+                        command.run();
                         ARRIVED.set(None);
-                        drop(held);
                     });
                     return Ok(());
                 }
@@ -517,11 +534,25 @@ impl Connection {
                 if safe && done.status().ok() {
                     self.unsettled.push(UnsettledWrite { completer, entry: done });
                 } else {
-                    completer.complete_with(done, out, room);
+                    let memory = CommandMemory::new(None, reserved);
+                    completer.complete_holding(done, out, room, Some(memory));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Waits until the host's tenant may execute another command that moves `bytes` bytes.
+    fn keep_pace(&mut self, association: &Association, bytes: usize) {
+        let mut left = association.tenant().pace(Instant::now(), bytes as u64);
+        if !left.is_zero() {
+            self.end_batch();
+        }
+        while !left.is_zero() && association.is_ready() {
+            let pause = left.min(PAUSE);
+            std::thread::sleep(pause);
+            left -= pause;
+        }
     }
 
     /// Executes a command of a host that has to authenticate itself, or does so again.
@@ -679,7 +710,7 @@ impl Connection {
                         if let Some(completer) = found {
                             let outgoing = completer.outgoing();
                             completer.complete(event);
-                            outgoing.flush();
+                            outgoing.flush_soon();
                         }
                     });
                 }
@@ -769,33 +800,41 @@ pub fn arrived() -> Option<Instant> {
     ARRIVED.get()
 }
 
-/// Executes a long command on a worker thread.
-fn run_long(
-    association: &Association,
+/// A command that a worker thread executes.
+struct LongCommand {
+    association: Arc<Association>,
     qid: u16,
     completer: Completer,
-    entry: &SubmissionEntry,
+    entry: SubmissionEntry,
     data: Option<Vec<u8>>,
     room: usize,
+    /// Whether the completion of a write is sent only once the write survives the end of this process.
     safe: bool,
-) {
-    let outgoing = completer.outgoing();
-    let mut out = outgoing.room(room);
-    if entry.opcode != Opcode::READ {
-        out[..room].fill(0);
-    }
-    // A panic must not end the worker, which all hosts share, nor leave the command without a completion.
-    let done = caught(|| association.io(qid, entry, payload(data.as_deref(), &mut out[..room])));
-    let mut done = done.unwrap_or_else(|_| {
-        let mut failed = CompletionEntry { cid: entry.cid, ..CompletionEntry::default() };
-        failed.set_status(Status::INTERNAL_ERROR);
-        failed
-    });
-    if safe && done.status().ok() {
-        if let Err(status) = association.subsystem().settle() {
-            done.set_status(status);
+    memory: CommandMemory,
+}
+
+impl LongCommand {
+    fn run(self) {
+        let Self { association, qid, completer, entry, data, room, safe, memory } = self;
+        let outgoing = completer.outgoing();
+        let mut out = outgoing.room(room);
+        if entry.opcode != Opcode::READ {
+            out[..room].fill(0);
         }
+        // A panic must not end the worker, which all hosts share, nor leave the command without a completion.
+        let done = caught(|| association.io(qid, &entry, payload(data.as_deref(), &mut out[..room])));
+        let mut done = done.unwrap_or_else(|_| {
+            let mut failed = CompletionEntry { cid: entry.cid, ..CompletionEntry::default() };
+            failed.set_status(Status::INTERNAL_ERROR);
+            failed
+        });
+        if safe && done.status().ok() {
+            if let Err(status) = association.subsystem().settle() {
+                done.set_status(status);
+            }
+        }
+        drop(data);
+        completer.complete_holding(done, out, room, Some(memory));
+        outgoing.flush_soon();
     }
-    completer.complete_with(done, out, room);
-    outgoing.flush();
 }

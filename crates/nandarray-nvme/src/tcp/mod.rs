@@ -6,6 +6,7 @@
 //! host's side, for tests and clients.
 
 mod connection;
+mod held;
 mod initiator;
 mod logins;
 mod outgoing;

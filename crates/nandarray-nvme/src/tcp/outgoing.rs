@@ -1,20 +1,33 @@
-//! The sending half of a connection: one lock protects the buffer, so that PDUs of several threads are never
-//! interleaved.
+//! The sending half of a connection: one lock protects the PDUs that wait, another the socket, so that PDUs of several
+//! threads are never interleaved.
+//!
+//! The connection's own thread waits for a host that does not receive. Workers and the thread that sends events serve
+//! all hosts, and never wait: a thread made for it sends what they could not. A host that does not receive in time
+//! loses its connection.
 //!
 //! A [`Completer`] is the right to complete one command. It is created when the command is accepted, and consumed by
 //! its completion, so that each command is completed once.
 
-use std::io::{self, IoSlice, Write};
-use std::net::TcpStream;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nandarray::nvme::{CompletionEntry, Status};
 use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use zerocopy::IntoBytes;
+
+use super::held::CommandMemory;
 
 use super::pdu::{self, Digests, FLAG_LAST, FLAG_SUCCESS, FatalError, PduKind, TransferFields};
 use crate::queue::QueuePair;
 
+/// Size of the stack of a thread that sends, in bytes.
+const STACK_BYTES: usize = 256 << 10;
 /// Number of buffered bytes at which they are sent before the batch ends.
 const BATCH_BYTES: usize = 512 << 10;
 
@@ -26,6 +39,13 @@ const ROOMS_MAX: usize = 16;
 /// Maximum total size of these buffers.
 const ROOMS_BYTES_MAX: usize = 2 << 20;
 
+/// Maximum number of parts that one system call sends.
+const PARTS_MAX: usize = 1024;
+/// Time in which a host has to receive a batch, beside a second for each [`RATE_BYTES`] of it.
+pub(super) const SEND_TIME: Duration = Duration::from_secs(30);
+/// Number of bytes that a host has to receive in a second.
+const RATE_BYTES: u64 = 1 << 20;
+
 /// Data that are sent from where they were read.
 #[derive(Debug)]
 struct DirectData {
@@ -36,14 +56,46 @@ struct DirectData {
     len: usize,
 }
 
-/// PDUs that wait to be sent.
-#[derive(Debug)]
-struct Waiting {
-    stream: TcpStream,
+/// PDUs in the order in which they are sent.
+#[derive(Debug, Default)]
+struct Batch {
     bytes: Vec<u8>,
     /// Data between the buffered bytes, in order.
     direct: Vec<DirectData>,
     direct_bytes: usize,
+    /// Memory of the commands whose answers these are.
+    memory: Vec<CommandMemory>,
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        self.bytes.len() + self.direct_bytes
+    }
+
+    /// Returns the parts from byte `sent` on, as many as one system call sends.
+    fn parts(&self, sent: usize) -> Vec<IoSlice<'_>> {
+        let mut parts = Vec::with_capacity(2 * self.direct.len() + 1);
+        let mut at = 0;
+        for data in &self.direct {
+            parts.push(&self.bytes[at..data.position]);
+            parts.push(&data.room[..data.len]);
+            at = data.position;
+        }
+        parts.push(&self.bytes[at..]);
+        let mut skip = sent;
+        let rest = parts.into_iter().filter_map(|part| {
+            let gone = skip.min(part.len());
+            skip -= gone;
+            (gone < part.len()).then(|| IoSlice::new(&part[gone..]))
+        });
+        rest.take(PARTS_MAX).collect()
+    }
+}
+
+/// PDUs that wait to be sent.
+#[derive(Debug, Default)]
+struct Waiting {
+    batch: Batch,
     /// Memory of data that were sent, for data of later commands. Only I/O queues keep any.
     rooms: Vec<Vec<u8>>,
     is_io: bool,
@@ -58,49 +110,64 @@ impl Waiting {
             self.rooms.push(room);
         }
     }
+}
 
-    /// Sends all PDUs by as few system calls as possible.
-    fn send(&mut self) {
-        if !self.failed && self.write_all().is_err() {
-            // The reading half notices the error, too, and ends the connection.
-            self.failed = true;
-            drop(self.stream.shutdown(std::net::Shutdown::Both));
-        }
-        self.bytes.clear();
-        self.direct_bytes = 0;
-        for data in std::mem::take(&mut self.direct) {
-            self.keep(data.room);
-        }
-    }
+/// The batch that is being sent.
+#[derive(Debug)]
+struct Sending {
+    stream: TcpStream,
+    batch: Batch,
+    /// Number of its bytes that were sent.
+    sent: usize,
+}
 
-    fn write_all(&mut self) -> io::Result<()> {
-        let mut slices = Vec::with_capacity(2 * self.direct.len() + 1);
-        let mut sent = 0;
-        for data in &self.direct {
-            slices.push(IoSlice::new(&self.bytes[sent..data.position]));
-            slices.push(IoSlice::new(&data.room[..data.len]));
-            sent = data.position;
-        }
-        slices.push(IoSlice::new(&self.bytes[sent..]));
-        let mut rest = &mut slices[..];
-        // Passes over slices that are empty.
-        IoSlice::advance_slices(&mut rest, 0);
-        while !rest.is_empty() {
-            match self.stream.write_vectored(rest) {
+/// Whether a thread may wait until the host receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// It is the connection's own.
+    Waits,
+    /// It is one that other hosts need, too.
+    Never,
+}
+
+impl Sending {
+    /// Sends the rest of the batch; returns false if the host does not receive now and the thread may not wait.
+    fn send(&mut self, patience: Patience) -> io::Result<bool> {
+        let flags = match patience {
+            Patience::Waits => SendFlags::NOSIGNAL,
+            Patience::Never => SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        };
+        let rest = (self.batch.len() - self.sent) as u64;
+        let limit = SEND_TIME + Duration::from_secs(rest / RATE_BYTES);
+        let begun = Instant::now();
+        while self.sent < self.batch.len() {
+            let parts = self.batch.parts(self.sent);
+            match sendmsg(&self.stream, &parts, &mut SendAncillaryBuffer::default(), flags) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => IoSlice::advance_slices(&mut rest, n),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Ok(n) => self.sent += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if patience == Patience::Never => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+            if patience == Patience::Waits && begun.elapsed() > limit {
+                return Err(io::ErrorKind::TimedOut.into());
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 /// The sending half of a connection, with its queue pair.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
+    /// Held for as long as it takes to add a PDU, never while the host is waited for.
     waiting: Mutex<Waiting>,
+    /// Held while PDUs are sent.
+    sending: Mutex<Sending>,
+    /// The socket once more, to close it while another thread sends.
+    socket: TcpStream,
+    /// Whether a thread of its own sends what a worker could not.
+    is_draining: AtomicBool,
     queue: Mutex<QueuePair>,
     digests: Digests,
 }
@@ -113,11 +180,12 @@ pub(crate) struct Completer {
 }
 
 impl Outgoing {
-    pub(crate) fn new(stream: TcpStream, digests: Digests) -> Self {
-        let (bytes, direct, rooms) = (Vec::new(), Vec::new(), Vec::new());
-        let waiting = Waiting { stream, bytes, direct, direct_bytes: 0, rooms, is_io: false, failed: false };
+    pub(crate) fn new(stream: TcpStream, digests: Digests) -> io::Result<Self> {
+        let socket = stream.try_clone()?;
         // An admin queue of 32 entries until the connect command gives another size.
-        Self { waiting: Mutex::new(waiting), queue: Mutex::new(QueuePair::new(0, 32, true)), digests }
+        let queue = Mutex::new(QueuePair::new(0, 32, true));
+        let sending = Mutex::new(Sending { stream, batch: Batch::default(), sent: 0 });
+        Ok(Self { waiting: Mutex::default(), sending, socket, is_draining: AtomicBool::new(false), queue, digests })
     }
 
     /// Replaces the queue once the connect command has given its number and size; that command is in flight on it.
@@ -146,15 +214,21 @@ impl Outgoing {
     fn respond(&self, mut entry: CompletionEntry) {
         // Completions in capsules have no phase.
         entry.status_phase.set(entry.status_phase.get() & !1);
+        self.add(PduKind::CapsuleResp, entry.as_bytes(), self.digests);
+    }
+
+    /// Adds a PDU without data to those that wait.
+    fn add(&self, kind: PduKind, rest: &[u8], digests: Digests) {
         let mut waiting = self.waiting.lock();
-        pdu::begin(&mut waiting.bytes, PduKind::CapsuleResp, 0, entry.as_bytes(), 0, self.digests);
-        self.bound(&mut waiting);
+        if !waiting.failed {
+            pdu::begin(&mut waiting.batch.bytes, kind, 0, rest, 0, digests);
+        }
     }
 
     /// Sends the PDUs that wait if they have at least [`BATCH_BYTES`].
-    fn bound(&self, waiting: &mut Waiting) {
-        if waiting.bytes.len() + waiting.direct_bytes >= BATCH_BYTES {
-            waiting.send();
+    pub(crate) fn bound(&self) {
+        if self.waiting.lock().batch.len() >= BATCH_BYTES {
+            self.flush();
         }
     }
 
@@ -170,20 +244,103 @@ impl Outgoing {
 
     /// Requests data of a command from the host.
     pub(crate) fn ready_to_transfer(&self, fields: TransferFields) {
-        let mut waiting = self.waiting.lock();
-        pdu::begin(&mut waiting.bytes, PduKind::R2T, 0, fields.as_bytes(), 0, self.digests);
+        self.add(PduKind::R2T, fields.as_bytes(), self.digests);
     }
 
     /// Queues the answer to a handshake; `limit` is the most bytes of data in one H2CData PDU.
     pub(crate) fn handshake(&self, limit: u32) {
-        let mut waiting = self.waiting.lock();
-        let rest = pdu::handshake(self.digests, limit);
-        pdu::begin(&mut waiting.bytes, PduKind::ICResp, 0, &rest, 0, Digests::default());
+        self.add(PduKind::ICResp, &pdu::handshake(self.digests, limit), Digests::default());
     }
 
-    /// Sends all buffered bytes.
+    /// Sends all PDUs that wait; the calling thread, which is the connection's own, waits for the host.
     pub(crate) fn flush(&self) {
-        self.waiting.lock().send();
+        while self.has_some() {
+            let mut sending = self.sending.lock();
+            if !self.send(&mut sending, Patience::Waits) {
+                return;
+            }
+        }
+    }
+
+    /// Sends all PDUs that wait, as far as the host receives them now; a thread made for it sends the rest. The calling
+    /// thread never waits.
+    pub(crate) fn flush_soon(self: &Arc<Self>) {
+        while self.has_some() {
+            // Who sends now looks again afterwards.
+            let Some(mut sending) = self.sending.try_lock() else { return };
+            if !self.send(&mut sending, Patience::Never) {
+                drop(sending);
+                return self.drain();
+            }
+        }
+    }
+
+    fn has_some(&self) -> bool {
+        let waiting = self.waiting.lock();
+        !waiting.failed && waiting.batch.len() > 0
+    }
+
+    /// Sends what is left of the batch, and the PDUs that wait; returns false if some are left, or the connection has
+    /// failed.
+    fn send(&self, sending: &mut Sending, patience: Patience) -> bool {
+        loop {
+            match sending.send(patience) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(_) => {
+                    // The reading half notices the error, too, and ends the connection.
+                    self.fail();
+                    sending.batch = Batch::default();
+                    sending.sent = 0;
+                    return false;
+                }
+            }
+            let mut waiting = self.waiting.lock();
+            let mut done = std::mem::take(&mut sending.batch);
+            sending.sent = 0;
+            done.direct.drain(..).for_each(|data| waiting.keep(data.room));
+            if waiting.batch.len() == 0 {
+                // Its memory is used again.
+                done.bytes.clear();
+                (done.direct_bytes, done.memory) = (0, Vec::new());
+                std::mem::swap(&mut waiting.batch.bytes, &mut done.bytes);
+                return true;
+            }
+            sending.batch = std::mem::take(&mut waiting.batch);
+        }
+    }
+
+    /// Has a thread of its own send the rest, unless there is one.
+    fn drain(self: &Arc<Self>) {
+        if self.is_draining.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let outgoing = self.clone();
+        let run = move || {
+            outgoing.finish();
+            outgoing.is_draining.store(false, Ordering::SeqCst);
+            // A worker may have left this thread the rest just before.
+            outgoing.finish();
+        };
+        if thread::Builder::new().name("nvme-send".to_owned()).stack_size(STACK_BYTES).spawn(run).is_err() {
+            self.fail();
+        }
+    }
+
+    /// Sends what is left of the batch, and all PDUs that wait.
+    fn finish(&self) {
+        if self.send(&mut self.sending.lock(), Patience::Waits) {
+            self.flush();
+        }
+    }
+
+    /// Discards what waits, and closes the socket, which ends the connection.
+    fn fail(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.failed = true;
+        waiting.batch = Batch::default();
+        // The other side may have closed it already.
+        drop(self.socket.shutdown(Shutdown::Both));
     }
 
     /// Sends the reason for which the connection ends, with the header that caused it.
@@ -192,18 +349,17 @@ impl Outgoing {
         rest[..2].copy_from_slice(&(error.status as u16).to_le_bytes());
         rest[2..6].copy_from_slice(&error.detail.to_le_bytes());
         let header = &header[..header.len().min(128)];
-        let mut waiting = self.waiting.lock();
-        pdu::begin(&mut waiting.bytes, PduKind::C2HTermReq, 0, &rest, header.len(), Digests::default());
-        waiting.bytes.extend_from_slice(header);
-        waiting.send();
+        {
+            let mut waiting = self.waiting.lock();
+            pdu::begin(&mut waiting.batch.bytes, PduKind::C2HTermReq, 0, &rest, header.len(), Digests::default());
+            waiting.batch.bytes.extend_from_slice(header);
+        }
+        self.flush();
     }
 
     /// Closes the connection; later data is discarded.
     pub(crate) fn close(&self) {
-        let mut waiting = self.waiting.lock();
-        waiting.failed = true;
-        // The other side may have closed it already.
-        drop(waiting.stream.shutdown(std::net::Shutdown::Both));
+        self.fail();
     }
 }
 
@@ -222,7 +378,18 @@ impl Completer {
 
     /// Completes a command with data for the host: the first `len` bytes of `room`. If dwords 0 and 1 are 0, the last
     /// data PDU also stands for the completion.
-    pub(crate) fn complete_with(self, mut entry: CompletionEntry, room: Vec<u8>, len: usize) {
+    pub(crate) fn complete_with(self, entry: CompletionEntry, room: Vec<u8>, len: usize) {
+        self.complete_holding(entry, room, len, None);
+    }
+
+    /// As [`Self::complete_with`], with memory that is free again once the answer is sent.
+    pub(crate) fn complete_holding(
+        self,
+        mut entry: CompletionEntry,
+        room: Vec<u8>,
+        len: usize,
+        memory: Option<CommandMemory>,
+    ) {
         if !entry.status().ok() || len == 0 {
             self.outgoing.waiting.lock().keep(room);
             return self.complete(entry);
@@ -235,16 +402,19 @@ impl Completer {
         let digests = self.outgoing.digests;
         {
             let mut waiting = self.outgoing.waiting.lock();
-            pdu::begin(&mut waiting.bytes, PduKind::C2HData, flags, fields.as_bytes(), len, digests);
+            if waiting.failed {
+                return;
+            }
+            let batch = &mut waiting.batch;
+            pdu::begin(&mut batch.bytes, PduKind::C2HData, flags, fields.as_bytes(), len, digests);
+            batch.memory.extend(memory);
             if len >= DIRECT_BYTES && !digests.data {
-                let position = waiting.bytes.len();
-                waiting.direct_bytes += len;
-                waiting.direct.push(DirectData { position, room, len });
+                batch.direct_bytes += len;
+                batch.direct.push(DirectData { position: batch.bytes.len(), room, len });
             } else {
-                pdu::data(&mut waiting.bytes, &room[..len], digests);
+                pdu::data(&mut batch.bytes, &room[..len], digests);
                 waiting.keep(room);
             }
-            self.outgoing.bound(&mut waiting);
         }
         if !success {
             self.outgoing.respond(entry);

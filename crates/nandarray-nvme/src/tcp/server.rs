@@ -16,7 +16,8 @@ use parking_lot::{Condvar, Mutex};
 
 use super::connection::Connection;
 use super::logins::FailedLogins;
-use super::workers::CommandWorkers;
+use super::outgoing::SEND_TIME;
+use super::workers::{CommandWorkers, WorkerShare};
 use crate::association::Association;
 use crate::io::CommandPlace;
 use crate::subsystem::Subsystem;
@@ -31,8 +32,6 @@ const STACK_BYTES: usize = 1 << 20;
 const HALF_OPEN_MAX: usize = 128;
 /// Time between two checks of keep alive timeouts and namespaces.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time after which the server gives up on a host that does not receive its answers.
-const SEND_TIME: Duration = Duration::from_secs(30);
 /// Granularity of keep alive timeouts, as stated by Identify, in milliseconds.
 const KEEP_ALIVE_MS: u64 = 1000;
 
@@ -134,12 +133,13 @@ impl ServerState {
     }
 
     /// Passes a long command to a worker thread, which executes it.
-    pub(crate) fn work(&self, place: CommandPlace, command: impl FnOnce() + Send + 'static) {
-        let workers = match place {
-            CommandPlace::Here | CommandPlace::Worker => &self.workers,
-            CommandPlace::ProgramWorker => &self.program_workers,
+    pub(crate) fn work(&self, place: CommandPlace, of: &Association, command: impl FnOnce() + Send + 'static) {
+        let (share, runs) = of.tenant().rule(|rules| (rules.share, rules.runs));
+        let (workers, running_max) = match place {
+            CommandPlace::Here | CommandPlace::Worker => (&self.workers, u32::MAX),
+            CommandPlace::ProgramWorker => (&self.program_workers, runs),
         };
-        workers.execute(Box::new(command));
+        workers.execute(of.tenant_name(), WorkerShare { share, running_max }, Box::new(command));
     }
 
     /// Logins that failed.
@@ -197,6 +197,16 @@ impl ServerState {
         }
     }
 
+    /// Stops runs of programs that have taken longer than their tenants may have them take.
+    fn end_overdue(&self) {
+        let live: Vec<Arc<Association>> = self.live.lock().values().map(|live| live.association.clone()).collect();
+        let now = Instant::now();
+        for association in live {
+            let limit = Duration::from_secs(association.tenant().rule(|rules| rules.seconds).into());
+            association.running.stop_older(now, limit);
+        }
+    }
+
     /// Ends associations whose keep alive timeout has expired.
     fn end_silent(&self) {
         let now = Instant::now();
@@ -247,8 +257,8 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let count = if options.waits { WAITING_WORKERS } else { WORKERS };
-        let (workers, mut threads) = CommandWorkers::start(count);
-        let (program_workers, of_programs) = CommandWorkers::start(count);
+        let (workers, mut threads) = CommandWorkers::start(count, false);
+        let (program_workers, of_programs) = CommandWorkers::start(count, true);
         threads.extend(of_programs);
         let shared = Arc::new(ServerState {
             subsystem,
@@ -346,6 +356,7 @@ fn look(shared: &ServerState, mut known: Vec<(u32, u64, u32)>) {
     while !shared.stopping.load(Ordering::SeqCst) {
         shared.look.1.wait_for(&mut lock, LOOK);
         shared.end_silent();
+        shared.end_overdue();
         round += 1;
         if round.is_multiple_of(2) {
             let found = shared.subsystem.inventory();

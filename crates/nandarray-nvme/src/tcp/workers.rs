@@ -1,27 +1,115 @@
-//! Threads for long commands. The thread that became idle last gets the next command.
+//! Threads for long commands, which tenants share. The thread that became idle last gets the next command.
 //!
 //! Its stack, its memory and the caches of its processor are warm then. When threads took turns, the first command of
-//! each of the 128 threads of a paced server ended 75 to 110 us late. Commands for which no thread is idle wait in the
-//! order of their arrival. Not here: what a command does, and its panics, which it has to catch.
+//! each of the 128 threads of a paced server ended 75 to 110 us late. Commands for which no thread is idle wait in a
+//! queue of their tenant. Tenants take turns (deficit round robin, M. Shreedhar and G. Varghese, SIGCOMM 1995): each
+//! turn gives a tenant time by its share, and a command costs the time that it took. Where commands may take very long
+//! a tenant that has none running never waits: a thread is made for it. Not here: what a command does, and its panics,
+//! which it has to catch.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+
+/// Time that one turn gives to a tenant with a share of 1.
+const TURN: Duration = Duration::from_millis(5);
 
 /// A command that a worker executes.
 pub(super) type LongCommand = Box<dyn FnOnce() + Send>;
 
+/// How a tenant takes part in sharing the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WorkerShare {
+    /// Weight of the tenant's turns, at least 1.
+    pub(super) share: u32,
+    /// Maximum number of the tenant's commands that run at once, at least 1.
+    pub(super) running_max: u32,
+}
+
+/// The commands of one tenant.
+struct TenantLane {
+    of: WorkerShare,
+    waiting: VecDeque<LongCommand>,
+    running: u32,
+    /// Time that the tenant has left; negative if its commands took longer than its turns.
+    left_ns: i64,
+}
+
+impl TenantLane {
+    fn may_run(&self) -> bool {
+        !self.waiting.is_empty() && self.running < self.of.running_max
+    }
+}
+
 #[derive(Default)]
 struct CommandWorkersState {
-    /// Commands that wait, in order; none if a thread is idle.
-    waiting: VecDeque<LongCommand>,
+    /// The tenants that have a command here, by their names.
+    lanes: BTreeMap<Arc<str>, TenantLane>,
+    /// The tenants whose commands wait, in the order of their turns.
+    turns: VecDeque<Arc<str>>,
     /// Numbers of idle threads, the one that became idle last at the end.
     idle: Vec<usize>,
     /// For each thread the command that it was given while it was idle.
-    given: Vec<Option<LongCommand>>,
+    given: Vec<Option<(Arc<str>, LongCommand)>>,
     closed: bool,
+}
+
+impl CommandWorkersState {
+    /// Takes the next command, of the tenant whose turn it is; `None` if none may run.
+    fn take(&mut self) -> Option<(Arc<str>, LongCommand)> {
+        let runnable = |lanes: &BTreeMap<Arc<str>, TenantLane>, name: &Arc<str>| lanes[name].may_run();
+        // Rounds until a tenant that may run has time left.
+        let turn_ns = |lane: &TenantLane| TURN.as_nanos() as i64 * i64::from(lane.of.share);
+        let rounds = |name: &Arc<str>| {
+            let lane = &self.lanes[name];
+            if lane.left_ns > 0 { 0 } else { 1 - lane.left_ns / turn_ns(lane) }
+        };
+        let rounds = self.turns.iter().filter(|name| runnable(&self.lanes, name)).map(rounds).min()?;
+        if rounds > 0 {
+            for name in &self.turns {
+                let lane = self.lanes.get_mut(name).expect("a waiting tenant has a lane");
+                let most = turn_ns(lane);
+                lane.left_ns = lane.left_ns.saturating_add(rounds.saturating_mul(most)).min(most);
+            }
+        }
+        let is_next = |name: &Arc<str>| runnable(&self.lanes, name) && self.lanes[name].left_ns > 0;
+        let at = self.turns.iter().position(is_next).expect("a tenant has time left");
+        // Those that were passed over may not run; they keep their places.
+        let name = self.turns.remove(at).expect("a place among the turns");
+        let lane = self.lanes.get_mut(&name).expect("a waiting tenant has a lane");
+        let command = lane.waiting.pop_front().expect("a command waits");
+        lane.running += 1;
+        if !lane.waiting.is_empty() {
+            // The same tenant goes on while it has time left, which is counted when its commands end.
+            self.turns.push_back(name.clone());
+        }
+        Some((name, command))
+    }
+
+    /// Takes the command of a tenant that has none running, whoever's turn it is.
+    fn take_first_of(&mut self, name: &Arc<str>) -> Option<(Arc<str>, LongCommand)> {
+        let lane = self.lanes.get_mut(name).filter(|lane| lane.running == 0)?;
+        let command = lane.waiting.pop_front()?;
+        lane.running += 1;
+        if lane.waiting.is_empty() {
+            self.turns.retain(|other| other != name);
+        }
+        Some((name.clone(), command))
+    }
+
+    /// Counts the time that a tenant's command took.
+    fn ended(&mut self, name: &Arc<str>, took: Duration) {
+        let lane = self.lanes.get_mut(name).expect("the lane of a running command");
+        assert!(lane.running > 0, "a command of {name} ended that had not begun");
+        lane.running -= 1;
+        lane.left_ns = lane.left_ns.saturating_sub(i64::try_from(took.as_nanos()).unwrap_or(i64::MAX));
+        if lane.running == 0 && lane.waiting.is_empty() {
+            self.lanes.remove(name);
+        }
+    }
 }
 
 /// The workers' commands, which connections add to.
@@ -29,19 +117,23 @@ pub(super) struct CommandWorkers {
     state: Mutex<CommandWorkersState>,
     /// By which each idle thread is woken.
     wake: Vec<Condvar>,
+    /// Whether a tenant without a running command gets a thread at once.
+    first_at_once: bool,
 }
 
 impl CommandWorkers {
-    /// Starts a number of threads; the handles are for their end after [`Self::close`].
-    pub(super) fn start(count: usize) -> (Arc<Self>, Vec<JoinHandle<()>>) {
+    /// Starts a number of threads; the handles are for their end after [`Self::close`]. With `first_at_once`, a further
+    /// thread is made for the command of a tenant that has none running, if all are busy.
+    pub(super) fn start(count: usize, first_at_once: bool) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let given = std::iter::repeat_with(|| None).take(count).collect();
         let state = Mutex::new(CommandWorkersState { given, ..CommandWorkersState::default() });
-        let workers = Arc::new(Self { state, wake: std::iter::repeat_with(Condvar::new).take(count).collect() });
+        let wake = std::iter::repeat_with(Condvar::new).take(count).collect();
+        let workers = Arc::new(Self { state, wake, first_at_once });
         let start = |number| {
             let workers = workers.clone();
             thread::spawn(move || {
-                while let Some(command) = workers.next(number) {
-                    command();
+                while let Some((tenant, command)) = workers.next(number) {
+                    workers.run(&tenant, command);
                 }
             })
         };
@@ -49,21 +141,57 @@ impl CommandWorkers {
         (workers, threads)
     }
 
-    /// Has a command executed; drops it if the workers are closed: there is no host to answer any more.
-    pub(super) fn execute(&self, command: LongCommand) {
+    fn run(&self, tenant: &Arc<str>, command: LongCommand) {
+        let begun = Instant::now();
+        command();
+        self.state.lock().ended(tenant, begun.elapsed());
+    }
+
+    /// Has a tenant's command executed; drops it if the workers are closed: there is no host to answer any more.
+    pub(super) fn execute(self: &Arc<Self>, tenant: &str, of: WorkerShare, command: LongCommand) {
         let mut state = self.state.lock();
         if state.closed {
             return;
         }
-        assert!(state.idle.is_empty() || state.waiting.is_empty(), "a command waits beside an idle thread");
-        match state.idle.pop() {
-            Some(number) => {
-                state.given[number] = Some(command);
-                drop(state);
-                self.wake[number].notify_one();
-            }
-            None => state.waiting.push_back(command),
+        let name: Arc<str> = tenant.into();
+        let lane = state.lanes.entry(name.clone()).or_insert_with(|| TenantLane {
+            of,
+            waiting: VecDeque::new(),
+            running: 0,
+            left_ns: 0,
+        });
+        lane.of = of;
+        let is_first = lane.running == 0 && lane.waiting.is_empty();
+        lane.waiting.push_back(command);
+        if !state.turns.contains(&name) {
+            state.turns.push_back(name);
         }
+        if !state.idle.is_empty() {
+            // Others that wait have as many commands running as they may have.
+            let Some(taken) = state.take() else { return };
+            let number = state.idle.pop().expect("a thread is idle");
+            state.given[number] = Some(taken);
+            drop(state);
+            self.wake[number].notify_one();
+        } else if is_first && self.first_at_once {
+            drop(state);
+            self.make_thread(tenant.into());
+        }
+    }
+
+    /// Makes a thread for the waiting command of a tenant that has none running; it takes further ones while there are
+    /// any.
+    fn make_thread(self: &Arc<Self>, tenant: Arc<str>) {
+        let workers = self.clone();
+        let run = move || {
+            let mut next = workers.state.lock().take_first_of(&tenant);
+            while let Some((tenant, command)) = next {
+                workers.run(&tenant, command);
+                next = workers.state.lock().take();
+            }
+        };
+        // Without another thread the command waits for one of those that there are.
+        drop(thread::Builder::new().name("nvme-run".to_owned()).spawn(run));
     }
 
     /// Ends the threads once they have executed all commands that are there.
@@ -75,10 +203,10 @@ impl CommandWorkers {
     }
 
     /// Waits for the next command of a thread; `None` if the workers are closed and no command is left.
-    fn next(&self, number: usize) -> Option<LongCommand> {
+    fn next(&self, number: usize) -> Option<(Arc<str>, LongCommand)> {
         let mut state = self.state.lock();
-        if let Some(command) = state.waiting.pop_front() {
-            return Some(command);
+        if let Some(taken) = state.take() {
+            return Some(taken);
         }
         if state.closed {
             return None;
@@ -96,6 +224,12 @@ mod tests {
 
     use super::*;
 
+    const ANY: WorkerShare = WorkerShare { share: 1, running_max: u32::MAX };
+
+    fn execute(workers: &Arc<CommandWorkers>, tenant: &str, command: LongCommand) {
+        workers.execute(tenant, ANY, command);
+    }
+
     fn idle(workers: &CommandWorkers, count: usize) {
         while workers.state.lock().idle.len() < count {
             thread::yield_now();
@@ -103,9 +237,9 @@ mod tests {
     }
 
     /// Executes a command that tells its thread, and waits until that thread is idle again.
-    fn one(workers: &CommandWorkers, count: usize) -> ThreadId {
+    fn one(workers: &Arc<CommandWorkers>, count: usize) -> ThreadId {
         let (tell, told) = mpsc::channel();
-        workers.execute(Box::new(move || tell.send(thread::current().id()).unwrap()));
+        execute(workers, "one", Box::new(move || tell.send(thread::current().id()).unwrap()));
         let id = told.recv().unwrap();
         idle(workers, count);
         id
@@ -113,7 +247,7 @@ mod tests {
 
     #[test]
     fn one_command_after_another_stays_on_one_thread() {
-        let (workers, threads) = CommandWorkers::start(8);
+        let (workers, threads) = CommandWorkers::start(8, false);
         idle(&workers, 8);
         let first = one(&workers, 8);
         assert!((0..50).all(|_| one(&workers, 8) == first));
@@ -123,15 +257,19 @@ mod tests {
 
     #[test]
     fn commands_run_at_once_up_to_the_number_of_threads_and_all_of_them_once() {
-        let (workers, threads) = CommandWorkers::start(3);
+        let (workers, threads) = CommandWorkers::start(3, false);
         let barrier = Arc::new(std::sync::Barrier::new(3));
         let (tell, told) = mpsc::channel();
         for number in 0..300 {
             let (tell, barrier) = (tell.clone(), barrier.clone());
-            workers.execute(Box::new(move || {
-                barrier.wait();
-                tell.send(number).unwrap();
-            }));
+            execute(
+                &workers,
+                "one",
+                Box::new(move || {
+                    barrier.wait();
+                    tell.send(number).unwrap();
+                }),
+            );
         }
         workers.close();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -139,6 +277,72 @@ mod tests {
         let mut ended: Vec<u32> = told.iter().collect();
         ended.sort_unstable();
         assert!(ended.into_iter().eq(0..300));
-        workers.execute(Box::new(|| panic!("a command of closed workers")));
+        execute(&workers, "one", Box::new(|| panic!("a command of closed workers")));
+    }
+
+    /// Has two tenants send commands that take some time each; returns how much time each has had when all of the first
+    /// one's are done.
+    fn shared(shares: [u32; 2], costs_ms: [u64; 2], count: usize) -> [u64; 2] {
+        let (workers, threads) = CommandWorkers::start(1, false);
+        let had = Arc::new(Mutex::new([0; 2]));
+        let (hold, held) = mpsc::channel::<()>();
+        execute(&workers, "before", Box::new(move || held.recv().unwrap()));
+        let (tell, told) = mpsc::channel();
+        for round in 0..count {
+            for (which, name) in ["a", "b"].into_iter().enumerate() {
+                let (had, tell) = (had.clone(), tell.clone());
+                let command = move || {
+                    thread::sleep(Duration::from_millis(costs_ms[which]));
+                    had.lock()[which] += costs_ms[which];
+                    if which == 0 && round + 1 == count {
+                        tell.send(*had.lock()).unwrap();
+                    }
+                };
+                let of = WorkerShare { share: shares[which], running_max: 4 };
+                workers.execute(name, of, Box::new(command));
+            }
+        }
+        hold.send(()).unwrap();
+        let found = told.recv().unwrap();
+        workers.close();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        found
+    }
+
+    #[test]
+    fn tenants_have_time_by_their_shares_whatever_their_commands_cost() {
+        let [a, b] = shared([1, 1], [4, 16], 12);
+        assert!(b >= a / 2 && b <= 2 * a + 32, "equal shares: {a} and {b} ms");
+        let [a, b] = shared([4, 1], [8, 8], 16);
+        assert!(b <= a / 2, "four times the share: {a} and {b} ms");
+    }
+
+    #[test]
+    fn a_tenant_without_a_running_command_never_waits_for_others_and_none_has_more_than_it_may() {
+        let (workers, threads) = CommandWorkers::start(2, true);
+        idle(&workers, 2);
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        let (began, begun) = mpsc::channel();
+        let send = |name: &'static str, running_max| {
+            let (ended, began) = (ended.clone(), began.clone());
+            let command = move || {
+                began.send(name).unwrap();
+                // The lock is held while it waits: one message ends one command.
+                ended.lock().recv().unwrap();
+            };
+            workers.execute(name, WorkerShare { share: 1, running_max }, Box::new(command));
+        };
+        (0..6).for_each(|_| send("a", 3));
+        ["b", "c", "d"].iter().for_each(|name| send(name, 3));
+        let mut first: Vec<&str> = (0..5).map(|_| begun.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+        first.sort_unstable();
+        assert_eq!(first, ["a", "a", "b", "c", "d"], "all tenants run, the first by both threads of the pool");
+        assert!(begun.recv_timeout(Duration::from_millis(50)).is_err(), "the rest waits");
+        (0..9).for_each(|_| end.send(()).unwrap());
+        assert_eq!((0..4).map(|_| begun.recv_timeout(Duration::from_secs(10)).unwrap()).collect::<Vec<_>>(), ["a"; 4]);
+        workers.close();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(began);
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use nandarray_nvme_spec::{CompletionEntry, NvmeCommand, Status, SubmissionEntry};
 use parking_lot::RwLock;
 
+use super::access::{AllArrays, ArrayAccess};
 use super::data_buffer::DataBuffer;
 use super::views::Views;
 use crate::device::{self, Device, OwnedCommand, command};
@@ -55,12 +56,18 @@ impl From<Result<(), Status>> for Completion {
 pub struct Controller {
     device: Weak<Device>,
     pub(super) views: RwLock<Views>,
+    pub(super) access: Arc<dyn ArrayAccess>,
 }
 
 impl Controller {
     /// Creates a controller for this store, without open views.
     pub fn new(device: &Arc<Device>) -> Self {
-        Self { device: Arc::downgrade(device), views: RwLock::default() }
+        Self::with_access(device, Arc::new(AllArrays))
+    }
+
+    /// Creates a controller for this store, without open views, whose host may use some arrays: others are none to it.
+    pub fn with_access(device: &Arc<Device>, access: Arc<dyn ArrayAccess>) -> Self {
+        Self { device: Arc::downgrade(device), views: RwLock::default(), access }
     }
 
     /// Returns the store.

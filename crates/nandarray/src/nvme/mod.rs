@@ -11,6 +11,7 @@
 //! | `data_buffer` | the data buffer of a command, with its length and direction |
 //! | `controller` | the execution of a command, at once or in flight |
 //! | `namespace` | namespaces, and the NVM command set on them |
+//! | `access` | the arrays that a controller's host may use |
 //! | `spaces`, `views` | the N-D commands; the open views of a controller |
 //! | `elements` | elements in packed memory, for hosts whose requests are no entries |
 //! | `identify` | the descriptions of a controller and its namespaces |
@@ -18,6 +19,7 @@
 //! Not here: queues, doorbells, PRP and SGL lists, admin commands (these belong to transports; the data of identify is
 //! here), metadata and end-to-end protection, fused commands.
 
+mod access;
 mod controller;
 mod data_buffer;
 mod elements;
@@ -33,6 +35,7 @@ pub use nandarray_nvme_spec::{
     SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, Status, SubmissionEntry, Unit, from_text, put_descriptors, text,
 };
 
+pub use access::{AllArrays, ArrayAccess};
 pub use controller::{Completion, Controller};
 pub use data_buffer::DataBuffer;
 pub use elements::{Elements, MOVE_BYTES_MAX, WRITE_ROWS_MAX, append_elements, read_elements, write_elements};

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use nandarray_nvme_spec::{Blocks, CopyRange, DsmRange, NSID_ALL, Status};
 use zerocopy::FromBytes;
 
+use super::access::check_writes;
 use super::controller::{Controller, run};
 use super::data_buffer::DataBuffer;
 use super::spaces::ResolvedBox;
@@ -131,7 +132,20 @@ impl Controller {
     }
 
     pub(super) fn namespace(&self, nsid: u32) -> Result<Namespace, Status> {
-        Namespace::of(self.device()?, nsid)
+        let ns = Namespace::of(self.device()?, nsid)?;
+        if self.access.reads(&name(nsid)) { Ok(ns) } else { Err(Status::INVALID_NAMESPACE) }
+    }
+
+    /// Returns a namespace that the host may write.
+    fn namespace_to_write(&self, nsid: u32) -> Result<Namespace, Status> {
+        let ns = self.namespace(nsid)?;
+        check_writes(&*self.access, &name(nsid))?;
+        Ok(ns)
+    }
+
+    /// Whether the host may write a namespace.
+    pub fn may_write_namespace(&self, nsid: u32) -> bool {
+        self.access.writes(&name(nsid))
     }
 
     /// Returns the number of logical blocks of a namespace.
@@ -165,6 +179,7 @@ impl Controller {
             fill: None,
             attrs: "{}",
         };
+        check_writes(&*self.access, &name(new.nsid))?;
         let device = self.device()?;
         run(&device, command::Create(space)).map(drop)
     }
@@ -174,7 +189,7 @@ impl Controller {
     /// # Errors
     /// Invalid namespace.
     pub fn delete_namespace(&self, nsid: u32) -> Result<(), Status> {
-        let ns = self.namespace(nsid)?;
+        let ns = self.namespace_to_write(nsid)?;
         run(&ns.device, command::Delete { name: &name(nsid) })
     }
 
@@ -185,7 +200,7 @@ impl Controller {
     pub fn namespaces(&self) -> Result<Vec<u32>, Status> {
         let device = self.device()?;
         let names = run(&device, command::List { prefix: "ns/" })?;
-        let is = |nsid: &u32| Namespace::of(device.clone(), *nsid).is_ok();
+        let is = |nsid: &u32| self.access.reads(&name(*nsid)) && Namespace::of(device.clone(), *nsid).is_ok();
         let mut found: Vec<u32> = names.iter().filter_map(|n| nsid_of(n)).filter(is).collect();
         found.sort_unstable();
         Ok(found)
@@ -225,7 +240,7 @@ impl Controller {
         blocks: &Blocks,
         buffer: &DataBuffer<'_>,
     ) -> Result<(Arc<Device>, OwnedCommand, bool), Status> {
-        let ns = self.namespace(blocks.nsid)?;
+        let ns = self.namespace_to_write(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
         let source = buffer.source(blocks.nlb() * ns.lba_bytes)?;
         let command = OwnedCommand::Write { space: ns.space.id, target: ns.target(blocks), source };
@@ -239,7 +254,7 @@ impl Controller {
     }
 
     pub(super) fn write(&self, blocks: &Blocks, buffer: &DataBuffer<'_>) -> Result<(), Status> {
-        let ns = self.namespace(blocks.nsid)?;
+        let ns = self.namespace_to_write(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
         ns.write(blocks.slba, blocks.nlb(), buffer.source(blocks.nlb() * ns.lba_bytes)?)?;
         Self::after_write(&ns.device, blocks.fua)
@@ -272,7 +287,7 @@ impl Controller {
 
     pub(super) fn write_zeroes(&self, blocks: &Blocks, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         buffer.none()?;
-        let ns = self.namespace(blocks.nsid)?;
+        let ns = self.namespace_to_write(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
         ns.deallocate(blocks.slba, blocks.nlb())?;
         Self::after_write(&ns.device, blocks.fua)
@@ -285,7 +300,7 @@ impl Controller {
         ad: bool,
         buffer: &DataBuffer<'_>,
     ) -> Result<(), Status> {
-        let ns = self.namespace(nsid)?;
+        let ns = self.namespace_to_write(nsid)?;
         let bytes = buffer.bytes_at_least((u64::from(nr_z) + 1) * size_of::<DsmRange>() as u64)?;
         let ranges = <[DsmRange]>::ref_from_bytes(bytes).expect("ranges have no alignment");
         for range in ranges {
@@ -307,7 +322,7 @@ impl Controller {
         fua: bool,
         buffer: &DataBuffer<'_>,
     ) -> Result<(), Status> {
-        let ns = self.namespace(nsid)?;
+        let ns = self.namespace_to_write(nsid)?;
         let bytes = buffer.bytes((u64::from(nr_z) + 1) * size_of::<CopyRange>() as u64)?;
         let ranges = <[CopyRange]>::ref_from_bytes(bytes).expect("ranges have no alignment");
         let mut total = 0;

@@ -11,6 +11,7 @@ use nandarray_nvme_spec::{
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::access::check_writes;
 use super::controller::{Controller, run};
 use super::data_buffer::DataBuffer;
 use super::elements::check_rows;
@@ -47,6 +48,7 @@ pub struct ResolvedBox {
 struct CheckedBox {
     device: Arc<Device>,
     view: Arc<View>,
+    space: Arc<Space>,
     start: NdSize,
     count: NdSize,
     strides: SmallVec<[isize; 4]>,
@@ -78,8 +80,20 @@ impl Controller {
     fn view(&self, dsid: u32) -> Result<(Arc<Device>, Arc<View>, Arc<Space>), Status> {
         let device = self.device()?;
         let view = self.views.read().get(dsid)?;
-        let space = by_id(&device, view.space.into()).map_err(|_| Status::INVALID_DSID)?;
+        let space = self.readable(&device, view.space.into()).map_err(|_| Status::INVALID_DSID)?;
         Ok((device, view, space))
+    }
+
+    /// Returns a space that the host may read.
+    fn readable(&self, device: &Device, space: u64) -> Result<Arc<Space>, Status> {
+        let space = by_id(device, space)?;
+        let reads = self.access.reads(&space.peek().record.name);
+        if reads { Ok(space) } else { Err(Status::SPACE_NOT_FOUND) }
+    }
+
+    /// Refuses a change of a space that the host may only read.
+    fn check_writes(&self, space: &Space) -> Result<(), Status> {
+        check_writes(&*self.access, &space.peek().record.name)
     }
 
     pub(super) fn open_space(
@@ -94,11 +108,16 @@ impl Controller {
         let dims = page.dims()?;
         self.views.read().check_room()?;
         let space = match action {
-            OpenAction::Create => create(&device, page, &dims)?,
+            OpenAction::Create => {
+                check_writes(&*self.access, page.name()?)?;
+                create(&device, page, &dims)?
+            }
+            OpenAction::OpenByName if !self.access.reads(page.name()?) => return Err(Status::SPACE_NOT_FOUND),
             OpenAction::OpenByName => device.describe(page.name()?).map_err(Status::from)?,
-            OpenAction::Open => by_id(&device, space)?,
+            OpenAction::Open => self.readable(&device, space)?,
             OpenAction::Resize => {
-                let space = by_id(&device, space)?;
+                let space = self.readable(&device, space)?;
+                self.check_writes(&space)?;
                 // Before anything changes: a host without the key must not.
                 unlock(&device, &space, page.key())?;
                 run(&device, command::Resize { space: space.id, shape: &dims })?;
@@ -130,7 +149,8 @@ impl Controller {
     pub(super) fn delete_space(&self, space: u64, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         buffer.none()?;
         let device = self.device()?;
-        let space = by_id(&device, space)?;
+        let space = self.readable(&device, space)?;
+        self.check_writes(&space)?;
         let name = space.peek().record.name.clone();
         run(&device, command::Delete { name: &name })?;
         self.views.write().remove_all_of(space.id);
@@ -162,6 +182,7 @@ impl Controller {
 
     pub(super) fn nd_write(&self, nd: &NdBox, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         let found = self.find(nd, buffer)?;
+        self.check_writes(&found.space)?;
         check_rows(&found.target()).map_err(Status::from)?;
         let source = buffer.source(found.bytes)?;
         let command = command::Write { space: found.view.space, target: found.target(), source };
@@ -212,7 +233,7 @@ impl Controller {
             strides[i] = stride;
             stride *= count[i] as isize; // at most `bytes`, which are an isize
         }
-        Ok(CheckedBox { device, view, start, count, strides, bytes })
+        Ok(CheckedBox { device, view, space, start, count, strides, bytes })
     }
 }
 

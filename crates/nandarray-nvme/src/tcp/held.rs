@@ -1,0 +1,64 @@
+//! Memory of commands that a connection has passed on: to workers, and to the socket of a host that may not read.
+//!
+//! It counts against the connection's limit, for which its thread waits, and against the tenant's budget, which refuses.
+
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::budget::Reservation;
+
+/// Maximum number of bytes of transfers from the host in progress at once, and of the data and results of commands that
+/// a connection has passed to workers.
+pub(super) const TRANSFER_BYTES: usize = 16 << 20;
+
+/// Bytes that were passed on for a connection.
+#[derive(Debug, Default)]
+pub(super) struct PassedBytes {
+    held: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl PassedBytes {
+    /// Waits until `bytes` more bytes may be passed on; any number may be if there are none. `before` is called before
+    /// a wait.
+    pub(super) fn hold(self: &Arc<Self>, bytes: usize, before: impl FnOnce()) -> HeldBytes {
+        let mut held = self.held.lock();
+        let is_full = |held: &mut usize| *held > 0 && *held + bytes > TRANSFER_BYTES;
+        if is_full(&mut held) {
+            drop(held);
+            before();
+            held = self.held.lock();
+            self.freed.wait_while(&mut held, is_full);
+        }
+        *held += bytes;
+        HeldBytes { of: self.clone(), bytes }
+    }
+}
+
+/// The bytes of one command, which are free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct HeldBytes {
+    of: Arc<PassedBytes>,
+    bytes: usize,
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        *self.of.held.lock() -= self.bytes;
+        self.of.freed.notify_all();
+    }
+}
+
+/// The memory of one command until its answer is sent.
+#[derive(Debug, Default)]
+pub(super) struct CommandMemory {
+    _passed: Option<HeldBytes>,
+    _reserved: Vec<Reservation>,
+}
+
+impl CommandMemory {
+    pub(super) fn new(passed: Option<HeldBytes>, reserved: Vec<Reservation>) -> Self {
+        Self { _passed: passed, _reserved: reserved }
+    }
+}

@@ -1,0 +1,531 @@
+//! Tenants: who hosts belong to, and what each of them may see, change, run and take.
+//!
+//! The rules come from a TOML text ([`NodeRules::parse`]); every key is declared once, in [`TenantRules`] and
+//! [`NodeLimits`]. Without a text every host is a tenant of its own with [`TenantRules::of_host`]. A [`Tenant`] is a
+//! tenant's state in a server: its programs, local memory, budget and pace, which its associations share.
+//!
+//! Rules can be replaced while hosts are connected: limits and arrays change for the next command; a host that has
+//! become another tenant's, or nobody's, has to connect again. Not here: secrets, and the workers that tenants share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nandarray::nvme::ArrayAccess;
+use nandarray_describe::{Invalid, LineNumbers, Problem, table};
+use parking_lot::{Mutex, RwLock};
+use wildmatch::WildMatch;
+
+use crate::budget::Budget;
+use crate::programs::Programs;
+use crate::running::RUN_INSTRUCTIONS_MAX;
+use crate::slm::LocalMemory;
+
+/// Maximum number of tenants that a text names, and of those with a state.
+const TENANTS_MAX: usize = 1024;
+/// Maximum number of tenants without an association that keep their programs and local memory.
+const IDLE_MAX: usize = 16;
+/// Unit of sizes in the text, in bytes.
+const MIB: u64 = 1 << 20;
+
+table! {
+    /// The limits of a node as a whole.
+    #[derive(Eq)]
+    pub struct NodeLimits {
+        memory_mib in 64..=1_048_576 "MiB": u64, "memory for all that hosts can make grow", default by "node_memory_mib";
+    }
+}
+
+table! {
+    /// The rules of one tenant.
+    #[derive(Eq)]
+    pub struct TenantRules {
+        hosts: Vec<String>, "qualified names of its hosts";
+        read: Vec<String>, "names of arrays that it may read; `*` stands for any characters", default;
+        write: Vec<String>, "names of arrays that it may also make, change and delete", default;
+        programs: bool, "whether it may load and run programs", default;
+        slots in 1..=64 "programs": u16, "programs that it may have loaded by slots", default by "slots";
+        local_memory_mib in 0..=4_096 "MiB": u64, "its Subsystem Local Memory", default by "local_memory_mib";
+        memory_mib in 1..=1_048_576 "MiB": u64, "its part of the node's memory at most", default by "memory_mib";
+        runs in 1..=64 "runs": u32, "programs that it may run at once", default by "runs";
+        share in 1..=1_000: u32, "weight by which workers are shared with other tenants", default by "share";
+        instructions in 1..=20_000_000_000_000 "instructions": u64, "instructions of one run", default by "instructions";
+        seconds in 1..=86_400 "s": u32, "time of one run", default by "seconds";
+        iops in 0..=10_000_000: u32, "I/O commands a second; 0 is without limit", default;
+        bandwidth_mib in 0..=1_048_576 "MiB": u64, "data moved a second; 0 is without limit", default;
+    }
+}
+
+fn node_memory_mib() -> u64 {
+    1024
+}
+
+fn slots() -> u16 {
+    64
+}
+
+fn local_memory_mib() -> u64 {
+    64
+}
+
+fn memory_mib() -> u64 {
+    512
+}
+
+fn runs() -> u32 {
+    4
+}
+
+fn share() -> u32 {
+    1
+}
+
+fn instructions() -> u64 {
+    RUN_INSTRUCTIONS_MAX
+}
+
+fn seconds() -> u32 {
+    7200
+}
+
+impl Default for NodeLimits {
+    fn default() -> Self {
+        Self { memory_mib: node_memory_mib() }
+    }
+}
+
+impl TenantRules {
+    /// Returns the rules of a host that no text names: all arrays, all programs, the default limits.
+    pub fn of_host(hostnqn: &str) -> Self {
+        Self {
+            hosts: vec![hostnqn.to_owned()],
+            read: vec!["*".to_owned()],
+            write: vec!["*".to_owned()],
+            programs: true,
+            slots: slots(),
+            local_memory_mib: local_memory_mib(),
+            memory_mib: memory_mib(),
+            runs: runs(),
+            share: share(),
+            instructions: instructions(),
+            seconds: seconds(),
+            iops: 0,
+            bandwidth_mib: 0,
+        }
+    }
+}
+
+/// The text that names tenants, as TOML has it.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RulesText {
+    #[serde(default)]
+    node: NodeLimits,
+    #[serde(default)]
+    tenants: BTreeMap<String, TenantRules>,
+}
+
+/// The rules of a node: its limits, and its tenants by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRules {
+    /// Limits of the node as a whole.
+    pub node: NodeLimits,
+    /// Rules by the names of tenants; empty if every host is a tenant of its own.
+    pub tenants: BTreeMap<String, TenantRules>,
+}
+
+impl NodeRules {
+    /// Reads rules from a TOML text; `subject` names the text in errors.
+    ///
+    /// # Errors
+    /// All problems with their lines: no TOML, an unknown key, a value of another type or out of its range, a host of
+    /// two tenants or of none, no tenant.
+    pub fn parse(text: &str, subject: &str) -> Result<Self, Invalid> {
+        let lines = LineNumbers::new(text);
+        let mut problems = Vec::new();
+        let mut problem = |at: Option<usize>, key: String, value: String, what: &str, allowed: String| {
+            problems.push(Problem { line: at.map(|at| lines.of(at)), key, value, what: what.to_owned(), allowed });
+        };
+        let invalid = |problems| Invalid { noun: "rules", subject: subject.to_owned(), problems };
+        let read: RulesText = match toml::from_str(text) {
+            Ok(read) => read,
+            Err(error) => {
+                let at = error.span().map(|span| span.start);
+                problem(at, String::new(), String::new(), error.message(), String::new());
+                return Err(invalid(problems));
+            }
+        };
+        let places = KeyPlaces::of(text);
+        if let Some((key, value, needed)) = read.node.out_of_range() {
+            problem(places.find(&["node", key]), format!("node.{key}"), value, "is out of range", needed);
+        }
+        if read.tenants.is_empty() || read.tenants.len() > TENANTS_MAX {
+            let found = read.tenants.len().to_string();
+            problem(None, "tenants".to_owned(), found, "tables", format!("1 to {TENANTS_MAX} are needed"));
+        }
+        let mut known = BTreeMap::<&str, &str>::new();
+        for (name, rules) in &read.tenants {
+            let path = |key: &str| format!("tenants.{name}.{key}");
+            let at = |key: &str| places.find(&["tenants", name, key]);
+            if let Some((key, value, needed)) = rules.out_of_range() {
+                problem(at(key), path(key), value, "is out of range", needed);
+            }
+            if rules.hosts.is_empty() {
+                problem(
+                    at("hosts"),
+                    path("hosts"),
+                    "[]".to_owned(),
+                    "has no host",
+                    "a host's name is needed".to_owned(),
+                );
+            }
+            for host in &rules.hosts {
+                if let Some(other) = known.insert(host, name) {
+                    let needed = "one tenant a host is needed".to_owned();
+                    problem(at("hosts"), path("hosts"), host.clone(), &format!("is a host of {other}, too"), needed);
+                }
+            }
+        }
+        if problems.is_empty() { Ok(Self { node: read.node, tenants: read.tenants }) } else { Err(invalid(problems)) }
+    }
+
+    /// Returns the names of all hosts that belong to a tenant.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.tenants.values().flat_map(|rules| &rules.hosts).map(String::as_str)
+    }
+
+    /// Returns the name and the rules of a host's tenant; `None` if there are tenants, and the host is none's.
+    pub(crate) fn tenant_of(&self, hostnqn: &str) -> Option<(String, TenantRules)> {
+        if self.tenants.is_empty() {
+            return Some((hostnqn.to_owned(), TenantRules::of_host(hostnqn)));
+        }
+        let mut tenants = self.tenants.iter();
+        tenants.find(|(_, rules)| rules.hosts.iter().any(|host| host == hostnqn)).map(|(n, r)| (n.clone(), r.clone()))
+    }
+}
+
+/// A TOML text with the places of its keys.
+struct KeyPlaces<'t>(Option<toml::Spanned<toml::de::DeTable<'t>>>);
+
+impl<'t> KeyPlaces<'t> {
+    fn of(text: &'t str) -> Self {
+        Self(toml::de::DeTable::parse(text).ok())
+    }
+
+    /// Returns the place of a key; of the last part of its path that is there, if the key is left out.
+    fn find(&self, path: &[&str]) -> Option<usize> {
+        let mut table = self.0.as_ref()?.get_ref();
+        let mut at = None;
+        for part in path {
+            let Some((key, value)) = table.get_key_value(*part) else { break };
+            at = Some(key.span().start);
+            let Some(inner) = value.get_ref().as_table() else { break };
+            table = inner;
+        }
+        at
+    }
+}
+
+/// The arrays that a tenant may use, as patterns of their names.
+#[derive(Debug)]
+struct ArrayPatterns {
+    read: Vec<WildMatch>,
+    write: Vec<WildMatch>,
+}
+
+impl ArrayPatterns {
+    fn of(rules: &TenantRules) -> Self {
+        let of = |patterns: &[String]| patterns.iter().map(|pattern| WildMatch::new(pattern)).collect();
+        Self { read: of(&rules.read), write: of(&rules.write) }
+    }
+
+    fn writes(&self, name: &str) -> bool {
+        self.write.iter().any(|pattern| pattern.matches(name))
+    }
+
+    fn reads(&self, name: &str) -> bool {
+        self.read.iter().any(|pattern| pattern.matches(name)) || self.writes(name)
+    }
+}
+
+/// The rules in force for a tenant.
+#[derive(Debug)]
+struct RulesInForce {
+    rules: TenantRules,
+    patterns: ArrayPatterns,
+}
+
+/// The pace at which a tenant's commands are executed: the times at which it has used up what it has begun.
+#[derive(Debug, Default)]
+struct Pace {
+    commands: Option<Instant>,
+    bytes: Option<Instant>,
+}
+
+/// Time for which a tenant that was idle may exceed its rates.
+const BURST: Duration = Duration::from_millis(50);
+
+/// A tenant's state in a server, which its associations share.
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    name: String,
+    force: RwLock<Arc<RulesInForce>>,
+    pace: Mutex<Pace>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) programs: Programs,
+    pub(crate) memory: LocalMemory,
+}
+
+impl Tenant {
+    fn new(name: &str, rules: TenantRules, node: &Arc<Budget>, memory_bytes: usize) -> Arc<Self> {
+        let budget = Budget::new(rules.memory_mib * MIB, Some(node.clone()));
+        let patterns = ArrayPatterns::of(&rules);
+        Arc::new(Self {
+            name: name.to_owned(),
+            pace: Mutex::default(),
+            programs: Programs::new(budget.clone()),
+            memory: LocalMemory::new(memory_bytes, budget.clone()),
+            budget,
+            force: RwLock::new(Arc::new(RulesInForce { rules, patterns })),
+        })
+    }
+
+    /// Returns the name: that of the rules, or the host's.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns a value of the rules.
+    pub(crate) fn rule<T>(&self, of: impl FnOnce(&TenantRules) -> T) -> T {
+        of(&self.force.read().rules)
+    }
+
+    fn set_rules(&self, rules: TenantRules) {
+        self.budget.set_limit(rules.memory_mib * MIB);
+        let patterns = ArrayPatterns::of(&rules);
+        *self.force.write() = Arc::new(RulesInForce { rules, patterns });
+    }
+
+    /// Counts a command that moves `bytes` bytes; returns the time for which it has to wait, so that the tenant keeps
+    /// its rates.
+    pub(crate) fn pace(&self, now: Instant, bytes: u64) -> Duration {
+        let (iops, bandwidth) = self.rule(|rules| (rules.iops, rules.bandwidth_mib * MIB));
+        if iops == 0 && bandwidth == 0 {
+            return Duration::ZERO;
+        }
+        let mut pace = self.pace.lock();
+        let Pace { commands, bytes: moved } = &mut *pace;
+        let rates = [(commands, 1, u64::from(iops)), (moved, bytes, bandwidth)];
+        let waits = rates.into_iter().filter(|(_, _, rate)| *rate > 0).map(|(next, cost, rate)| {
+            let begin = next.map_or(now, |next| next.max(now));
+            *next = Some(begin + Duration::from_secs_f64(cost as f64 / rate as f64));
+            begin.saturating_duration_since(now + BURST)
+        });
+        waits.max().unwrap_or_default()
+    }
+}
+
+impl ArrayAccess for Tenant {
+    fn reads(&self, name: &str) -> bool {
+        self.force.read().patterns.reads(name)
+    }
+
+    fn writes(&self, name: &str) -> bool {
+        self.force.read().patterns.writes(name)
+    }
+}
+
+#[derive(Debug)]
+struct TenantTable {
+    rules: NodeRules,
+    /// Tenants with a state, each with the number of the admission at which it was used last.
+    live: BTreeMap<String, (Arc<Tenant>, u64)>,
+    admissions: u64,
+}
+
+/// The tenants of a subsystem.
+#[derive(Debug)]
+pub(crate) struct Tenants {
+    budget: Arc<Budget>,
+    table: Mutex<TenantTable>,
+    /// Size of the Subsystem Local Memory of a host that is a tenant of its own, in bytes; `None` without programs.
+    memory_bytes: Option<usize>,
+}
+
+impl Tenants {
+    pub(crate) fn new(rules: NodeRules, memory_bytes: Option<usize>) -> Self {
+        let budget = Budget::new(rules.node.memory_mib * MIB, None);
+        let table = TenantTable { rules, live: BTreeMap::new(), admissions: 0 };
+        Self { budget, table: Mutex::new(table), memory_bytes }
+    }
+
+    /// Returns the tenant of a host that only looks for subsystems: it may use nothing.
+    pub(crate) fn stranger() -> Arc<Tenant> {
+        let none = || Vec::new();
+        let rules =
+            TenantRules { hosts: none(), read: none(), write: none(), programs: false, ..TenantRules::of_host("") };
+        Tenant::new("", rules, &Budget::new(0, None), 0)
+    }
+
+    /// Returns the budget of the node.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Whether a host belongs to a tenant.
+    pub(crate) fn knows(&self, hostnqn: &str) -> bool {
+        self.table.lock().rules.tenant_of(hostnqn).is_some()
+    }
+
+    /// Returns the tenant of a host that connects; `None` if it is none's.
+    pub(crate) fn admit(&self, hostnqn: &str) -> Option<Arc<Tenant>> {
+        let mut table = self.table.lock();
+        let (name, rules) = table.rules.tenant_of(hostnqn)?;
+        table.admissions += 1;
+        let TenantTable { live, admissions, rules: all } = &mut *table;
+        forget_idle(live, all);
+        let named = !all.tenants.is_empty();
+        let size = self.memory_bytes.map_or(0, |own| if named { (rules.local_memory_mib * MIB) as usize } else { own });
+        let made = || Tenant::new(&name, rules, &self.budget, size);
+        let (tenant, used) = live.entry(name.clone()).or_insert_with(|| (made(), 0));
+        *used = *admissions;
+        Some(tenant.clone())
+    }
+
+    /// Replaces the rules.
+    pub(crate) fn replace(&self, rules: NodeRules) {
+        let mut table = self.table.lock();
+        self.budget.set_limit(rules.node.memory_mib * MIB);
+        for (name, (tenant, _)) in &table.live {
+            let next = if rules.tenants.is_empty() {
+                Some(TenantRules::of_host(name))
+            } else {
+                rules.tenants.get(name).cloned()
+            };
+            if let Some(next) = next {
+                tenant.set_rules(next);
+            }
+        }
+        table.rules = rules;
+    }
+
+    /// Whether a host still belongs to the tenant that it has connected as.
+    pub(crate) fn is_host_of(&self, hostnqn: &str, tenant: &Tenant) -> bool {
+        self.table.lock().rules.tenant_of(hostnqn).is_some_and(|(name, _)| name == tenant.name)
+    }
+
+    /// Returns the tenants that have a state.
+    pub(crate) fn live(&self) -> Vec<Arc<Tenant>> {
+        self.table.lock().live.values().map(|(tenant, _)| tenant.clone()).collect()
+    }
+}
+
+/// Forgets tenants that no association uses: those without rules, of which the last [`IDLE_MAX`] stay.
+fn forget_idle(live: &mut BTreeMap<String, (Arc<Tenant>, u64)>, rules: &NodeRules) {
+    let idle = |(name, (tenant, used)): (&String, &(Arc<Tenant>, u64))| {
+        let unused = Arc::strong_count(tenant) == 1 && !rules.tenants.contains_key(name);
+        unused.then_some(*used)
+    };
+    let mut unused: Vec<u64> = live.iter().filter_map(idle).collect();
+    unused.sort_unstable();
+    let forgotten: BTreeSet<u64> = unused.iter().rev().skip(IDLE_MAX).copied().collect();
+    live.retain(|_, (_, used)| !forgotten.contains(used));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+[node]
+memory_mib = 256
+
+[tenants.sales]
+hosts = ["nqn.sales", "nqn.desk"]
+read = ["sales/*", "ns/1"]
+write = ["sales/out/*"]
+programs = true
+iops = 1000
+
+[tenants.lab]
+hosts = ["nqn.lab"]
+"#;
+
+    fn problems(text: &str) -> Vec<String> {
+        let invalid = NodeRules::parse(text, "node.toml").unwrap_err();
+        invalid.problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn rules_name_hosts_arrays_and_limits() {
+        let rules = NodeRules::parse(TEXT, "node.toml").unwrap();
+        assert_eq!(rules.hosts().collect::<Vec<_>>(), ["nqn.lab", "nqn.sales", "nqn.desk"]);
+        let (name, sales) = rules.tenant_of("nqn.desk").unwrap();
+        assert_eq!((&*name, sales.programs, sales.slots), ("sales", true, 64));
+        assert_eq!(rules.tenant_of("nqn.stranger"), None);
+        let tenants = Tenants::new(rules, Some(1 << 20));
+        let [sales, desk, lab] = ["nqn.sales", "nqn.desk", "nqn.lab"].map(|host| tenants.admit(host).unwrap());
+        assert!(Arc::ptr_eq(&sales, &desk) && tenants.admit("nqn.stranger").is_none());
+        let may = |name: &str| (sales.reads(name), sales.writes(name), lab.reads(name));
+        assert_eq!(may("sales/a/b"), (true, false, false));
+        assert_eq!(may("sales/out/x"), (true, true, false));
+        assert_eq!(may("sales"), (false, false, false));
+        assert_eq!(may("ns/1"), (true, false, false));
+        assert_eq!(may("ns/10"), (false, false, false));
+    }
+
+    #[test]
+    fn every_problem_has_its_line() {
+        assert_eq!(
+            problems(&TEXT.replace("256", "3")),
+            ["line 3: node.memory_mib = 3 is out of range; 64 to 1048576 MiB are needed"]
+        );
+        assert_eq!(
+            problems(&TEXT.replace("iops = 1000", "seconds = 0\nruns = 65")),
+            ["line 11: tenants.sales.runs = 65 is out of range; 1 to 64 runs are needed"]
+        );
+        let unknown = problems(&TEXT.replace("iops", "iop"));
+        assert!(unknown[0].starts_with("line 10: unknown field `iop`, expected one of `hosts`, `read`"), "{unknown:?}");
+        let twice = problems(&TEXT.replace("nqn.lab", "nqn.desk"));
+        assert_eq!(
+            twice,
+            ["line 6: tenants.sales.hosts = nqn.desk is a host of lab, too; one tenant a host is needed"]
+        );
+        assert_eq!(
+            problems(&TEXT.replace("\"nqn.lab\"", "")),
+            ["line 13: tenants.lab.hosts = [] has no host; a host's name is needed"]
+        );
+        assert_eq!(problems("[node]\n"), ["tenants = 0 tables; 1 to 1024 are needed"]);
+        assert!(problems("[node\n")[0].starts_with("line 1: "));
+        assert!(problems("[tenants.a]\nhosts = 3\n")[0].starts_with("line 2: invalid type"));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "some time to count from")]
+    fn a_tenant_keeps_its_rates_after_a_burst() {
+        let rules = TenantRules { iops: 1000, bandwidth_mib: 1, ..TenantRules::of_host("h") };
+        let tenant = Tenant::new("h", rules, &Budget::new(1 << 30, None), 0);
+        let begin = Instant::now();
+        let waits: Vec<Duration> = (0..1000).map(|_| tenant.pace(begin, 0)).collect();
+        assert_eq!((waits[0], waits[50]), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(waits[999].as_millis(), 999 - BURST.as_millis());
+        let later = begin + Duration::from_secs(2);
+        assert_eq!(tenant.pace(later, MIB), Duration::ZERO);
+        assert_eq!(tenant.pace(later, MIB).as_millis(), 1000 - BURST.as_millis());
+    }
+
+    #[test]
+    fn hosts_that_went_are_forgotten_and_rules_are_replaced_under_those_that_stay() {
+        let tenants = Tenants::new(NodeRules::default(), Some(1 << 20));
+        let stays = tenants.admit("nqn.stays").unwrap();
+        for host in 0..100 {
+            tenants.admit(&format!("nqn.{host}")).unwrap();
+        }
+        assert_eq!(tenants.live().len(), IDLE_MAX + 2);
+        assert!(Arc::ptr_eq(&stays, &tenants.admit("nqn.stays").unwrap()));
+        tenants.replace(NodeRules::parse(&TEXT.replace("nqn.lab", "nqn.stays"), "").unwrap());
+        assert!(!tenants.is_host_of("nqn.stays", &stays), "it is a host of another tenant now");
+        tenants.replace(NodeRules::default());
+        assert!(tenants.is_host_of("nqn.stays", &stays) && stays.writes("anything"));
+    }
+}

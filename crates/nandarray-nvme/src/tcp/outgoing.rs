@@ -5,13 +5,13 @@
 //! its completion, so that each command is completed once.
 
 use std::io::{self, IoSlice, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use nandarray::nvme::{CompletionEntry, Status};
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
+use super::endpoint::Stream;
 use super::pdu::{self, Digests, FLAG_LAST, FLAG_SUCCESS, FatalError, PduKind, TransferFields};
 use crate::queue::QueuePair;
 
@@ -39,7 +39,7 @@ struct DirectData {
 /// PDUs that wait to be sent.
 #[derive(Debug)]
 struct Waiting {
-    stream: TcpStream,
+    stream: Stream,
     bytes: Vec<u8>,
     /// Data between the buffered bytes, in order.
     direct: Vec<DirectData>,
@@ -113,7 +113,7 @@ pub(crate) struct Completer {
 }
 
 impl Outgoing {
-    pub(crate) fn new(stream: TcpStream, digests: Digests) -> Self {
+    pub(crate) fn new(stream: Stream, digests: Digests) -> Self {
         let (bytes, direct, rooms) = (Vec::new(), Vec::new(), Vec::new());
         let waiting = Waiting { stream, bytes, direct, direct_bytes: 0, rooms, is_io: false, failed: false };
         // An admin queue of 32 entries until the connect command gives another size.

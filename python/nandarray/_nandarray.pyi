@@ -62,6 +62,7 @@ __all__ = [
     "program_disassemble",
     "program_metadata",
     "program_run_bare",
+    "queue_path",
     "replay",
     "register_scheduler",
     "schedule_decisions",
@@ -477,7 +478,7 @@ class NvmeServer:
     @staticmethod
     def start(
         store: Store,
-        listen: str,
+        listen: list[str],  # HOST:PORT, unix:PATH
         *,
         nqn: str | None = None,
         insecure: bool = False,
@@ -489,9 +490,10 @@ class NvmeServer:
         pace: bool = False,
         nd: bool = True,
         advertise: tuple[str, int | None] | None = None,
+        access: tuple[int | None, int | None, bool] | None = None,  # of unix sockets: owner, group, all others
     ) -> NvmeServer: ...
     @property
-    def address(self) -> str: ...
+    def addresses(self) -> list[str]: ...
     @property
     def nqn(self) -> str: ...
     def status(self) -> dict[str, Any]: ...
@@ -509,6 +511,7 @@ class NvmeHost:
         header_digest: bool = False,
         data_digest: bool = False,
     ) -> NvmeHost: ...
+    def peer(self) -> tuple[int, int] | None: ...  # user and process that serve, over a unix socket
     # The 16-byte completion, and the controller's data.
     def call(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
@@ -519,6 +522,7 @@ class NvmeHost:
     def write_many(self, entries: list[bytes], data: bytes, depth: int) -> None: ...
 
 def dhchap_secret(hash: int, key: bytes) -> str: ...
+def queue_path(name: str) -> str: ...  # of the region of this name
 def nvme_statuses() -> list[tuple[int, str]]: ...
 
 # A command of nandarray.nvme.commands as its 64-byte entry; its data, if that is a part of it; its page of coordinates.

@@ -5,11 +5,13 @@ the same two in Python: a :class:`Source` (what is there, how it is changed, pro
 its description, and commands that move elements). So arrays, views, groups, Dask, xarray and programs are the same
 objects behind every door. Work that a door cannot do is a :class:`~nandarray.errors.DoorError` that names it.
 
-The doors are :mod:`nandarray.nvme.source` (a drive) and :mod:`nandarray.gpu.source` (shared memory).
+The doors are :mod:`nandarray.nvme.source` (a drive), :mod:`nandarray.gpu.source` (a region of shared memory) and
+:mod:`nandarray.gpu.shared` (a region with the drive of its server).
 """
 
 from __future__ import annotations
 
+import grp
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Never
@@ -28,7 +30,7 @@ from nandarray.errors import (
 )
 from nandarray.index.shapes import check_shape
 
-__all__ = ["Source", "Space", "described", "native_only"]
+__all__ = ["Source", "Space", "described", "group_number", "native_only"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -313,6 +315,20 @@ def described(told: Any, fill: bytes, door: str) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError) as error:
         raise NandarrayError(f"{door}: a description that is none: {error}") from None
     return known
+
+
+def group_number(group: str | int) -> int:
+    """Return the number of a group of this machine.
+
+    Raises
+    ------
+    InvalidError
+        There is no such group.
+    """
+    try:
+        return (grp.getgrgid(group) if isinstance(group, int) else grp.getgrnam(group)).gr_gid
+    except (KeyError, OverflowError):
+        raise InvalidError(f"this machine has no group {group!r}") from None
 
 
 def native_only(engine: Any, what: str) -> Any:

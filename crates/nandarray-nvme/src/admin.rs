@@ -195,17 +195,18 @@ impl Association {
         Ok(())
     }
 
-    /// Returns log page 70h: a header of 1024 bytes, and an entry for the subsystem if the host may connect to it.
+    /// Returns log page 70h: a header of 1024 bytes, and an entry for the subsystem if the host may connect to it by an
+    /// address. There is no type of transport for a unix socket, so such a port has no entry.
     fn discovery_log(&self) -> Vec<u8> {
-        if !self.subsystem().admits(&self.host().hostnqn) {
-            return DiscoveryHeader::new(0).as_bytes().to_vec();
-        }
-        let mut entry = DiscoveryEntry::new_zeroed();
         let (mut address, mut port) = self.host().local.clone().unwrap_or_default();
         if let Some((other, other_port)) = self.subsystem().options().advertised.clone() {
             address = other;
             port = other_port.unwrap_or(port);
         }
+        if port.is_empty() || !self.subsystem().admits(&self.host().hostnqn) {
+            return DiscoveryHeader::new(0).as_bytes().to_vec();
+        }
+        let mut entry = DiscoveryEntry::new_zeroed();
         (entry.trtype, entry.adrfam, entry.subtype) = (3, if address.contains(':') { 2 } else { 1 }, 2);
         entry.portid.set(1);
         entry.cntlid.set(CNTLID_ANY);

@@ -3,7 +3,7 @@
 //! Entries and data are bytes here; `nvme_commands` encodes Python's commands.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use nandarray::{Error, Home};
 use nandarray_model::store::executor::Modelled;
 use nandarray_model::store::{Clock, WallTime};
 use nandarray_nvme::auth::{DhchapHash, DhchapSecret, HostCredentials};
-use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
+use nandarray_nvme::tcp::{Digests, Endpoint, Initiator, InitiatorOptions, Server, ServerOptions, SocketAccess};
 use nandarray_nvme::{Subsystem, SubsystemOptions};
 use nandarray_runtime::Executor;
 use parking_lot::Mutex;
@@ -28,8 +28,14 @@ fn io_error(py: Python<'_>, what: &dyn std::fmt::Display) -> PyErr {
     to_py(py, &Error::Invalid(what.to_string()), None)
 }
 
-/// Returns the address that a text names: `HOST:PORT`, where an IPv6 address is in brackets, with a scope if need be.
-fn address_of(py: Python<'_>, text: &str) -> PyResult<SocketAddr> {
+/// Returns the place that a text names: `unix:PATH`, or `HOST:PORT`, where an IPv6 address is in brackets, with a scope
+/// if need be.
+fn endpoint_of(py: Python<'_>, text: &str) -> PyResult<Endpoint> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let wrong = path.is_empty() || path.contains('\0');
+        let what = format!("{text:?} must be unix:PATH, with the path of a socket");
+        return if wrong { Err(io_error(py, &what)) } else { Ok(Endpoint::Unix(path.into())) };
+    }
     let wrong = |why: &str| io_error(py, &format!("{text:?} is no HOST:PORT: {why}"));
     let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("it has no port"))?;
     let host = match host.strip_prefix('[').map(|rest| rest.strip_suffix(']')) {
@@ -42,7 +48,7 @@ fn address_of(py: Python<'_>, text: &str) -> PyResult<SocketAddr> {
         return Err(wrong("it has no host"));
     }
     let found = (host, port).to_socket_addrs().map_err(|e| io_error(py, &format!("{text}: {e}")))?.next();
-    found.ok_or_else(|| wrong("the host has no address"))
+    found.map(Endpoint::Tcp).ok_or_else(|| wrong("the host has no address"))
 }
 
 /// The text forms of a host's secret and of the controller's secret for this host; `None` if the controller has none.
@@ -68,11 +74,14 @@ pub(crate) fn dhchap_secret(py: Python<'_>, hash: u8, key: &[u8]) -> PyResult<St
     Ok(made.reveal())
 }
 
-/// An NVMe/TCP server on a store.
+/// Owner, group and others that may use a unix socket beside this user and root.
+type AccessFields = (Option<u32>, Option<u32>, bool);
+
+/// A server of NVMe over TCP and unix sockets, on a store.
 #[pyclass(module = "nandarray._nandarray", name = "NvmeServer", frozen)]
 pub(crate) struct PyNvmeServer {
     server: Mutex<Server>,
-    address: String,
+    addresses: Vec<String>,
     nqn: String,
     home: Home,
     /// The modelled clock, if it keeps pace with the wall clock while the server runs; otherwise `None`.
@@ -115,12 +124,12 @@ impl WallTime for MachineTime {
 impl PyNvmeServer {
     #[staticmethod]
     #[pyo3(signature = (store, listen, *, nqn=None, insecure=false, read_only=false, programs=true, hosts=None,
-        secrets=None, kill_safe=true, pace=false, nd=true, advertise=None))]
+        secrets=None, kill_safe=true, pace=false, nd=true, advertise=None, access=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
     fn start(
         py: Python<'_>,
         store: &PyStore,
-        listen: &str,
+        listen: Vec<String>,
         nqn: Option<String>,
         insecure: bool,
         read_only: bool,
@@ -131,6 +140,7 @@ impl PyNvmeServer {
         pace: bool,
         nd: bool,
         advertise: Option<(String, Option<u16>)>,
+        access: Option<AccessFields>,
     ) -> PyResult<Self> {
         let clock = match (pace, store.clock(py)) {
             (false, _) => None,
@@ -138,7 +148,7 @@ impl PyNvmeServer {
             (true, None) => return Err(io_error(py, &"pace needs a modelled clock: open the store with device=")),
         };
         let runtime = fail(py, runtime_of(&store.device))?;
-        let address = address_of(py, listen)?;
+        let places: Vec<Endpoint> = listen.iter().map(|text| endpoint_of(py, text)).collect::<PyResult<_>>()?;
         let mut credentials = BTreeMap::new();
         for (host, texts) in secrets.unwrap_or_default() {
             let found = credentials_of(py, &host, &texts)?;
@@ -158,7 +168,9 @@ impl PyNvmeServer {
             executor: executor.map(|executor| Arc::new(executor) as Arc<dyn Executor>),
             ..SubsystemOptions::default()
         };
-        let server = ServerOptions { insecure, waits: pace, ..ServerOptions::default() };
+        let (owner, group, others) = access.unwrap_or_default();
+        let access = SocketAccess { owner, group, others };
+        let server = ServerOptions { insecure, waits: pace, access, ..ServerOptions::default() };
         let paced = match clock {
             Some(clock) => {
                 clock.pace(Box::new(MachineTime::default())).map_err(|e| to_py(py, &e, None))?;
@@ -166,16 +178,18 @@ impl PyNvmeServer {
             }
             None => None,
         };
-        let started = detached(py, move || Server::start(Subsystem::new(&runtime, options), address, &server));
+        let started = detached(py, move || Server::start_at(Subsystem::new(&runtime, options), &places, &server));
         let started = started.map_err(|e| to_py(py, &e, None))?;
-        let server = started.map_err(|e| io_error(py, &format!("cannot listen on {listen}: {e}")))?;
-        let (address, nqn) = (server.address().to_string(), server.subsystem().nqn().to_owned());
-        Ok(Self { server: Mutex::new(server), address, nqn, home: Home::here(), paced: Mutex::new(paced) })
+        let server = started.map_err(|e| io_error(py, &e))?;
+        let addresses = server.endpoints().iter().map(Endpoint::to_string).collect();
+        let nqn = server.subsystem().nqn().to_owned();
+        Ok(Self { server: Mutex::new(server), addresses, nqn, home: Home::here(), paced: Mutex::new(paced) })
     }
 
+    /// Places where it listens: `HOST:PORT`, `unix:PATH`.
     #[getter]
-    fn address(&self) -> String {
-        self.address.clone()
+    fn addresses(&self) -> Vec<String> {
+        self.addresses.clone()
     }
 
     #[getter]
@@ -187,11 +201,15 @@ impl PyNvmeServer {
         at_home(py, self.home, "server")?;
         let status = self.server.lock().status();
         let dict = PyDict::new(py);
-        dict.set_item("address", status.address.to_string())?;
+        let addresses: Vec<String> = status.endpoints.iter().map(Endpoint::to_string).collect();
+        dict.set_item("address", &addresses[0])?;
+        dict.set_item("addresses", addresses)?;
         dict.set_item("nqn", status.nqn)?;
         dict.set_item("connections", status.connections)?;
         dict.set_item("half_open", status.half_open)?;
         dict.set_item("associations", status.associations)?;
+        let peers: Vec<(u16, u32, i32)> = status.peers.iter().map(|(cntlid, p)| (*cntlid, p.uid, p.pid)).collect();
+        dict.set_item("peers", peers)?;
         dict.set_item("refused_logins", status.refused_logins)?;
         dict.set_item("unfinished_logins", status.unfinished_logins)?;
         for (name, value) in status.numbers {
@@ -213,7 +231,7 @@ impl PyNvmeServer {
     }
 }
 
-/// A host that is connected to an NVMe/TCP controller.
+/// A host that is connected to an NVMe controller over TCP or a unix socket.
 #[pyclass(module = "nandarray._nandarray", name = "NvmeHost", frozen)]
 pub(crate) struct PyNvmeHost {
     host: Mutex<Initiator>,
@@ -234,7 +252,7 @@ impl PyNvmeHost {
         header_digest: bool,
         data_digest: bool,
     ) -> PyResult<Self> {
-        let at = address_of(py, address)?;
+        let at = endpoint_of(py, address)?;
         let mut options = InitiatorOptions::default();
         options.digests = Digests { header: header_digest, data: data_digest };
         options.hostnqn = hostnqn.unwrap_or(options.hostnqn);
@@ -242,6 +260,11 @@ impl PyNvmeHost {
         let made = detached(py, || Initiator::connect(at, nqn, &options)).map_err(|e| to_py(py, &e, None))?;
         let host = made.map_err(|e| io_error(py, &format!("cannot connect to {address}: {e}")))?;
         Ok(Self { host: Mutex::new(host), address: address.to_owned(), home: Home::here() })
+    }
+
+    /// User and number of the process that serves, if the connection is over a unix socket.
+    fn peer(&self, py: Python<'_>) -> Option<(u32, i32)> {
+        py.detach(|| self.host.lock().admin.peer()).map(|peer| (peer.uid, peer.pid))
     }
 
     /// Sends a command (to the admin queue if `admin`) with `data` for the controller, and waits for its end. Returns

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nandarray::{Device, Error, Home};
-use nandarray_queues::{QueueClient, QueueError, QueueServer, RegionGeometry, ServeOptions};
+use nandarray_queues::{QueueClient, QueueError, QueueServer, RegionGeometry, ServeOptions, region_path};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArray};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -26,6 +26,12 @@ fn engine(error: QueueError) -> Error {
 
 fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T, QueueError>) -> PyResult<T> {
     detached(py, call).and_then(|done| done.map_err(engine)).map_err(|e| to_py(py, &e, None))
+}
+
+/// Returns the path of the region of a name.
+#[pyfunction]
+pub(crate) fn queue_path(name: &str) -> String {
+    region_path(name).display().to_string()
 }
 
 /// A server of queue pairs in shared memory.

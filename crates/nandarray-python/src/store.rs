@@ -396,6 +396,7 @@ impl PyStore {
         let space = fail(py, device.describe(name))?;
         let record = space.peek().record.clone();
         let dict = PyDict::new(py);
+        dict.set_item("array", record.id)?;
         dict.set_item("name", &record.name)?;
         dict.set_item("shape", PyTuple::new(py, record.shape())?)?;
         dict.set_item("itemsize", record.item_bytes)?;

@@ -32,7 +32,7 @@ _SLOTS = (0, 4096)
 #: Modes in which a file may be made.
 _MAKES = ("a", "w", "x")
 #: Names of stores that another process or the kernel serves.
-_SERVED = re.compile(r"nvme\+tcp://|shm://|/dev/nvme\d+\Z")
+_SERVED = re.compile(r"nvme\+tcp://|nvme\+unix://|shm://|/dev/nvme\d+\Z")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -61,8 +61,8 @@ def open(
     Parameters
     ----------
     path : path_like
-        The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`) or by the controller's
-        device of this machine's kernel (``/dev/nvmeX``); or ``shm://NAME``, a store that ``nandarray serve STORE --shm
+        The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix:///PATH``, see
+        :func:`nandarray.serve`) or by the controller's device of this machine's kernel (``/dev/nvmeX``); or ``shm://NAME``, a store that ``nandarray serve STORE --shm
         NAME`` serves. A served store takes no option but ``mode``. Without a path, a store on a modelled device keeps
         its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}

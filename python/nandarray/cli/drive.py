@@ -31,11 +31,11 @@ from nandarray.units import format_size
 __all__ = ["app", "serve"]
 
 app = typer.Typer(help="Namespaces of a store, and programs on a drive (NVMe).", no_args_is_help=True)
-program_app = typer.Typer(help="Programs on a drive: nvme+tcp://HOST:PORT/NQN or /dev/nvmeX.", no_args_is_help=True)
+program_app = typer.Typer(help="Programs on a drive: nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX.", no_args_is_help=True)
 app.add_typer(program_app, name="program")
 
 Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]
-Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN or /dev/nvmeX", metavar="URL")]
+Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX", metavar="URL")]
 Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the program.")]
 SecretFile = Annotated[
     Path | None,
@@ -47,8 +47,12 @@ Advertised = Annotated[
     str | None, typer.Option(metavar="ADDRESS[:PORT]", help="Address to tell hosts, of a container's host or a router.")
 ]
 DriveName = Annotated[str | None, typer.Option(metavar="NQN", help="Name of the drive; else one of the file's own.")]
+Listen = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ADDRESS:PORT", help="Address, or unix:PATH; may be repeated.  [default: 127.0.0.1:4420]"),
+]
 ClientGroup = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Group whose members may be clients (with --shm).")
+    str | None, typer.Option(metavar="NAME", help="Group whose members may be clients, by --shm or a unix socket.")
 ]
 
 
@@ -58,7 +62,6 @@ _OF_TCP = {
     "advertise",
     "insecure",
     "read_only",
-    "no_programs",
     "no_nd",
     "host",
     "secret_file",
@@ -68,12 +71,12 @@ _OF_TCP = {
     "new_ids",
     "keep_ids",
 }
-_OF_SHM = {"writable", "queues", "depth", "data", "threads", "group"}
+_OF_SHM = {"writable", "queues", "depth", "data", "threads"}
 
 
 def _check_options(ctx: typer.Context, *, shm: bool, status: bool) -> None:
     """Refuse options that would be without effect."""
-    given = {name for name in _OF_TCP | _OF_SHM | {"shm"} if _is_given(ctx, name)}
+    given = {name for name in _OF_TCP | _OF_SHM | {"shm", "group", "no_programs"} if _is_given(ctx, name)}
     if status:
         wrong, why = given, "--status starts no server"
     elif shm:
@@ -100,8 +103,13 @@ def _raise_limit() -> dict[str, int]:
 
 def _run(server: Server, store: Store, file: StatusFile, stop: threading.Event, about: dict[str, int]) -> None:
     """Print a server's address, and keep its status in a file until it is to stop."""
-    say(f"address  {server.address}\nNQN      {server.nqn}")
-    say(f"url      {server.url}\nconnect  {server.connect_line}")
+    for address in server.addresses:
+        say(f"address  {address}")
+    say(f"NQN      {server.nqn}")
+    for url in server.urls:
+        say(f"url      {url}")
+    if server.connect_line is not None:
+        say(f"connect  {server.connect_line}")
     sys.stdout.flush()
     watch = FileWatch(store)
     try:
@@ -118,7 +126,7 @@ def serve(
     ctx: typer.Context,
     *,
     store: StorePath,
-    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Address to listen on.")] = "127.0.0.1:4420",
+    listen: Listen = None,
     advertise: Advertised = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
@@ -148,11 +156,11 @@ def serve(
     threads: Annotated[int, typer.Option(help="Number of threads that serve (with --shm).")] = 1,
     group: ClientGroup = None,
 ) -> None:
-    """Serve a store until SIGTERM or SIGINT: as an NVMe/TCP drive, or with --shm to processes of this machine."""
+    """Serve a store until SIGTERM or SIGINT: as an NVMe drive, or with --shm to processes of this machine."""
     _check_options(ctx, shm=shm is not None, status=status)
     if shm is not None:
         sizes = {"queues": queues, "depth": depth, "data_bytes": parse_size(data), "threads": threads}
-        serve_shm.serve_shm(store, shm, writable=writable, group=group, **sizes)
+        serve_shm.serve_shm(store, shm, writable=writable, group=group, programs=not no_programs, **sizes)
         return
     if status:
         say(status_of(store))
@@ -169,7 +177,7 @@ def serve(
     with opened:
         server = nandarray.serve(
             opened,
-            listen,
+            listen or "127.0.0.1:4420",
             nqn=nqn,
             identity="new" if new_ids else "kept" if keep_ids else "own",
             insecure=insecure,
@@ -180,6 +188,7 @@ def serve(
             hosts=host or (),
             secrets=None if secret_file is None else read_secrets(secret_file),
             pace=pace,
+            group=group,
         )
         with server:
             _run(server, opened, StatusFile(store, "tcp", opened._file_state()), stop, about)

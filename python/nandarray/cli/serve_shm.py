@@ -1,7 +1,7 @@
-"""``nandarray serve STORE --shm NAME``: arrays of a store for other processes of this machine.
+"""``nandarray serve STORE --shm NAME``: a store for other processes of this machine.
 
 The server's threads are the engine's; this process waits for a signal. On SIGINT and SIGTERM clients get a status, the
-region is removed, and the store is closed.
+region and the socket beside it are removed, and the store is closed.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from nandarray import _nandarray, gpu
+from nandarray import gpu
 from nandarray.array.store import Store
 from nandarray.cli.common import FileWatch, open_store, say
 from nandarray.cli.status_file import StatusFile
 from nandarray.errors import NandarrayError
-from nandarray.gpu.server import unserved
+from nandarray.gpu.server import RegionServer, unserved
 
 __all__ = ["serve_shm"]
 
 
-def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, **sizes: int) -> None:
+def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, programs: bool, **sizes: int) -> None:
     """Serve until SIGINT or SIGTERM a store in a region of some sizes, by its name or path."""
     over = threading.Event()
 
@@ -31,13 +31,13 @@ def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, **siz
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with open_store(path, "r+" if writable else "r") as store:
-            server = gpu.serve(store, name, **sizes, writable=writable, group=group)
+            server = gpu.serve(store, name, **sizes, writable=writable, group=group, programs=programs)
             try:
                 served = len(server.arrays())
                 shape = f"{sizes['queues']} queue pairs of {sizes['depth']}"
                 say(f"serving {served} arrays of {path} on shm://{name} ({shape})", flush=True)
                 for left, reason in unserved(store, server).items():
-                    say(f"not serving {left!r}: {reason}", flush=True)
+                    say(f"by the socket alone {left!r}: {reason}", flush=True)
                 _watch(server, store, path, {"shm": name, "writable": writable, **sizes, "arrays": served}, over)
             finally:
                 server.stop()
@@ -47,13 +47,13 @@ def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, **siz
 
 
 def _watch(
-    server: _nandarray.QueueServer, store: Store, path: Path, about: dict[str, Any], over: threading.Event
+    server: RegionServer, store: Store, path: Path, about: dict[str, Any], over: threading.Event
 ) -> None:
     """Keep the server's status in a file until it is to stop; raise where it cannot serve any more."""
     file, watch = StatusFile(path, "shm", store._file_state()), FileWatch(store)
     try:
         while True:
-            file.write({**about, **server.counts()})
+            file.write({**about, **server.status()})
             watch.look()
             if over.wait(0.5):
                 return

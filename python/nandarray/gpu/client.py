@@ -1,15 +1,22 @@
 """Stores that another process serves by shared memory: ``nandarray.open("shm://NAME")``.
 
-The store claims one queue pair of ``nandarray serve STORE --shm NAME``; arrays and what is done with them are those of
-every store (:mod:`nandarray.array`), by way of :mod:`nandarray.gpu.source`.
+The store claims one queue pair of ``nandarray serve STORE --shm NAME``, and connects to the unix socket beside its
+region; arrays and what is done with them are those of every store (:mod:`nandarray.array`), by way of
+:mod:`nandarray.gpu.shared`. A region without a socket, of an older server or of another program, has what
+:mod:`nandarray.gpu.source` can.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import time
 from typing import TYPE_CHECKING, cast
 
 from nandarray import _nandarray
 from nandarray.array.store import Store
+from nandarray.errors import InvalidError
+from nandarray.gpu.shared import SharedSource
 from nandarray.gpu.source import RegionSource
 
 if TYPE_CHECKING:
@@ -19,6 +26,10 @@ __all__ = ["connect"]
 
 #: Milliseconds until a call without an answer ends.
 DEADLINE_MS = 10_000
+#: Seconds within which a server that has made its region makes its socket, and between two looks for it.
+_BEGINS, _LOOK = 2.0, 0.02
+#: The end of an error of a socket that is not there, or on which nobody listens (ENOENT, ECONNREFUSED).
+_ABSENT = re.compile(r"\(os error (?:2|111)\)$")
 
 
 def connect(name: str, *, deadline_ms: int = DEADLINE_MS, mode: Mode = "r+") -> Store:
@@ -41,8 +52,33 @@ def connect(name: str, *, deadline_ms: int = DEADLINE_MS, mode: Mode = "r+") -> 
     Raises
     ------
     InvalidError
-        No server has this name, or all its queue pairs are claimed.
+        No server has this name, all its queue pairs are claimed, or another user serves at its socket.
     """
     native = _nandarray.QueueClient.open(name, deadline_ms=deadline_ms)
-    source = RegionSource(native, name, read_only=mode == "r")
-    return Store(cast("_nandarray.Store", source), mode, (source.path, ()))
+    region = RegionSource(native, name, read_only=mode == "r")
+    host = None if region.nqn is None else _host(_nandarray.queue_path(name), region.nqn)
+    source = region if host is None else SharedSource(host, region, read_only=mode == "r")
+    return Store(cast("_nandarray.Store", source), mode, (region.path, ()))
+
+
+def _host(region: str, nqn: str) -> _nandarray.NvmeHost | None:
+    """Return a connection to the socket beside a region; None if nobody listens there."""
+    until = time.monotonic() + _BEGINS
+    while True:
+        try:
+            made = _nandarray.NvmeHost.connect(f"unix:{region}.sock", nqn)
+            break
+        except InvalidError as error:
+            if not _ABSENT.search(str(error)):
+                raise
+            if time.monotonic() > until:
+                return None
+            time.sleep(_LOOK)
+    # Anybody may make a file in the folder of regions.
+    user, process = made.peer() or (-1, 0)
+    of_region = os.stat(region).st_uid
+    if user not in (0, of_region, os.geteuid()):
+        raise InvalidError(
+            f"the socket {region}.sock is of process {process} of user {user}, and the region is of user {of_region}"
+        )
+    return made

@@ -1,6 +1,7 @@
-"""A store behind queue pairs in shared memory, as :class:`~nandarray.array.store.Store` stands on it.
+"""A region of queue pairs in shared memory, as :class:`~nandarray.array.store.Store` stands on it.
 
-The server's table and catalog say which arrays there are, as they were when it began. Reads of any index are bytes and
+The server's table and catalog say which arrays there are, as they were when it began. Where the server has a socket,
+too, :mod:`nandarray.gpu.shared` takes it for all that a region cannot; alone, a region has no more than this. Reads of any index are bytes and
 records that are gathered (:class:`~nandarray.gpu.reads.Reads`); writes are runs of elements. Each run of up to 1 MiB is
 whole or absent; a write of several runs is not.
 """
@@ -59,7 +60,11 @@ class RegionSource(Source):
         super().__init__(f"shm://{name}", read_only=read_only)
         self._native: _nandarray.QueueClient | None = native
         rows: dict[str, _Row] = {row[1]: row for row in native.arrays()}
-        self._told = _catalog(native.catalog(), rows, self.path)
+        self._told, nqn = _catalog(native.catalog(), rows, self.path)
+        #: Name of the drive at the server's socket; None if it has none.
+        self.nqn: str | None = nqn
+        numbered = {one.get("array"): one for one in self._told.values() if one["nsid"] is not None}
+        self._numbered = {number: one for number, one in numbered.items() if isinstance(number, int)}
 
     @property
     def native(self) -> _nandarray.QueueClient:
@@ -107,11 +112,24 @@ class RegionSource(Source):
         return RegionSpace(self, told)
 
 
-def _catalog(text: bytes, rows: dict[str, _Row], path: str) -> dict[str, dict[str, Any]]:
-    """Return the descriptions of a region's catalog, each with the number of the array in the region's table."""
+    def served(self, array: int) -> RegionSpace | None:
+        """Return the array of a number of the store, if its elements go through the region."""
+        told = self._numbered.get(array)
+        return None if told is None or told["encrypted"] else RegionSpace(self, told)
+
+
+def _catalog(text: bytes, rows: dict[str, _Row], path: str) -> tuple[dict[str, dict[str, Any]], str | None]:
+    """Return the descriptions of a region's catalog, each with the number of the array in the region's table.
+
+    With them, the name of the drive at the socket of the region's server.
+    """
     told: dict[str, dict[str, Any]] = {}
     try:
-        for one in json.loads(text):
+        found = json.loads(text)
+        nqn, arrays = (found["nqn"], found["arrays"]) if isinstance(found, dict) else (None, found)
+        if not isinstance(nqn, str | None):
+            raise ValueError(f"the name of a drive is {nqn!r}")
+        for one in arrays:
             known = described(one, bytes.fromhex(one["fill"]), path)
             row = rows.get(known["name"])
             if row is not None and (tuple(row[3]), row[4]) != (known["shape"], known["itemsize"]):
@@ -119,7 +137,7 @@ def _catalog(text: bytes, rows: dict[str, _Row], path: str) -> dict[str, dict[st
             told[known["name"]] = {**known, "nsid": None if row is None else row[0]}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise NandarrayError(f"{path}: a catalog that is none: {error}") from None
-    return told
+    return told, nqn
 
 
 class RegionSpace(Space):
@@ -129,8 +147,16 @@ class RegionSpace(Space):
 
     def __init__(self, source: RegionSource, told: dict[str, Any]) -> None:
         super().__init__(source, told)
+        #: Whether the server has said that the array is not what it serves any more: deleted, or of another shape.
+        self.is_gone = False
         self._reads = self._of(told["shape"])
         self.read_outer, self.read_points = self._reads.read_outer, self._reads.read_points
+
+    @property
+    def told_shape(self) -> tuple[int, ...]:
+        """The shape by which the region serves it."""
+        found: tuple[int, ...] = self._told["shape"]
+        return found
 
     def _of(self, shape: tuple[int, ...]) -> Reads:
         return Reads(shape, int(self._told["itemsize"]), self._read, self._gather)
@@ -214,6 +240,7 @@ class RegionSpace(Space):
         except InvalidError as error:
             status = _STATUS.search(str(error))
             found = int(status[1], 16) & _STATUS_MASK if status else None
+            self.is_gone = found in (_RESIZED, _NOT_READY)
             if found == _RESIZED:
                 told = f"array {self._told['name']!r} was resized while it was served: it had shape"
                 raise VolumeMismatchError(f"{told} {self._told['shape']}; serve it again") from error

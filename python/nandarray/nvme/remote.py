@@ -1,6 +1,6 @@
 """A drive as a store: connecting, commands of the drive, programs in its slots (command sets 3 and 4).
 
-``nandarray.open("nvme+tcp://HOST:PORT/NQN")`` gives a :class:`RemoteStore`, by an initiator of our own;
+``nandarray.open("nvme+tcp://HOST:PORT/NQN")`` or ``"nvme+unix:///PATH"`` gives a :class:`RemoteStore`, by an initiator;
 ``"/dev/nvmeX"`` gives one of a drive that this machine's kernel is connected to. Arrays and what is done with them are
 those of every store (:mod:`nandarray.array`), by way of :mod:`nandarray.nvme.source`.
 """
@@ -23,6 +23,7 @@ from nandarray.index.shapes import check_number
 from nandarray.nvme.commands import Command, Completion, memory_of
 from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn
+from nandarray.nvme.places import parse_url
 from nandarray.nvme.source import ND, TRANSFER, DriveSource, DriveSpace
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteProgram", "RemoteStore", "connect", "is_url"]
 
-_URL = re.compile(r"nvme\+tcp://(?P<address>[^/]+)/(?P<nqn>nqn\..+)", re.DOTALL)
 _DEVICE = re.compile(r"/dev/nvme\d+")
 _WRONG_PARAMETERS = "Connect Invalid Parameters"
 _MEMORY = 1022
@@ -44,8 +44,8 @@ _LOAD_TAG = 0xFFFF
 
 
 def is_url(path: Any) -> bool:
-    """Whether a path, as :func:`nandarray.open` got it, names a drive: begins with ``nvme+tcp://``, or a device."""
-    return isinstance(path, str) and (path.startswith("nvme+tcp://") or _DEVICE.fullmatch(path) is not None)
+    """Whether a path, as :func:`nandarray.open` got it, names a drive: it begins with its scheme, or is a device."""
+    return isinstance(path, str) and (path.startswith(("nvme+tcp://", "nvme+unix://")) or _DEVICE.fullmatch(path) is not None)
 
 
 def connect(
@@ -62,7 +62,8 @@ def connect(
     Parameters
     ----------
     url : str or path
-        ``nvme+tcp://HOST:PORT/NQN``; or ``/dev/nvmeX``, the controller's device of a drive that this machine's kernel
+        ``nvme+tcp://HOST:PORT/NQN``; ``nvme+unix:///PATH``, a unix socket of this machine, with ``/NQN`` behind it
+        where the name is to be checked, as a secret needs; or ``/dev/nvmeX``, the controller's device of a drive that this machine's kernel
         is connected to, whose host and secrets are the kernel's.
     hostnqn : str, optional
         Qualified name of this host.
@@ -91,18 +92,19 @@ def connect(
         if digests or not (hostnqn is secret is controller_secret is None):
             raise InvalidError(f"{url}: the kernel has chosen host, secrets and digests when it connected")
         return RemoteStore(KernelDrive(url), url, mode, (url, ()))
-    found = _URL.fullmatch(url)
-    if not found:
-        raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN or /dev/nvmeX; an NQN begins with 'nqn.'")
+    address, nqn = parse_url(url)
     if secret is None and controller_secret is not None:
         raise InvalidError("a controller's secret needs the host's, too")
-    check_nqn(found["nqn"], "the subsystem")
+    if nqn:
+        check_nqn(nqn, "the subsystem")
+    elif secret is not None:
+        raise InvalidError(f"{url!r} has no NQN, and a secret needs the name of the drive: {url}/NQN")
     if hostnqn is not None:
         check_nqn(hostnqn, "this host")
     try:
         native = _nandarray.NvmeHost.connect(
-            found["address"],
-            found["nqn"],
+            address,
+            nqn,
             hostnqn=hostnqn,
             secrets=None if secret is None else (secret, controller_secret),
             header_digest=digests,
@@ -110,7 +112,7 @@ def connect(
         )
     except InvalidError as error:
         if _WRONG_PARAMETERS in str(error):  # of those of Connect, the name alone is the caller's
-            raise InvalidError(f"no subsystem there has the name {found['nqn']!r}: {error}") from error
+            raise InvalidError(f"no subsystem there has the name {nqn!r}: {error}") from error
         raise
     shown = {"hostnqn": hostnqn, "digests": digests or None}
     # A pickle has no secret: another process connects with its own.

@@ -1,4 +1,4 @@
-"""A store as an NVMe/TCP drive: :func:`serve`.
+"""A store as an NVMe drive over TCP and unix sockets: :func:`serve`.
 
 The native module has the server with its threads; this file starts and ends it.
 """
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 from nandarray import _nandarray
+from nandarray.door import group_number
 from nandarray.errors import InvalidError
 from nandarray.nvme.names import check_nqn
+from nandarray.nvme.places import is_unix, places, unix_url
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -43,17 +45,22 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Address and port that it listens on."""
-        return self._native.address
+        """Address and port that it listens on, or ``unix:PATH``: the first of its places."""
+        return self._native.addresses[0]
+
+    @property
+    def addresses(self) -> list[str]:
+        """All places where it listens, ``ADDRESS:PORT`` or ``unix:PATH``."""
+        return self._native.addresses
 
     @property
     def nqn(self) -> str:
         """Qualified name of the subsystem."""
         return self._native.nqn
 
-    def _reached(self) -> tuple[str, str]:
-        """Return the address and the port by which hosts reach it."""
-        address, _, port = self.address.rpartition(":")
+    def _reached(self, place: str) -> tuple[str, str]:
+        """Return the address and the port by which hosts reach a place that is no unix socket."""
+        address, _, port = place.rpartition(":")
         address = address.strip("[]")
         if self._advertised is not None:
             address, other = self._advertised
@@ -64,14 +71,28 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The text that :func:`nandarray.open` connects with, with an address by which hosts reach the server."""
-        address, port = self._reached()
+        """The text that :func:`nandarray.open` connects with, with an address by which hosts reach the server.
+
+        That of the first of its places.
+        """
+        return self.urls[0]
+
+    @property
+    def urls(self) -> list[str]:
+        """Texts for :func:`nandarray.open`, one for each place where it listens."""
+        return [unix_url(one, self.nqn) if is_unix(one) else self._tcp_url(one) for one in self.addresses]
+
+    def _tcp_url(self, place: str) -> str:
+        address, port = self._reached(place)
         return f"nvme+tcp://{f'[{address}]' if ':' in address else address}:{port}/{self.nqn}"
 
     @property
-    def connect_line(self) -> str:
-        """The command that connects the kernel of a Linux host."""
-        address, port = self._reached()
+    def connect_line(self) -> str | None:
+        """The command that connects the kernel of a Linux host; None if it listens on unix sockets alone."""
+        place = next((one for one in self.addresses if not is_unix(one)), None)
+        if place is None:
+            return None
+        address, port = self._reached(place)
         line = f"nvme connect -t tcp -a {address} -s {port} -n {self.nqn}"
         return line + " -q HOSTNQN --dhchap-secret SECRET" if self._authenticates else line
 
@@ -81,9 +102,9 @@ class Server:
         Returns
         -------
         dict
-            ``address``, ``nqn``, ``connections``; ``half_open``, those of them that are not yet a queue of a host that
+            ``address``, ``addresses``, ``nqn``, ``connections``; ``half_open``, those of them that are not yet a queue of a host that
             has proved its identity, where it has to; ``associations`` (controller, host, I/O queues) of all other
-            hosts; and numbers since the start: ``refused_logins`` (unknown hosts, wrong secrets), ``unfinished_logins``
+            hosts; ``peers`` (controller, user, process) of those that came by a unix socket; and numbers since the start: ``refused_logins`` (unknown hosts, wrong secrets), ``unfinished_logins``
             (connections that ended before that), ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
         """
         return self._native.status()
@@ -104,7 +125,7 @@ class Server:
 
 def serve(
     store: Store,
-    listen: str = "127.0.0.1:0",
+    listen: str | Sequence[str] = "127.0.0.1:0",
     *,
     nqn: str | None = None,
     identity: Identity = "own",
@@ -117,15 +138,17 @@ def serve(
     pace: bool = False,
     nd: bool = True,
     advertise: str | None = None,
+    group: str | int | None = None,
 ) -> Server:
-    """Serve a store as an NVMe/TCP drive.
+    """Serve a store as an NVMe drive, over TCP or a unix socket or several of them.
 
     Parameters
     ----------
     store : Store
         The store. Its arrays ``ns/N`` are block namespaces; all arrays are reached by N-D commands.
-    listen : str
-        Address and port; port 0 takes a free one.
+    listen : str or sequence of str
+        Address and port; port 0 takes a free one. Or ``unix:PATH``, a unix socket for processes of this machine whose
+        user is this one or root. Or several of these.
     nqn : str, optional
         Qualified name of the subsystem; made of the identity by default.
     identity : {"own", "kept", "new"}
@@ -157,6 +180,8 @@ def serve(
     advertise : str, optional
         IP address, or address and port, that the discovery service, ``url`` and ``connect_line`` name instead of the
         server's own: those of a container's host, or of a translating router.
+    group : str or int, optional
+        Group of this machine whose members may connect by unix sockets, too.
 
     Returns
     -------
@@ -166,8 +191,10 @@ def serve(
     Raises
     ------
     InvalidError
-        The address cannot be listened on, or needs ``secrets`` or ``insecure``; ``pace`` without a described
-        device; a text that is no secret, or no qualified name, or no address; no identity to keep.
+        The address cannot be listened on, or needs ``secrets`` or ``insecure``; the path of a unix socket that another
+        server has, or a file that is not the socket of a server that has ended; ``pace`` without a described device; a
+        text that is no secret, or no qualified name, or no address; no identity to keep; a group that there is not, or
+        one without a unix socket.
     ReadOnlyError
         ``identity="new"`` of a store that is open for reading.
 
@@ -186,6 +213,12 @@ def serve(
     known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
     if nqn is not None:
         check_nqn(nqn, "the subsystem")
+    listening = places(listen)
+    if group is not None and not any(map(is_unix, listening)):
+        raise InvalidError(f"group {group!r} is for unix sockets; the server would listen on {', '.join(listening)} alone")
+    if advertise is not None and all(map(is_unix, listening)):
+        raise InvalidError(f"advertise is {advertise!r}, and the server would listen on unix sockets alone")
+    access = (None, None if group is None else group_number(group), False)
     before = store._engine.choose_identity(identity)
     if before is not None:
         warnings.warn(
@@ -196,8 +229,9 @@ def serve(
         )
     advertised = None if advertise is None else _parse_advertised(advertise)
     native = _nandarray.NvmeServer.start(
-        store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
+        store._engine, listening, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
         hosts=known, secrets=pairs, kill_safe=kill_safe and not pace, pace=pace, nd=nd, advertise=advertised,
+        access=access,
     )  # fmt: skip
     return Server(native, authenticates=bool(pairs), advertised=advertised)
 

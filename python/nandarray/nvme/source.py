@@ -240,7 +240,11 @@ class DriveSource(Source):
         if encryption_key is not None:
             asked = {"do": "unlock", "array": told["array"], "key": [0, len(encryption_key)]}
             told = _described(*self.request(asked, [encryption_key], changes=False, room=_FILL))
-        return DriveSpace(self, told, encryption_key)
+        return self.space(told, encryption_key)
+
+    def space(self, told: dict[str, Any], key: bytes | None) -> DriveSpace:
+        """Return the array of a description."""
+        return DriveSpace(self, told, key)
 
     def create(
         self,
@@ -270,7 +274,7 @@ class DriveSource(Source):
             "fill": None if value is None else _piece(pieces, value),
             "attrs": _piece(pieces, attrs.encode()),
         }
-        return DriveSpace(self, _described(*self.request(asked, pieces, changes=True, room=_FILL)), key)
+        return self.space(_described(*self.request(asked, pieces, changes=True, room=_FILL)), key)
 
     def together(
         self,

@@ -8,7 +8,6 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use nandarray_nvme_spec::{
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
+use super::endpoint::Stream;
 use super::held::{CommandMemory, PassedBytes, TRANSFER_BYTES};
 use super::outgoing::{Completer, Outgoing};
 use super::pdu::{
@@ -103,7 +103,7 @@ pub(crate) struct Connection {
     shared: Arc<ServerState>,
     /// Number of the connection among all connections of the server.
     number: u64,
-    stream: TcpStream,
+    stream: Stream,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -132,7 +132,7 @@ impl Drop for Connection {
 
 impl Connection {
     /// Serves a connection until it ends.
-    pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: TcpStream) {
+    pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: Stream) {
         let Ok(outgoing) = stream.try_clone().and_then(|s| Outgoing::new(s, Digests::default())) else { return };
         let mut connection = Self {
             shared,
@@ -754,10 +754,10 @@ impl Connection {
             if data.cntlid.get() != CNTLID_ANY {
                 return Err((Status::CONNECT_PARAMETER, CNTLID));
             }
-            // An IPv4 host that reached an IPv6 socket knows the address as that of IPv4.
-            let local = self.stream.local_addr().ok();
-            let local = local.map(|at| (at.ip().to_canonical().to_string(), at.port().to_string()));
-            let host = HostIdentity { hostid: data.hostid, hostnqn, subnqn, local };
+            // A host that has found the unix socket has found the subsystem, and may leave out its name.
+            let no_name = subnqn.is_empty() && self.stream.peer().is_some();
+            let subnqn = if no_name { self.subsystem().nqn().to_owned() } else { subnqn };
+            let host = HostIdentity { hostid: data.hostid, hostnqn, subnqn, local: self.stream.local() };
             let association = self.subsystem().associate(host, fields.kato_ms)?;
             let is_proven = self.subsystem().exchange(association.host()).is_none();
             self.shared.begin_association(&association, socket, is_proven);

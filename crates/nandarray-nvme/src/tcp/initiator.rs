@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use nandarray_nvme_spec::{
@@ -19,6 +18,7 @@ use nandarray_nvme_spec::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::endpoint::{Endpoint, Peer, Stream};
 use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FLAG_SUCCESS, HEADER_BYTES, PduHeader, PduKind, TransferFields,
 };
@@ -100,7 +100,7 @@ struct PendingCommand {
 /// A queue of the host over one connection.
 #[derive(Debug)]
 pub struct HostQueue {
-    stream: TcpStream,
+    stream: Stream,
     digests: Digests,
     in_capsule: usize,
     /// Maximum bytes of data in one H2CData PDU.
@@ -132,14 +132,13 @@ impl HostQueue {
     /// # Errors
     /// The connection fails, or the controller refuses.
     pub fn connect_only(
-        address: SocketAddr,
+        address: impl Into<Endpoint>,
         fields: ConnectFields,
         subnqn: &str,
         cntlid: u16,
         options: &InitiatorOptions,
     ) -> Result<(Self, CompletionEntry), ConnectError> {
-        let stream = TcpStream::connect_timeout(&address, ANSWER_TIME)?;
-        stream.set_nodelay(true)?;
+        let stream = address.into().connect(ANSWER_TIME)?;
         stream.set_read_timeout(Some(ANSWER_TIME))?;
         let mut queue = Self {
             stream,
@@ -184,7 +183,7 @@ impl HostQueue {
     /// # Errors
     /// The connection fails, the controller refuses, or authentication fails.
     pub fn connect(
-        address: SocketAddr,
+        address: impl Into<Endpoint>,
         fields: ConnectFields,
         subnqn: &str,
         cntlid: u16,
@@ -231,6 +230,11 @@ impl HostQueue {
                 Err(failure.into())
             }
         }
+    }
+
+    /// Returns the process that serves, if the queue is over a unix socket.
+    pub fn peer(&self) -> Option<Peer> {
+        self.stream.peer()
     }
 
     /// Returns the number of commands whose completions the caller has not taken.
@@ -456,9 +460,14 @@ impl Initiator {
     ///
     /// # Errors
     /// The connection fails, or the controller refuses.
-    pub fn connect(address: SocketAddr, subnqn: &str, options: &InitiatorOptions) -> Result<Self, ConnectError> {
+    pub fn connect(
+        address: impl Into<Endpoint>,
+        subnqn: &str,
+        options: &InitiatorOptions,
+    ) -> Result<Self, ConnectError> {
         let fields = ConnectFields { recfmt: 0, qid: 0, sqsize_z: 31, cattr: 0, kato_ms: options.kato_ms };
-        let (mut admin, done) = HostQueue::connect(address, fields, subnqn, CNTLID_ANY, options)?;
+        let address = address.into();
+        let (mut admin, done) = HostQueue::connect(&address, fields, subnqn, CNTLID_ANY, options)?;
         let cntlid = done.dw0.get() as u16;
         let (width, value) = (PropertyWidth::Four, ControllerConfiguration::ENABLED.bits().into());
         let set = FabricsCommand::PropertySet { offset: Property::CC, width, value };
@@ -474,7 +483,7 @@ impl Initiator {
         let one = FeatureChange::Queues(QueueCounts { submission_z: 0, completion_z: 0 });
         ok(admin.call(AdminCommand::SetFeatures(one).encode(0), &[], 0)?)?;
         let mut made = Self { admin, io: None, cntlid };
-        made.io = Some(made.queue(address, 1, subnqn, options)?);
+        made.io = Some(made.queue(&address, 1, subnqn, options)?);
         Ok(made)
     }
 
@@ -484,7 +493,7 @@ impl Initiator {
     /// As [`Self::connect`].
     pub fn queue(
         &self,
-        address: SocketAddr,
+        address: impl Into<Endpoint>,
         qid: u16,
         subnqn: &str,
         options: &InitiatorOptions,

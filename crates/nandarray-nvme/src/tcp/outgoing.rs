@@ -9,7 +9,7 @@
 //! its completion, so that each command is completed once.
 
 use std::io::{self, IoSlice};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -21,8 +21,8 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use zerocopy::IntoBytes;
 
+use super::endpoint::Stream;
 use super::held::CommandMemory;
-
 use super::pdu::{self, Digests, FLAG_LAST, FLAG_SUCCESS, FatalError, PduKind, TransferFields};
 use crate::queue::QueuePair;
 
@@ -115,7 +115,7 @@ impl Waiting {
 /// The batch that is being sent.
 #[derive(Debug)]
 struct Sending {
-    stream: TcpStream,
+    stream: Stream,
     batch: Batch,
     /// Number of its bytes that were sent.
     sent: usize,
@@ -165,7 +165,7 @@ pub(crate) struct Outgoing {
     /// Held while PDUs are sent.
     sending: Mutex<Sending>,
     /// The socket once more, to close it while another thread sends.
-    socket: TcpStream,
+    socket: Stream,
     /// Whether a thread of its own sends what a worker could not.
     is_draining: AtomicBool,
     queue: Mutex<QueuePair>,
@@ -180,7 +180,7 @@ pub(crate) struct Completer {
 }
 
 impl Outgoing {
-    pub(crate) fn new(stream: TcpStream, digests: Digests) -> io::Result<Self> {
+    pub(crate) fn new(stream: Stream, digests: Digests) -> io::Result<Self> {
         let socket = stream.try_clone()?;
         // An admin queue of 32 entries until the connect command gives another size.
         let queue = Mutex::new(QueuePair::new(0, 32, true));

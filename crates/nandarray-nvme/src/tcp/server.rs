@@ -1,13 +1,13 @@
-//! A server: the listening socket, a thread for each connection, workers, limits, and the end of silent associations.
+//! A server: the listening sockets, a thread for each connection, workers, limits, and the end of silent associations.
 //!
-//! The server listens on loopback addresses only, unless every host has to authenticate itself, or an option allows
+//! The server listens on unix sockets and loopback addresses only, unless every host has to authenticate itself, or an option allows
 //! hosts without. The number of connections that are not yet a queue is limited; each has ten seconds to become one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ use nandarray::Home;
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::Connection;
+use super::endpoint::{Endpoint, Peer, Stream};
+use super::listener::{Listener, SocketAccess};
 use super::logins::FailedLogins;
 use super::outgoing::SEND_TIME;
 use super::workers::{CommandWorkers, WorkerShare};
@@ -45,19 +47,21 @@ pub struct ServerOptions {
     /// Whether commands wait in the engine until their modelled time has passed on the wall clock. The server then has
     /// 128 threads for them, as many as a full queue has commands; further commands wait for a thread.
     pub waits: bool,
+    /// Users who may connect by unix sockets, beside this one and root.
+    pub access: SocketAccess,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { insecure: false, connections_max: 512, waits: false }
+        Self { insecure: false, connections_max: 512, waits: false, access: SocketAccess::default() }
     }
 }
 
 /// The present state of a server, as reported to its operator.
 #[derive(Clone, Debug)]
 pub struct ServerStatus {
-    /// Address that the server listens on.
-    pub address: SocketAddr,
+    /// Places where the server listens.
+    pub endpoints: Vec<Endpoint>,
     /// Qualified name of the subsystem.
     pub nqn: String,
     /// Number of open connections.
@@ -67,6 +71,9 @@ pub struct ServerStatus {
     /// Associations, each with the controller's identifier, the host's name and the number of I/O queues. A host that
     /// has to prove its identity is listed once it has.
     pub associations: Vec<(u16, String, usize)>,
+    /// Associations of hosts that came by a unix socket, each with the controller's identifier and the process that made
+    /// its admin queue.
+    pub peers: Vec<(u16, Peer)>,
     /// Number of logins that were refused: unknown hosts, and hosts that failed to prove their identity.
     pub refused_logins: u64,
     /// Number of connections that ended, or ran out of time, before their host had proved its identity.
@@ -81,7 +88,9 @@ struct LiveAssociation {
     association: Arc<Association>,
     /// Whether the host has proved its identity, or does not have to.
     is_proven: bool,
-    sockets: BTreeMap<u16, TcpStream>,
+    /// Process that made the admin queue by a unix socket.
+    peer: Option<Peer>,
+    sockets: BTreeMap<u16, Stream>,
     seen: Instant,
 }
 
@@ -89,10 +98,12 @@ struct LiveAssociation {
 pub(crate) struct ServerState {
     subsystem: Arc<Subsystem>,
     live: Mutex<BTreeMap<u16, LiveAssociation>>,
-    sockets: Mutex<BTreeMap<u64, TcpStream>>,
+    sockets: Mutex<BTreeMap<u64, Stream>>,
     /// Numbers of the connections that are not yet a queue, in order of arrival.
     half_open: Mutex<BTreeSet<u64>>,
     connections: AtomicUsize,
+    /// Number of connections that were accepted so far.
+    accepted: AtomicU64,
     logins: FailedLogins,
     stopping: AtomicBool,
     waits: bool,
@@ -148,9 +159,9 @@ impl ServerState {
     }
 
     /// Adds an association, whose host has proved its identity, does not have to, or is about to.
-    pub(crate) fn begin_association(&self, association: &Arc<Association>, socket: TcpStream, is_proven: bool) {
-        let sockets = BTreeMap::from([(0, socket)]);
-        let live = LiveAssociation { association: association.clone(), is_proven, sockets, seen: Instant::now() };
+    pub(crate) fn begin_association(&self, association: &Arc<Association>, socket: Stream, is_proven: bool) {
+        let (peer, sockets) = (socket.peer(), BTreeMap::from([(0, socket)]));
+        let live = LiveAssociation { association: association.clone(), is_proven, peer, sockets, seen: Instant::now() };
         self.live.lock().insert(association.cntlid(), live);
     }
 
@@ -169,7 +180,7 @@ impl ServerState {
 
     /// Adds an I/O queue to an association; returns `false` if the association has ended, or has a queue of this
     /// number.
-    pub(crate) fn begin_queue(&self, association: &Association, qid: u16, socket: TcpStream) -> bool {
+    pub(crate) fn begin_queue(&self, association: &Association, qid: u16, socket: Stream) -> bool {
         let mut live = self.live.lock();
         match live.get_mut(&association.cntlid()) {
             Some(found) if !found.sockets.contains_key(&qid) => {
@@ -228,7 +239,9 @@ impl ServerState {
 /// A listening server of a subsystem.
 pub struct Server {
     shared: Arc<ServerState>,
-    address: SocketAddr,
+    listeners: Vec<Arc<Listener>>,
+    /// Where each of them listens.
+    endpoints: Vec<Endpoint>,
     threads: Vec<JoinHandle<()>>,
     /// The process of the threads: a process forked from it has copies of the sockets, and must leave them alone.
     home: Home,
@@ -236,7 +249,7 @@ pub struct Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Server").field("endpoints", &self.endpoints).finish_non_exhaustive()
     }
 }
 
@@ -247,15 +260,35 @@ impl Server {
     /// The address cannot be listened on, or is no loopback address while `insecure` is not set and hosts may connect
     /// without authentication.
     pub fn start(subsystem: Arc<Subsystem>, address: SocketAddr, options: &ServerOptions) -> io::Result<Self> {
-        if !address.ip().is_loopback() && !options.insecure && !subsystem.authenticates_all() {
+        Self::start_at(subsystem, &[Endpoint::Tcp(address)], options)
+    }
+
+    /// Starts a server as [`Self::start`] does, which listens at several places. A unix socket is as local as a loopback
+    /// address.
+    ///
+    /// # Errors
+    /// As [`Self::start`]; there is no place to listen at, or another server or another file has the path of a unix
+    /// socket.
+    pub fn start_at(subsystem: Arc<Subsystem>, places: &[Endpoint], options: &ServerOptions) -> io::Result<Self> {
+        if places.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "there must be an address or a path to listen at"));
+        }
+        if let Some(place) = places.iter().find(|place| !place.is_local())
+            && !options.insecure
+            && !subsystem.authenticates_all()
+        {
             let what = format!(
-                "{address} is no loopback address: every host that may connect needs a secret, or insecure has to be \
-                 set"
+                "{place} is no loopback address: every host that may connect needs a secret, or insecure has to be set"
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
-        let listener = TcpListener::bind(address)?;
-        let address = listener.local_addr()?;
+        let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
+        for place in places {
+            let (listener, endpoint) = Listener::bind(place, options.access)
+                .map_err(|e| io::Error::new(e.kind(), format!("cannot listen at {place}: {e}")))?;
+            listeners.push(Arc::new(listener));
+            endpoints.push(endpoint);
+        }
         let count = if options.waits { WAITING_WORKERS } else { WORKERS };
         let (workers, mut threads) = CommandWorkers::start(count, false);
         let (program_workers, of_programs) = CommandWorkers::start(count, true);
@@ -266,6 +299,7 @@ impl Server {
             sockets: Mutex::default(),
             half_open: Mutex::default(),
             connections: AtomicUsize::new(0),
+            accepted: AtomicU64::new(0),
             logins: FailedLogins::new(Instant::now()),
             stopping: AtomicBool::new(false),
             waits: options.waits,
@@ -273,18 +307,26 @@ impl Server {
             program_workers,
             look: (Mutex::new(()), Condvar::new()),
         });
-        let (looking, accepting) = (shared.clone(), shared.clone());
+        let looking = shared.clone();
         // Read here, before the thread starts, so that a namespace created after this call always counts as a change.
         let known = looking.subsystem.inventory();
         threads.push(thread::spawn(move || look(&looking, known)));
         let most = options.connections_max;
-        threads.push(thread::spawn(move || accept(&accepting, &listener, most)));
-        Ok(Self { shared, address, threads, home: Home::here() })
+        for listener in &listeners {
+            let (accepting, listener) = (shared.clone(), listener.clone());
+            threads.push(thread::spawn(move || accept(&accepting, &listener, most)));
+        }
+        Ok(Self { shared, listeners, endpoints, threads, home: Home::here() })
     }
 
-    /// Returns the address that the server listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Returns the places where the server listens, in the order in which they were given.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// Returns the first place where the server listens.
+    pub fn address(&self) -> &Endpoint {
+        &self.endpoints[0]
     }
 
     /// Returns the subsystem that the server serves.
@@ -300,11 +342,14 @@ impl Server {
         let proven = live.values().filter(|live| live.is_proven);
         let associations =
             proven.map(|l| (l.association.cntlid(), l.association.host().hostnqn.clone(), l.sockets.len() - 1));
+        let peers = live.values().filter(|live| live.is_proven);
+        let peers = peers.filter_map(|l| Some((l.association.cntlid(), l.peer?)));
         ServerStatus {
+            peers: peers.collect(),
             half_open,
             refused_logins,
             unfinished_logins,
-            address: self.address,
+            endpoints: self.endpoints.clone(),
             nqn: self.shared.subsystem.nqn().to_owned(),
             connections: self.shared.connections.load(Ordering::Relaxed),
             associations: associations.collect(),
@@ -323,8 +368,7 @@ impl Server {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return;
         }
-        // Connects once, to wake the thread that accepts connections.
-        drop(TcpStream::connect_timeout(&self.address, Duration::from_secs(1)));
+        self.listeners.iter().for_each(|listener| listener.wake());
         self.shared.look.1.notify_all();
         for socket in self.shared.sockets.lock().values() {
             drop(socket.shutdown(Shutdown::Both));
@@ -336,6 +380,7 @@ impl Server {
         for thread in self.threads.drain(..) {
             thread.join().expect("a thread of the server does not panic");
         }
+        self.listeners.iter().for_each(|listener| listener.remove());
         let until = Instant::now() + Duration::from_secs(10);
         while self.shared.connections.load(Ordering::Acquire) > 0 && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
@@ -388,24 +433,26 @@ impl Drop for CountedConnection {
 }
 
 /// Accepts connections, and closes those beyond `most`, the maximum number at once.
-fn accept(shared: &Arc<ServerState>, listener: &TcpListener, most: usize) {
-    for number in 0u64.. {
+fn accept(shared: &Arc<ServerState>, listener: &Listener, most: usize) {
+    loop {
         let accepted = listener.accept();
         if shared.stopping.load(Ordering::SeqCst) {
             return;
         }
         // The connection failed before it was accepted, or no descriptors are left: a later attempt may succeed.
-        let Ok((stream, _)) = accepted else {
+        let Ok(stream) = accepted else {
             thread::sleep(Duration::from_millis(10));
             continue;
         };
+        let Some(stream) = stream else { continue };
         if shared.connections.load(Ordering::Acquire) >= most {
             continue;
         }
         // Without these options the connection still works, but may be slower, or stay open longer.
-        drop(stream.set_nodelay(true));
+        drop(stream.set_nodelay());
         drop(stream.set_write_timeout(Some(SEND_TIME)));
         let Ok(socket) = stream.try_clone() else { continue };
+        let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
         shared.sockets.lock().insert(number, socket);
         shared.connections.fetch_add(1, Ordering::AcqRel);
         shared.begin_half_open(number);

@@ -141,7 +141,7 @@ fn server() -> &'static (Arc<Runtime>, Server) {
 
 /// Sends bytes after a handshake, all at once, and reads until the server has ended the connection.
 fn converse(bytes: &[u8]) {
-    let mut stream = TcpStream::connect(server().1.address()).expect("the server listens");
+    let mut stream = TcpStream::connect(server().1.address().tcp().expect("an address")).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
     let mut handshake = [0u8; 128];
     handshake[2] = 128;

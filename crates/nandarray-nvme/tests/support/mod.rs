@@ -25,7 +25,7 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn address(&self) -> SocketAddr {
-        self.server.address()
+        self.server.address().tcp().unwrap()
     }
 
     pub(crate) fn connect(&self, digests: Digests) -> Initiator {

@@ -1,0 +1,252 @@
+//! Where a server listens and a host connects, and one type of stream over both kinds of socket.
+//!
+//! A TCP socket and a unix socket carry the same PDUs. A stream of a unix socket knows the process at its other end as
+//! the kernel does; who may connect is decided where connections are accepted, in `listener`.
+
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+/// Bytes of the longest path that the address of a unix socket holds.
+const PATH_BYTES_MAX: usize = 107;
+
+/// A place where a server listens and a host connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Address and port.
+    Tcp(SocketAddr),
+    /// Path of a unix stream socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl From<&Endpoint> for Endpoint {
+    fn from(one: &Endpoint) -> Self {
+        one.clone()
+    }
+}
+
+impl Endpoint {
+    /// Returns address and port, if it has these.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Whether hosts of other machines cannot reach it.
+    pub(super) fn is_local(&self) -> bool {
+        self.tcp().is_none_or(|address| address.ip().is_loopback())
+    }
+
+    /// Connects, within `limit`.
+    pub(super) fn connect(&self, limit: Duration) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, limit)?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Self::Unix(path) => {
+                let socket =
+                    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+                // A server that accepts nothing keeps hosts waiting for no longer than this.
+                sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))?;
+                at_path(path, |address| rustix::net::connect(&socket, address))?;
+                sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+                let stream = UnixStream::from(socket);
+                let peer = Peer::of(&stream)?;
+                Ok(Stream::Unix(stream, peer))
+            }
+        }
+    }
+}
+
+/// Calls the system with the address of a unix socket's path; a path that the address does not hold is named by way of
+/// its open directory.
+pub(super) fn at_path<T>(path: &Path, call: impl FnOnce(&SocketAddrUnix) -> rustix::io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= PATH_BYTES_MAX {
+        return Ok(call(&SocketAddrUnix::new(path)?)?);
+    }
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it names no file"));
+    };
+    let folder = rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+    if short.as_os_str().len() > PATH_BYTES_MAX {
+        let most = PATH_BYTES_MAX - (short.as_os_str().len() - name.len());
+        let what = format!("the name of its file must have at most {most} bytes, and not {}", name.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(call(&SocketAddrUnix::new(&short)?)?)
+}
+
+/// The process at the other end of a unix socket, as the kernel knew it when the connection, or the socket that
+/// listens, was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Number of the process; 0 if it has none here, as the process of another container.
+    pub pid: i32,
+}
+
+impl Peer {
+    /// Returns the process at the other end.
+    pub(super) fn of(stream: &UnixStream) -> io::Result<Self> {
+        let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut bytes = size_of_val(&found) as libc::socklen_t;
+        // SAFETY: a descriptor of ours, and memory of the length that `bytes` says.
+        let done = unsafe {
+            let to = (&raw mut found).cast();
+            libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &raw mut bytes)
+        };
+        if done != 0 || bytes as usize != size_of_val(&found) {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { uid: found.uid, gid: found.gid, pid: found.pid })
+    }
+
+    /// Returns the further groups of the process at the other end; none if the kernel does not tell.
+    pub(super) fn groups(stream: &UnixStream) -> Vec<u32> {
+        // The kernel's limit of a process's groups.
+        let mut found = vec![u32::MAX; 65536];
+        let mut bytes = (found.len() * size_of::<u32>()) as libc::socklen_t;
+        // SAFETY: a descriptor of ours, and memory of the length that `bytes` says.
+        let done = unsafe {
+            let to = found.as_mut_ptr().cast();
+            libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERGROUPS, to, &raw mut bytes)
+        };
+        found.truncate(if done == 0 { bytes as usize / size_of::<u32>() } else { 0 });
+        found
+    }
+}
+
+/// A connection over either kind of socket.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    /// With the process at the other end.
+    Unix(UnixStream, Peer),
+}
+
+impl Stream {
+    /// Returns the process at the other end of a unix socket.
+    pub(super) fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(_, peer) => Some(*peer),
+        }
+    }
+
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
+            Self::Unix(stream, peer) => Self::Unix(stream.try_clone()?, *peer),
+        })
+    }
+
+    pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(how),
+            Self::Unix(stream, _) => stream.shutdown(how),
+        }
+    }
+
+    pub(super) fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(limit),
+            Self::Unix(stream, _) => stream.set_read_timeout(limit),
+        }
+    }
+
+    pub(super) fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_write_timeout(limit),
+            Self::Unix(stream, _) => stream.set_write_timeout(limit),
+        }
+    }
+
+    /// Has small packets sent at once.
+    pub(super) fn set_nodelay(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nodelay(true),
+            Self::Unix(..) => Ok(()),
+        }
+    }
+
+    /// Waits for bytes and copies some of them, which stay to be read.
+    pub(super) fn peek(&self, to: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::net::recv(self, to, RecvFlags::PEEK)?.0)
+    }
+
+    /// Returns the address and the port that the other side has reached, as texts; a unix socket has none. An IPv4 host
+    /// that reached an IPv6 socket knows the address as that of IPv4.
+    pub(super) fn local(&self) -> Option<(String, String)> {
+        let Self::Tcp(stream) = self else { return None };
+        let at = stream.local_addr().ok()?;
+        Some((at.ip().to_canonical().to_string(), at.port().to_string()))
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream, _) => stream.as_fd(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(to),
+            Self::Unix(stream, _) => stream.read(to),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(from),
+            Self::Unix(stream, _) => stream.write(from),
+        }
+    }
+
+    fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write_vectored(from),
+            Self::Unix(stream, _) => stream.write_vectored(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

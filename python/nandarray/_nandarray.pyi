@@ -54,6 +54,8 @@ __all__ = [
     "nvme_memory_entry",
     "nvme_reply_entry",
     "nvme_request_entry",
+    "nvme_rules_hosts",
+    "nvme_rules_keys",
     "nvme_space",
     "nvme_status_kind",
     "nvme_statuses",
@@ -491,12 +493,16 @@ class NvmeServer:
         nd: bool = True,
         advertise: tuple[str, int | None] | None = None,
         access: tuple[int | None, int | None, bool] | None = None,  # of unix sockets: owner, group, all others
+        rules: tuple[str, str] | None = None,  # a TOML text, and its name in errors
     ) -> NvmeServer: ...
     @property
     def addresses(self) -> list[str]: ...
     @property
     def nqn(self) -> str: ...
     def status(self) -> dict[str, Any]: ...
+    def reload(
+        self, *, hosts: list[str], secrets: dict[str, tuple[str, str | None]], rules: tuple[str, str] | None
+    ) -> list[str]: ...  # names of hosts whose connections it has ended
     def stop(self) -> None: ...
 
 @final
@@ -522,6 +528,10 @@ class NvmeHost:
     def write_many(self, entries: list[bytes], data: bytes, depth: int) -> None: ...
 
 def dhchap_secret(hash: int, key: bytes) -> str: ...
+def nvme_rules_hosts(text: str, name: str) -> list[str]: ...
+
+# Name, range and meaning of each key: those of the node, those of a tenant.
+def nvme_rules_keys() -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]: ...
 def queue_path(name: str) -> str: ...  # of the region of this name
 def nvme_statuses() -> list[tuple[int, str]]: ...
 

@@ -13,7 +13,7 @@ use nandarray_model::store::executor::Modelled;
 use nandarray_model::store::{Clock, WallTime};
 use nandarray_nvme::auth::{DhchapHash, DhchapSecret, HostCredentials};
 use nandarray_nvme::tcp::{Digests, Endpoint, Initiator, InitiatorOptions, Server, ServerOptions, SocketAccess};
-use nandarray_nvme::{Subsystem, SubsystemOptions};
+use nandarray_nvme::{NodeLimits, NodeRules, Subsystem, SubsystemOptions, TenantRules};
 use nandarray_runtime::Executor;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -60,6 +60,39 @@ fn credentials_of(py: Python<'_>, nqn: &str, (host, controller): &SecretTexts) -
     };
     let controller = controller.as_ref().map(|text| parse("the controller for ", text)).transpose()?;
     Ok(HostCredentials { host: parse("", host)?, controller })
+}
+
+fn all_credentials(
+    py: Python<'_>,
+    secrets: Option<BTreeMap<String, SecretTexts>>,
+) -> PyResult<BTreeMap<String, HostCredentials>> {
+    let mut made = BTreeMap::new();
+    for (host, texts) in secrets.unwrap_or_default() {
+        let found = credentials_of(py, &host, &texts)?;
+        made.insert(host, found);
+    }
+    Ok(made)
+}
+
+/// The text of rules, and its name in errors.
+type RulesText = (String, String);
+
+fn rules_of(py: Python<'_>, rules: Option<RulesText>) -> PyResult<NodeRules> {
+    let Some((text, name)) = rules else { return Ok(NodeRules::default()) };
+    NodeRules::parse(&text, &name).map_err(|invalid| io_error(py, &invalid))
+}
+
+/// Reads rules of tenants (TOML); returns the qualified names of all hosts that they name.
+#[pyfunction]
+pub(crate) fn nvme_rules_hosts(py: Python<'_>, text: &str, name: &str) -> PyResult<Vec<String>> {
+    let rules = NodeRules::parse(text, name).map_err(|invalid| io_error(py, &invalid))?;
+    Ok(rules.hosts().map(str::to_owned).collect())
+}
+
+/// Returns the keys of rules, those of the node and those of a tenant: name, range and meaning of each.
+#[pyfunction]
+pub(crate) fn nvme_rules_keys() -> [Vec<(&'static str, &'static str, &'static str)>; 2] {
+    [NodeLimits::KEYS, TenantRules::KEYS].map(|keys| keys.iter().map(|k| (k.name, k.range, k.meaning)).collect())
 }
 
 /// Makes a secret of random bytes, as text: with hash 1, 2 or 3 for SHA-256, SHA-384 or SHA-512; 0 for a key that is
@@ -124,7 +157,7 @@ impl WallTime for MachineTime {
 impl PyNvmeServer {
     #[staticmethod]
     #[pyo3(signature = (store, listen, *, nqn=None, insecure=false, read_only=false, programs=true, hosts=None,
-        secrets=None, kill_safe=true, pace=false, nd=true, advertise=None, access=None))]
+        secrets=None, kill_safe=true, pace=false, nd=true, advertise=None, access=None, rules=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
     fn start(
         py: Python<'_>,
@@ -141,6 +174,7 @@ impl PyNvmeServer {
         nd: bool,
         advertise: Option<(String, Option<u16>)>,
         access: Option<AccessFields>,
+        rules: Option<RulesText>,
     ) -> PyResult<Self> {
         let clock = match (pace, store.clock(py)) {
             (false, _) => None,
@@ -149,11 +183,7 @@ impl PyNvmeServer {
         };
         let runtime = fail(py, runtime_of(&store.device))?;
         let places: Vec<Endpoint> = listen.iter().map(|text| endpoint_of(py, text)).collect::<PyResult<_>>()?;
-        let mut credentials = BTreeMap::new();
-        for (host, texts) in secrets.unwrap_or_default() {
-            let found = credentials_of(py, &host, &texts)?;
-            credentials.insert(host, found);
-        }
+        let credentials = all_credentials(py, secrets)?;
         // Programs run on the described cores; of a device without any, on this host's.
         let executor = store.clock(py).and_then(|clock| Modelled::new(&clock.get().clock).ok());
         let options = SubsystemOptions {
@@ -164,6 +194,7 @@ impl PyNvmeServer {
             advertised: advertise.map(|(address, port)| (address, port.map(|port| port.to_string()))),
             hosts: hosts.unwrap_or_default(),
             credentials,
+            rules: rules_of(py, rules)?,
             kill_safe,
             executor: executor.map(|executor| Arc::new(executor) as Arc<dyn Executor>),
             ..SubsystemOptions::default()
@@ -212,10 +243,30 @@ impl PyNvmeServer {
         dict.set_item("peers", peers)?;
         dict.set_item("refused_logins", status.refused_logins)?;
         dict.set_item("unfinished_logins", status.unfinished_logins)?;
+        dict.set_item("memory_bytes", status.memory.0)?;
+        dict.set_item("memory_limit_bytes", status.memory.1)?;
+        dict.set_item("tenants", status.tenants)?;
         for (name, value) in status.numbers {
             dict.set_item(name, value)?;
         }
         Ok(dict)
+    }
+
+    /// Replaces the hosts that may connect, their secrets, and the rules of tenants; returns the names of hosts whose
+    /// connections this has ended.
+    #[pyo3(signature = (*, hosts, secrets, rules))]
+    fn reload(
+        &self,
+        py: Python<'_>,
+        hosts: Vec<String>,
+        secrets: BTreeMap<String, SecretTexts>,
+        rules: Option<RulesText>,
+    ) -> PyResult<Vec<String>> {
+        at_home(py, self.home, "server")?;
+        let credentials = all_credentials(py, Some(secrets))?;
+        let rules = rules_of(py, rules)?;
+        let replace = || self.server.lock().replace_hosts(hosts, credentials, rules);
+        detached(py, replace).map_err(|e| to_py(py, &e, None))
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<()> {

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,9 @@ from nandarray.units import format_size
 __all__ = ["app", "serve"]
 
 app = typer.Typer(help="Namespaces of a store, and programs on a drive (NVMe).", no_args_is_help=True)
-program_app = typer.Typer(help="Programs on a drive: nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX.", no_args_is_help=True)
+program_app = typer.Typer(
+    help="Programs on a drive: nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX.", no_args_is_help=True
+)
 app.add_typer(program_app, name="program")
 
 Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]
@@ -65,6 +68,7 @@ _OF_TCP = {
     "no_nd",
     "host",
     "secret_file",
+    "config",
     "device",
     "pace",
     "nqn",
@@ -122,6 +126,17 @@ def _run(server: Server, store: Store, file: StatusFile, stop: threading.Event, 
         file.remove()
 
 
+def _reload(server: Server, hosts: Sequence[str], secret_file: Path | None, config: Path | None) -> None:
+    """Read secrets and rules anew; what is wrong is said, and leaves the old ones."""
+    try:
+        secrets = None if secret_file is None else read_secrets(secret_file)
+        ended = server.reload(hosts=hosts, secrets=secrets, config=config)
+    except (NandarrayError, OSError) as error:
+        say(f"reload: {error}; the rules before stay", file=sys.stderr, flush=True)
+    else:
+        say(f"reload: done; {len(ended)} connections of hosts ended", file=sys.stderr, flush=True)
+
+
 def serve(
     ctx: typer.Context,
     *,
@@ -141,6 +156,9 @@ def serve(
         list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")
     ] = None,
     secret_file: SecretFile = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rules of tenants (TOML); SIGHUP reads them, and secrets, anew.")
+    ] = None,
     device: DeviceName = None,
     pace: Annotated[
         bool, typer.Option("--pace", help="Send completions when their modelled time has passed (with --device).")
@@ -187,10 +205,12 @@ def serve(
             advertise=advertise,
             hosts=host or (),
             secrets=None if secret_file is None else read_secrets(secret_file),
+            config=config,
             pace=pace,
             group=group,
         )
         with server:
+            signal.signal(signal.SIGHUP, lambda *_: _reload(server, host or (), secret_file, config))
             _run(server, opened, StatusFile(store, "tcp", opened._file_state()), stop, about)
         if device is not None:
             say(opened.report())

@@ -111,7 +111,6 @@ class RegionSource(Source):
             )
         return RegionSpace(self, told)
 
-
     def served(self, array: int) -> RegionSpace | None:
         """Return the array of a number of the store, if its elements go through the region."""
         told = self._numbered.get(array)

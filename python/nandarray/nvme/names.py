@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+from pathlib import Path
+
 from nandarray.errors import InvalidError
 
-__all__ = ["check_nqn"]
+__all__ = ["check_nqn", "own_nqn"]
 
+#: Name space of the identifiers of hosts.
+_HOSTS = uuid.UUID("6e616e64-6172-4172-a179-686f73747300")
 #: Bytes of the longest qualified name.
 _BYTES_MOST = 223
 
@@ -26,6 +32,20 @@ def check_nqn(name: str, what: str) -> str:
     if size > _BYTES_MOST:
         raise InvalidError(f"the name of {what}, {_shown(name)}, has {size} bytes; an NQN has {_BYTES_MOST} at most")
     return name
+
+
+def own_nqn() -> str:
+    """Return the qualified name of this machine's user as a host: one for all of the user's processes.
+
+    It is made of the machine's identifier (machine-id(5), or the hardware address of its network) and the user's
+    number, by which the identifier cannot be found out.
+    """
+    try:
+        machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        machine = ""
+    name = f"{machine or hex(uuid.getnode())}:{os.geteuid()}"
+    return f"nqn.2014-08.org.nvmexpress:uuid:{uuid.uuid5(_HOSTS, name)}"
 
 
 def _shown(name: str) -> str:

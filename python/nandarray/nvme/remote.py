@@ -22,7 +22,7 @@ from nandarray.errors import InvalidError, NandarrayError
 from nandarray.index.shapes import check_number
 from nandarray.nvme.commands import Command, Completion, memory_of
 from nandarray.nvme.kernel import KernelDrive
-from nandarray.nvme.names import check_nqn
+from nandarray.nvme.names import check_nqn, own_nqn
 from nandarray.nvme.places import parse_url
 from nandarray.nvme.source import ND, TRANSFER, DriveSource, DriveSpace
 
@@ -45,7 +45,9 @@ _LOAD_TAG = 0xFFFF
 
 def is_url(path: Any) -> bool:
     """Whether a path, as :func:`nandarray.open` got it, names a drive: it begins with its scheme, or is a device."""
-    return isinstance(path, str) and (path.startswith(("nvme+tcp://", "nvme+unix://")) or _DEVICE.fullmatch(path) is not None)
+    return isinstance(path, str) and (
+        path.startswith(("nvme+tcp://", "nvme+unix://")) or _DEVICE.fullmatch(path) is not None
+    )
 
 
 def connect(
@@ -66,7 +68,7 @@ def connect(
         where the name is to be checked, as a secret needs; or ``/dev/nvmeX``, the controller's device of a drive that this machine's kernel
         is connected to, whose host and secrets are the kernel's.
     hostnqn : str, optional
-        Qualified name of this host.
+        Qualified name of this host; one of this machine's user by default.
     secret : str, optional
         Secret by which this host proves its identity, if the drive asks for that.
     controller_secret : str, optional
@@ -105,7 +107,7 @@ def connect(
         native = _nandarray.NvmeHost.connect(
             address,
             nqn,
-            hostnqn=hostnqn,
+            hostnqn=hostnqn or own_nqn(),
             secrets=None if secret is None else (secret, controller_secret),
             header_digest=digests,
             data_digest=digests,

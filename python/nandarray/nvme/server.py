@@ -6,15 +6,17 @@ The native module has the server with its threads; this file starts and ends it.
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 from nandarray import _nandarray
 from nandarray.door import group_number
 from nandarray.errors import InvalidError
+from nandarray.nvme.admission import Admission, Secrets
 from nandarray.nvme.names import check_nqn
 from nandarray.nvme.places import is_unix, places, unix_url
 
@@ -38,10 +40,12 @@ class Server:
         *,
         authenticates: bool = False,
         advertised: tuple[str, int | None] | None = None,
+        insecure: bool = False,
     ) -> None:
         self._native = native
         self._authenticates = authenticates
         self._advertised = advertised
+        self._insecure = insecure
 
     @property
     def address(self) -> str:
@@ -109,6 +113,38 @@ class Server:
         """
         return self._native.status()
 
+    def reload(
+        self,
+        *,
+        hosts: Sequence[str] | str = (),
+        secrets: Secrets | None = None,
+        config: str | os.PathLike[str] | None = None,
+    ) -> list[str]:
+        """Replace hosts, secrets and rules of tenants, which :func:`serve` took; what is wrong leaves the old ones.
+
+        Limits and arrays of a tenant change for the next command of its hosts. The connections of a host that may not
+        connect any more, that has another secret, or that belongs to another tenant end.
+
+        Parameters
+        ----------
+        hosts, secrets, config
+            As for :func:`serve`: those left out are none.
+
+        Returns
+        -------
+        list of str
+            Names of the hosts whose connections have ended.
+
+        Raises
+        ------
+        InvalidError
+            As :func:`serve`.
+        """
+        made = Admission.of(hosts, secrets, config, insecure=self._insecure)
+        if bool(made.secrets) != self._authenticates:
+            raise InvalidError("a running server must keep its secrets, or stay without: start it anew")
+        return self._native.reload(hosts=made.hosts, secrets=made.secrets, rules=made.rules)
+
     def stop(self) -> None:
         """End all connections, and the server. Commands that have begun are executed."""
         self._native.stop()
@@ -133,7 +169,8 @@ def serve(
     read_only: bool = False,
     programs: bool = True,
     hosts: Sequence[str] | str = (),
-    secrets: Mapping[str, str | tuple[str, str | None]] | None = None,
+    secrets: Secrets | None = None,
+    config: str | os.PathLike[str] | None = None,
     kill_safe: bool = True,
     pace: bool = False,
     nd: bool = True,
@@ -168,6 +205,10 @@ def serve(
         Secrets by the qualified names of hosts (:func:`nandarray.nvme.new_secret`): these hosts may connect once they
         have proved that they know theirs. A pair holds the host's secret, and the controller's, by which a host may
         have the server prove its identity.
+    config : path_like, optional
+        Rules of tenants: a TOML file that says which hosts belong together, which arrays they may read and write,
+        whether they may run programs, and their limits (docs/reference/tenants.md). No other host may connect then.
+        Without, each host is a tenant of its own, which may use everything.
     kill_safe : bool
         A completed write survives the end of this process. Without, a flush of the host does that.
     pace : bool
@@ -207,15 +248,14 @@ def serve(
     ...     remote["a"][1:]
     array([2, 3])
     """
-    if secrets is not None and not secrets:
-        raise InvalidError("secrets is empty: no host could connect; None is for a server without authentication")
-    pairs = {check_nqn(host, "a host"): _pair(host, given) for host, given in (secrets or {}).items()}
-    known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
+    admission = Admission.of(hosts, secrets, config, insecure=insecure)
     if nqn is not None:
         check_nqn(nqn, "the subsystem")
     listening = places(listen)
     if group is not None and not any(map(is_unix, listening)):
-        raise InvalidError(f"group {group!r} is for unix sockets; the server would listen on {', '.join(listening)} alone")
+        raise InvalidError(
+            f"group {group!r} is for unix sockets; the server would listen on {', '.join(listening)} alone"
+        )
     if advertise is not None and all(map(is_unix, listening)):
         raise InvalidError(f"advertise is {advertise!r}, and the server would listen on unix sockets alone")
     access = (None, None if group is None else group_number(group), False)
@@ -230,10 +270,11 @@ def serve(
     advertised = None if advertise is None else _parse_advertised(advertise)
     native = _nandarray.NvmeServer.start(
         store._engine, listening, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
-        hosts=known, secrets=pairs, kill_safe=kill_safe and not pace, pace=pace, nd=nd, advertise=advertised,
+        hosts=admission.hosts, secrets=admission.secrets, rules=admission.rules, nd=nd, advertise=advertised,
+        kill_safe=kill_safe and not pace, pace=pace,
         access=access,
     )  # fmt: skip
-    return Server(native, authenticates=bool(pairs), advertised=advertised)
+    return Server(native, authenticates=bool(admission.secrets), advertised=advertised, insecure=insecure)
 
 
 def _parse_advertised(text: str) -> tuple[str, int | None]:
@@ -269,17 +310,3 @@ def _own_address(version: int) -> str:
         except OSError:
             continue
     return "::1" if version == 6 else "127.0.0.1"
-
-
-def _pair(host: str, given: Any) -> tuple[str, str | None]:
-    """Return a host's secret and the controller's secret for it."""
-    if isinstance(given, str):
-        return given, None
-    if isinstance(given, tuple | list) and len(given) == 2:
-        own, controller = given
-        if isinstance(own, str) and isinstance(controller, str | None):
-            return own, controller
-    raise InvalidError(
-        f"secrets of {host}: a text, or a pair of the host's and the controller's; not {type(given).__name__}"
-        + (f" of {len(given)}" if isinstance(given, tuple | list) else "")
-    )

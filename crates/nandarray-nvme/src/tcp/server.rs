@@ -21,8 +21,10 @@ use super::logins::FailedLogins;
 use super::outgoing::SEND_TIME;
 use super::workers::{CommandWorkers, WorkerShare};
 use crate::association::Association;
+use crate::auth::HostCredentials;
 use crate::io::CommandPlace;
 use crate::subsystem::Subsystem;
+use crate::tenants::NodeRules;
 
 /// Number of worker threads for long commands, and of those for programs.
 const WORKERS: usize = 4;
@@ -78,6 +80,10 @@ pub struct ServerStatus {
     pub refused_logins: u64,
     /// Number of connections that ended, or ran out of time, before their host had proved its identity.
     pub unfinished_logins: u64,
+    /// Memory that hosts have made grow, and its limit, in bytes.
+    pub memory: (u64, u64),
+    /// Tenants that have a state, each with the memory that it has made grow, and its limit, in bytes.
+    pub tenants: Vec<(String, u64, u64)>,
     /// Named counts of commands, as in [`Subsystem::numbers`].
     pub numbers: Vec<(&'static str, u64)>,
 }
@@ -334,6 +340,19 @@ impl Server {
         &self.shared.subsystem
     }
 
+    /// Replaces the hosts that may connect, their secrets and the rules of tenants, and ends associations of hosts that
+    /// are not admitted as they were; returns the names of these hosts.
+    pub fn replace_hosts(
+        &self,
+        names: Vec<String>,
+        credentials: BTreeMap<String, HostCredentials>,
+        rules: NodeRules,
+    ) -> Vec<String> {
+        let ended = self.shared.subsystem.replace_hosts(names, credentials, rules);
+        ended.iter().for_each(|association| self.shared.end_association(association));
+        ended.iter().map(|association| association.host().hostnqn.clone()).collect()
+    }
+
     /// Returns the server's present state.
     pub fn status(&self) -> ServerStatus {
         let (refused_logins, unfinished_logins) = self.shared.logins.counts();
@@ -353,6 +372,8 @@ impl Server {
             nqn: self.shared.subsystem.nqn().to_owned(),
             connections: self.shared.connections.load(Ordering::Relaxed),
             associations: associations.collect(),
+            memory: self.shared.subsystem.memory_in_use(),
+            tenants: self.shared.subsystem.tenants_in_use(),
             numbers: self.shared.subsystem.numbers(),
         }
     }

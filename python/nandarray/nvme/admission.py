@@ -1,0 +1,79 @@
+"""Who may connect to a served store, and what each of them may see and use: hosts, secrets, and the rules of tenants.
+
+Rules are a TOML text, which the native module reads (docs/reference/tenants.md has its keys). This file brings hosts,
+secrets and rules together, for the start of a server and for a change while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nandarray import _nandarray
+from nandarray.errors import InvalidError
+from nandarray.inputs import read_text
+from nandarray.nvme.names import check_nqn
+
+__all__ = ["Admission"]
+
+Secrets = Mapping[str, "str | tuple[str, str | None]"]
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Hosts that may connect, pairs of secrets, and the text of rules with its name in errors."""
+
+    hosts: list[str]
+    secrets: dict[str, tuple[str, str | None]]
+    rules: tuple[str, str] | None
+
+    @classmethod
+    def of(
+        cls,
+        hosts: Sequence[str] | str,
+        secrets: Secrets | None,
+        config: str | os.PathLike[str] | None,
+        *,
+        insecure: bool,
+    ) -> Admission:
+        """Check hosts, secrets and rules together.
+
+        Raises
+        ------
+        InvalidError
+            A text is no qualified name or no secret; there is no secret; the rules are none; a host of a tenant has no
+            secret, by which it would prove its name, while ``insecure`` is not set; a host beside the rules.
+        """
+        if secrets is not None and not secrets:
+            raise InvalidError("secrets is empty: no host could connect; None is for a server without authentication")
+        pairs = {check_nqn(host, "a host"): _pair(host, given) for host, given in (secrets or {}).items()}
+        known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
+        if config is None:
+            return cls(known, pairs, None)
+        name = os.fspath(config)
+        text = read_text(name, "rules of tenants in TOML")
+        named = [check_nqn(host, f"a host in {name}") for host in _nandarray.nvme_rules_hosts(text, name)]
+        if beside := sorted({*known, *pairs}.difference(named)):
+            raise InvalidError(f"{beside[0]} is a host of no tenant in {name}: it could not connect")
+        if not insecure and (open_ := [host for host in named if host not in pairs]):
+            raise InvalidError(
+                f"{open_[0]}, a host of a tenant in {name}, has no secret: anyone could take its name. Give it one, or "
+                "allow names without proof (insecure)"
+            )
+        return cls(named, pairs, (text, name))
+
+
+def _pair(host: str, given: Any) -> tuple[str, str | None]:
+    """Return a host's secret and the controller's secret for it."""
+    if isinstance(given, str):
+        return given, None
+    if isinstance(given, tuple | list) and len(given) == 2:
+        own, controller = given
+        if isinstance(own, str) and isinstance(controller, str | None):
+            return own, controller
+    raise InvalidError(
+        f"secrets of {host}: a text, or a pair of the host's and the controller's; not {type(given).__name__}"
+        + (f" of {len(given)}" if isinstance(given, tuple | list) else "")
+    )

@@ -70,7 +70,8 @@ impl Endpoint {
                 Ok(Stream::Tcp(stream))
             }
             Self::Unix(path) => {
-                let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+                let socket =
+                    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
                 // A server that accepts nothing keeps hosts waiting for no longer than this.
                 sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))?;
                 at_path(path, |address| rustix::net::connect(&socket, address))?;

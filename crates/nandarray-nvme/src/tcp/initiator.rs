@@ -460,7 +460,11 @@ impl Initiator {
     ///
     /// # Errors
     /// The connection fails, or the controller refuses.
-    pub fn connect(address: impl Into<Endpoint>, subnqn: &str, options: &InitiatorOptions) -> Result<Self, ConnectError> {
+    pub fn connect(
+        address: impl Into<Endpoint>,
+        subnqn: &str,
+        options: &InitiatorOptions,
+    ) -> Result<Self, ConnectError> {
         let fields = ConnectFields { recfmt: 0, qid: 0, sqsize_z: 31, cattr: 0, kato_ms: options.kato_ms };
         let address = address.into();
         let (mut admin, done) = HostQueue::connect(&address, fields, subnqn, CNTLID_ANY, options)?;

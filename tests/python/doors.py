@@ -1,4 +1,4 @@
-"""One store behind each door, for tests that run over all of them: a file, a drive, a unix socket, shared memory.
+"""One store behind each door, for tests that run over all of them: a file, a drive, shared memory.
 
 A test makes arrays by ``create`` and deletes them by ``del``, whatever the door. Elements go through a region of shared
 memory where the array was there when its server began, so that a :class:`Shelf` serves the file anew for each new array.
@@ -16,7 +16,7 @@ from typing import Any
 import nandarray
 from nandarray import gpu
 
-DOORS = ("file", "drive", "socket", "shared", "region")
+DOORS = ("file", "drive", "shared", "region")
 
 _FILES: weakref.WeakKeyDictionary[Any, nandarray.Store] = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
@@ -68,9 +68,6 @@ def opened(door: str, path: Path) -> Iterator[Any]:
         store: Any = file
         if door == "drive":
             server = stack.enter_context(nandarray.serve(file, "127.0.0.1:0"))
-            store = stack.enter_context(nandarray.open(server.url, "r+"))
-        elif door == "socket":
-            server = stack.enter_context(nandarray.serve(file, f"unix:{path}.sock"))
             store = stack.enter_context(nandarray.open(server.url, "r+"))
         elif door == "shared":  # whose arrays are made later: they go through the socket
             stack.callback(gpu.serve(file, f"{path}.region", writable=True, queues=1, depth=16).stop)

@@ -120,11 +120,15 @@ def test_a_served_array_takes_every_index_of_numpy(served) -> None:
                 store["grid"][wrong]
 
 
-def test_errors_say_what_became_of_the_array(tmp_path: Path) -> None:
+def test_errors_of_a_region_alone_say_what_became_of_the_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nandarray.gpu.client._BEGINS", 0)
     with nandarray.open(tmp_path / "a.nand", "w") as store:
         store["x"], store["y"], store["empty"] = np.zeros((100, 10)), np.zeros((100, 10)), np.zeros((0, 3))
         store["single"], store["r"] = np.array(5, ">i4"), np.zeros(3, [("a", "<i4")])
         server = gpu.serve(store, str(tmp_path / "region"), writable=True)
+        (tmp_path / "region.sock").unlink()  # as of a server without one
         client = gpu.connect(str(tmp_path / "region"))
         with pytest.raises(TypeError, match="unsized"):
             len(client["single"])
@@ -161,9 +165,10 @@ def test_a_server_names_what_it_does_not_serve(tmp_path: Path) -> None:
     said = [one.process.stdout.readline() for _ in range(2)]
     with one.connect() as client:
         assert client["wide"][...].tobytes() == bytes(40)
+        assert client["deep"][...].shape == (1,) * 17
     assert one.end() == 0
-    assert said[0].startswith("not serving 'deep': it has 17 dimensions")
-    assert said[1] == "not serving 'empty': it has no elements\n"
+    assert said[0].startswith("by the socket alone 'deep': it has 17 dimensions")
+    assert said[1] == "by the socket alone 'empty': it has no elements\n"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use nandarray::nvme::{
     Blocks, BoxPage, Controller, DsmRange, NewNamespace, NvmeCommand, OpenAction, SpacePage, Status, SubmissionEntry,
 };
 use nandarray::{Device, MemoryMedia, Mode, Options};
-use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
+use nandarray_nvme::tcp::{ConnectError, Digests, Endpoint, Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};
 use nandarray_nvme_spec::{AdminOpcode, DISCOVERY_NQN, DataLocation, FABRICS_OPCODE, FabricsType, Property};
 use nandarray_runtime::Runtime;
@@ -169,6 +170,65 @@ fn discovery_names_the_subsystem_and_the_address() {
     assert!(page[1024 + 256..].starts_with(target.server.subsystem().nqn().as_bytes()));
     assert!(page[1024 + 512..].starts_with(b"127.0.0.1 "));
     assert!(page[1024 + 32..].starts_with(target.address().port().to_string().as_bytes()));
+}
+
+#[test]
+fn a_unix_socket_carries_the_same_commands_and_tells_its_peers() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Endpoint::Unix(dir.path().join("x.sock"));
+    let runtime = target(SubsystemOptions::default()).runtime;
+    let subsystem = Subsystem::new(&runtime, SubsystemOptions::default());
+    let both = [place.clone(), "127.0.0.1:0".parse::<SocketAddr>().unwrap().into()];
+    let mut server = Server::start_at(subsystem, &both, &ServerOptions::default()).unwrap();
+    let refused = |places: &[Endpoint]| {
+        let subsystem = Subsystem::new(&runtime, SubsystemOptions::default());
+        Server::start_at(subsystem, places, &ServerOptions::default()).unwrap_err().to_string()
+    };
+    assert!(refused(&[]).contains("to listen at"));
+    assert!(refused(&both[..1]).contains("another server listens on"));
+    // Also beside a unix socket, an address that is not loopback needs secrets.
+    let outside = "0.0.0.0:0".parse::<SocketAddr>().unwrap();
+    assert!(refused(&[Endpoint::Unix(dir.path().join("y.sock")), outside.into()]).contains("is no loopback address"));
+    assert!(!dir.path().join("y.sock").exists());
+
+    // One who says nothing, and takes nobody's place.
+    let silent = UnixStream::connect(dir.path().join("x.sock")).unwrap();
+    let options = InitiatorOptions::default();
+    // By its name, and without, which only a unix socket allows.
+    let hosts = ["", server.subsystem().nqn()].map(|nqn| Initiator::connect(&place, nqn, &options).unwrap());
+    let by_address = &server.endpoints()[1];
+    assert!(matches!(
+        Initiator::connect(by_address, "", &options),
+        Err(ConnectError::Refused(Status::CONNECT_PARAMETER))
+    ));
+    assert!(Initiator::connect(&place, "nqn.other", &options).is_err());
+    let mut over_tcp = Initiator::connect(by_address, server.subsystem().nqn(), &options).unwrap();
+    for (seed, mut host) in hosts.into_iter().enumerate() {
+        // In one capsule, and in transfers of many packets.
+        for blocks in [2, 4096] {
+            let data = pattern(blocks as usize * 512, seed as u8);
+            let write = NvmeCommand::Write(Blocks::new(1, 0, blocks));
+            assert_eq!(io(&mut host, write, &data, 0).0, Status::SUCCESS);
+            let read = NvmeCommand::Read(Blocks::new(1, 0, blocks));
+            assert!(io(&mut over_tcp, read.clone(), &[], data.len()) == (Status::SUCCESS, data.clone()));
+            assert!(io(&mut host, read, &[], data.len()) == (Status::SUCCESS, data));
+        }
+        let status = server.status();
+        let [(_, peer), ..] = status.peers[..] else { panic!("{status:?}") };
+        assert_eq!(peer.pid, std::process::id() as i32);
+        assert_eq!(Some(peer), host.admin.peer());
+        assert_eq!((status.half_open, status.endpoints), (1, server.endpoints().to_vec()));
+    }
+    // There is no type of transport by which the discovery log could tell of a unix socket.
+    let mut log = SubmissionEntry { opcode: AdminOpcode::GetLogPage as u8, ..SubmissionEntry::default() };
+    log.set_cdw(10, 0x70 | 255 << 16);
+    for (place, entries) in [(&place, 0), (by_address, 1)] {
+        let mut discovery = Initiator::connect(place, DISCOVERY_NQN, &options).unwrap();
+        assert_eq!(discovery.call(true, log, &[], 1024).unwrap().1[8], entries);
+    }
+    server.stop();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    drop(silent);
 }
 
 #[test]

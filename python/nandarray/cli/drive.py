@@ -105,6 +105,14 @@ def _raise_limit() -> dict[str, int]:
     return {"open_files_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0], "open_files_limit_before": before}
 
 
+def _stopped_by_signals() -> threading.Event:
+    """Return what is set at SIGTERM and SIGINT."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
 def _run(server: Server, store: Store, file: StatusFile, stop: threading.Event, about: dict[str, int]) -> None:
     """Print a server's address, and keep its status in a file until it is to stop."""
     for address in server.addresses:
@@ -187,9 +195,7 @@ def serve(
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
     if pace and device is None:
         raise typer.BadParameter("--pace: only a described device has modelled time; name one with --device")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _stopped_by_signals()
     opened = open_store(store, "r" if read_only else "r+", device=device)
     about = _raise_limit()
     with opened:

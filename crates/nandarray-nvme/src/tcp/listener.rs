@@ -112,8 +112,6 @@ pub(super) struct SocketFile {
     /// The socket's file, opened without use, which tells it from another one at its path.
     own: File,
     lock: LockFile,
-    /// The process that serves: one forked from it leaves the files alone.
-    home: Home,
 }
 
 impl SocketFile {
@@ -133,7 +131,7 @@ impl SocketFile {
         if !found.file_type().is_socket() || found.uid() != this_user() {
             return Err(refused(path, "another process has just made it"));
         }
-        let made = Self { path: path.to_owned(), own, lock, home: Home::here() };
+        let made = Self { path: path.to_owned(), own, lock };
         made.give(access)?;
         rustix::net::listen(&socket, BACKLOG)?;
         Ok((UnixListener::from(socket), made))
@@ -153,13 +151,11 @@ impl SocketFile {
 
     /// Removes the file, unless another one has its path by now, then gives the path back.
     fn remove(&self) {
-        if self.home.is_here() && has_name(&self.own, &self.path) {
+        if self.lock.home.is_here() && has_name(&self.own, &self.path) {
             // Whoever may change the folder may have removed it.
             drop(std::fs::remove_file(&self.path));
         }
-        if self.home.is_here() {
-            self.lock.remove();
-        }
+        self.lock.remove();
     }
 }
 
@@ -169,11 +165,13 @@ impl Drop for SocketFile {
     }
 }
 
-/// The locked file beside a socket.
+/// The locked file beside a socket, which is removed with this value.
 #[derive(Debug)]
 struct LockFile {
     file: File,
     path: PathBuf,
+    /// The process that serves: one forked from it leaves the files alone.
+    home: Home,
 }
 
 impl LockFile {
@@ -198,7 +196,7 @@ impl LockFile {
                 return Err(refused(&path, "it is not the empty file of this user by which one server has the socket"));
             }
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if has_name(&file, &path) => return Ok(Self { file, path }),
+                Ok(()) if has_name(&file, &path) => return Ok(Self { file, path, home: Home::here() }),
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Err(taken(socket)),
                 Err(e) => return Err(e.into()),
@@ -208,9 +206,15 @@ impl LockFile {
     }
 
     fn remove(&self) {
-        if has_name(&self.file, &self.path) {
+        if self.home.is_here() && has_name(&self.file, &self.path) {
             drop(std::fs::remove_file(&self.path));
         }
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 

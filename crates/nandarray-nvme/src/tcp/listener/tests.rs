@@ -40,8 +40,10 @@ fn a_file_that_is_no_socket_of_an_ended_server_is_refused_and_stays() {
     let dir = tempfile::tempdir().unwrap();
     let [path, lock, target] = ["x.sock", "x.sock.lock", "target"].map(|name| dir.path().join(name));
     let refused = |what: &str| {
+        let before = std::fs::read_dir(dir.path()).unwrap().count();
         let error = listen(&path).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), before);
     };
     for (at, name) in [(&path, "x.sock is there"), (&lock, "x.sock.lock is there")] {
         std::fs::write(at, "mine").unwrap();

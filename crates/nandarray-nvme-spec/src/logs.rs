@@ -26,6 +26,8 @@ numbers! {
         Features = 0x12,
         /// Subsystems that a discovery service knows.
         Discovery = 0x70,
+        /// Notification about a reservation ([`crate::ReservationNoticePage`]).
+        Reservations = 0x80,
         /// Program slots.
         Programs = 0x82,
         /// Memory range sets.

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::offload::{self, OffloadRequest};
 use crate::programs::Surroundings;
+use crate::registrants::SpaceUse;
 use crate::requests::Message;
 
 /// First byte and length of a part of the data behind a request's or reply's text.
@@ -152,6 +153,25 @@ impl ArrayRequest {
             Self::Create { .. } | Self::Change { .. } | Self::SetAttrs { .. } | Self::Resize { .. } => true,
             Self::Append { .. } | Self::Deallocate { .. } | Self::Write { .. } => true,
             Self::Offload(request) => request.writes(),
+        }
+    }
+
+    /// Returns the arrays that the request reads or changes; none for what it only tells of them, and for one that it
+    /// makes.
+    pub(crate) fn uses(&self, device: &Device) -> Vec<(SpaceId, SpaceUse)> {
+        match self {
+            Self::Names { .. } | Self::Describe { .. } | Self::Unlock { .. } | Self::Stat { .. } => Vec::new(),
+            Self::Create { .. } => Vec::new(),
+            Self::Change { delete, rename, attrs } => {
+                let renamed = rename.iter().map(|(from, _)| from);
+                let names = delete.iter().chain(renamed).chain(attrs.iter().map(|(name, _)| name));
+                names.filter_map(|name| Some((device.describe(name).ok()?.id, SpaceUse::Write))).collect()
+            }
+            Self::Read { array, .. } => vec![(*array, SpaceUse::Read)],
+            Self::SetAttrs { array, .. } | Self::Resize { array, .. } => vec![(*array, SpaceUse::Write)],
+            Self::Append { array, .. } | Self::Deallocate { array, .. } => vec![(*array, SpaceUse::Write)],
+            Self::Write { array, .. } => vec![(*array, SpaceUse::Write)],
+            Self::Offload(request) => request.uses().collect(),
         }
     }
 

@@ -178,7 +178,7 @@ pub(crate) fn effects(csi: u8, read_only: bool, programs: bool, nd: bool) -> Eff
 /// Returns the bits of the log of command effects for a command that may change this.
 fn effect_bits(effect: CommandEffect, read_only: bool) -> u32 {
     match effect {
-        CommandEffect::Nothing => SupportedBits::SUPPORTED,
+        CommandEffect::Nothing | CommandEffect::Registrants => SupportedBits::SUPPORTED,
         CommandEffect::Store if read_only => 0,
         // Spaces that are there can be opened in any case.
         CommandEffect::StoreByAction if read_only => SupportedBits::SUPPORTED,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arrays::{DataPiece, invalid};
 use crate::programs::{INSTRUCTIONS_MAX, Surroundings, THREADS};
+use crate::registrants::SpaceUse;
 use crate::requests::Message;
 
 /// Maximum number of programs, and of stages, of one request.
@@ -135,14 +136,14 @@ impl OffloadRequest {
     }
 
     /// Returns the numbers of the arrays that the run reads or writes.
-    fn arrays(&self) -> impl Iterator<Item = SpaceId> {
+    pub(crate) fn uses(&self) -> impl Iterator<Item = (SpaceId, SpaceUse)> {
         self.stages.iter().flat_map(|stage| {
             let read = stage.inputs.iter().filter_map(|input| match input {
-                InputGiven::Box(b) => Some(b.array),
+                InputGiven::Box(b) => Some((b.array, SpaceUse::Read)),
                 InputGiven::Bytes(_) | InputGiven::Output(..) => None,
             });
             let written = stage.outputs.iter().filter_map(|output| match output {
-                OutputGiven::Box(b) => Some(b.array),
+                OutputGiven::Box(b) => Some((b.array, SpaceUse::Write)),
                 OutputGiven::Collect | OutputGiven::Between => None,
             });
             read.chain(written)
@@ -177,7 +178,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
     if programs.max(stages) > STAGES_MAX {
         return Err(invalid(format!("{programs} programs and {stages} stages: a run must have at most {STAGES_MAX}")));
     }
-    for array in request.arrays() {
+    for (array, _) in request.uses() {
         at.unlocked.check(&*at.runtime.device().by_id(array)?)?;
     }
     let mut loaded = RunPrograms { runtime: at.runtime, programs: Vec::new() };

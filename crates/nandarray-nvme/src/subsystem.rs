@@ -16,6 +16,7 @@ use crate::association::{Association, HostIdentity};
 use crate::auth::{ControllerExchange, HostCredentials};
 use crate::logs::Health;
 use crate::programs::Programs;
+use crate::reservations::Reservations;
 use crate::slm::LocalMemory;
 
 /// Maximum namespace identifier (NN).
@@ -94,6 +95,7 @@ pub struct Subsystem {
     pub(crate) memory: LocalMemory,
     pub(crate) programs: Programs,
     pub(crate) health: Health,
+    pub(crate) reservations: Reservations,
 }
 
 impl Subsystem {
@@ -104,9 +106,11 @@ impl Subsystem {
         let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
         let parts: Vec<&str> = [0..8, 8..12, 12..16, 16..20, 20..32].map(|r| &hex[r]).to_vec();
         let own = format!("nqn.2014-08.org.nvmexpress:uuid:{}", parts.join("-"));
+        let inventory = Controller::new(device);
         Arc::new(Self {
             runtime: Arc::downgrade(runtime),
-            inventory: Controller::new(device),
+            reservations: Reservations::of(device, &inventory, uuid),
+            inventory,
             nqn: options.nqn.clone().unwrap_or(own),
             uuid,
             table: Mutex::default(),

@@ -110,7 +110,7 @@ fn pages_and_features_are_supported_if_they_are_answered() {
             let at = 4 * usize::from(number);
             let page = host.log_part(number, 0, 4, 0, true);
             assert_eq!(pages[at] & 1 == 1, page != Err(Status::INVALID_LOG_PAGE), "page {number:#x}: {page:?}");
-            let command = entry(AdminOpcode::GetFeatures as u8, 0, &[(10, u32::from(number))]);
+            let command = entry(AdminOpcode::GetFeatures as u8, 1, &[(10, u32::from(number))]);
             let told = host.admin_fetch(&command, 16);
             assert_eq!(features[at] & 1 == 1, told.is_ok(), "feature {number:#x}: {told:?}");
         }

@@ -88,7 +88,7 @@ numbers! {
 numbers! {
     /// Action of Reservation Acquire (RACQA).
     AcquireAction {
-        /// The host gets the reservation if nobody has it.
+        /// The host gets the reservation if no host has it.
         Acquire = 0,
         /// The host unregisters others, and gets their reservation.
         Preempt = 1,
@@ -102,7 +102,7 @@ numbers! {
     ReleaseAction {
         /// The holder gives the reservation back.
         Release = 0,
-        /// All hosts are unregistered, and nobody has the reservation.
+        /// All hosts are unregistered, and there is no reservation.
         Clear = 1,
     }
 }
@@ -125,7 +125,7 @@ type Extended = Bit<11, 0>;
 pub enum ReservationCommand {
     /// Registers the host, unregisters it, or replaces its key; data: [`RegisterKeys`].
     Register {
-        /// What is done.
+        /// The action.
         action: RegisterAction,
         /// Whether the current key is not compared.
         ignore_key: bool,
@@ -141,7 +141,7 @@ pub enum ReservationCommand {
     },
     /// Acquires the reservation, or preempts its holder; data: [`AcquireKeys`].
     Acquire {
-        /// What is done.
+        /// The action.
         action: AcquireAction,
         /// Whether the current key is not compared, which is not allowed.
         ignore_key: bool,
@@ -150,7 +150,7 @@ pub enum ReservationCommand {
     },
     /// Releases the reservation, or clears all; data: [`ReleaseKey`].
     Release {
-        /// What is done.
+        /// The action.
         action: ReleaseAction,
         /// Whether the current key is not compared, which is not allowed.
         ignore_key: bool,

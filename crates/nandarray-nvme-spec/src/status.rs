@@ -51,7 +51,7 @@ statuses! {
     SGL_TYPE_INVALID = 0, 0x11, true, "SGL Descriptor Type Invalid";
     /// The data in a capsule does not begin at the capsule's data offset 0.
     SGL_OFFSET_INVALID = 0, 0x16, true, "SGL Offset Invalid";
-    /// A report without the structures for identifiers of 128 bits was asked for.
+    /// A report without the structures for identifiers of 128 bits is requested.
     HOST_ID_FORMAT = 0, 0x18, true, "Host Identifier Inconsistent Format";
     /// Data was damaged in transport; a retry may succeed.
     TRANSIENT_TRANSPORT = 0, 0x22, false, "Transient Transport Error";

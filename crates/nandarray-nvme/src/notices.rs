@@ -1,7 +1,7 @@
 //! Notifications of one controller's host about reservations: log page 80h, and the feature that suppresses kinds.
 //!
-//! A page has one notification; reading it lets the next one follow. As many are kept as a page can count: beyond that
-//! the oldest is lost, and the numbers show the gap (base 2.0, log page 80h).
+//! A page has one notification; reading it lets the next one follow. The number of those kept is the largest that a
+//! page can name: beyond that the oldest is lost, and the numbers show the gap (base 2.0, log page 80h).
 
 use std::collections::{BTreeMap, VecDeque};
 

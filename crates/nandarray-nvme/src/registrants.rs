@@ -2,7 +2,7 @@
 //!
 //! A host is known by its identifier: all its controllers are one registrant, and it stays one when it disconnects. A
 //! change is made on a copy ([`Registrants`] is a value), which the caller puts in the place of the old one once it is
-//! durable; the returned [`Consequences`] say who has to be told, and whose commands are to end.
+//! durable; the returned [`Consequences`] name the hosts to notify, and those whose commands are to end.
 //!
 //! Not here: several namespaces, the medium, controllers, events. `reservations` has these.
 
@@ -170,7 +170,7 @@ impl Registrants {
             }
         } else {
             if leaving.is_empty() {
-                // A single holder is not preempted by a key that nobody can have.
+                // A single holder is not preempted by a key that no host can have.
                 let field = preempted == 0 && self.held.is_some();
                 return Err(if field { Status::INVALID_FIELD } else { Status::RESERVATION_CONFLICT });
             }
@@ -207,7 +207,7 @@ impl Registrants {
                     self.notify_others(host, ReservationNoticeKind::ReservationReleased, &mut done);
                 }
             }
-            // Without a reservation of its own, a registrant releases nothing, and is told so by nothing.
+            // Without a reservation of its own, a registrant releases nothing, and the command succeeds.
             (ReleaseAction::Release, _) => {}
             (ReleaseAction::Clear, _) => {
                 self.notify_others(host, ReservationNoticeKind::ReservationPreempted, &mut done);

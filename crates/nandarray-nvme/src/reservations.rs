@@ -43,7 +43,7 @@ pub(crate) struct Reservations {
     /// Whether any namespace has a reservation: without one, commands look no further.
     is_any: AtomicBool,
     arrays: RwLock<BTreeMap<SpaceId, ReservableArray>>,
-    /// Held while registrants change, also while they are made durable.
+    /// Lock of a change, held also while the registrants are made durable.
     changing: Mutex<()>,
 }
 

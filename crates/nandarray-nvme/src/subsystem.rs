@@ -116,7 +116,8 @@ impl Subsystem {
             table: Mutex::default(),
             memory: LocalMemory::new(if options.programs { options.memory_bytes } else { 0 }),
             programs: Programs::default(),
-            health: Health::default(),
+            // A store that is closed meanwhile tells so to every command.
+            health: Health::new(device.begin_service().unwrap_or_default()),
             options,
         })
     }

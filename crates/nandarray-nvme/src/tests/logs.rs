@@ -85,8 +85,9 @@ fn health_counts_blocks_and_the_error_log_has_the_newest_failures_first() {
     }
     let page = host.log(0x02, 512);
     let fields = [(1, 2, 300), (3, 1, 100), (4, 1, 10), (5, 1, 0), (64, 8, reads), (80, 8, writes), (176, 8, failed)];
+    let service = [(112, 8, 1), (128, 8, 0), (144, 8, 0)];
     let units = [(32, 8, read.div_ceil(512_000)), (48, 8, written.div_ceil(512_000)), (160, 8, 0)];
-    for (at, bytes, value) in fields.into_iter().chain(units) {
+    for (at, bytes, value) in fields.into_iter().chain(units).chain(service) {
         assert_eq!(number(&page[at..at + bytes]), value, "byte {at} of health");
     }
     let log = host.log(0x01, 1024);

@@ -55,12 +55,12 @@ fn report(host: &Host) -> (u64, u64, u64, Vec<(u64, u64, u64)>) {
     (number(&page[..4]), page[4].into(), page[9].into(), (1..=count).map(registrant).collect())
 }
 
-/// What a host may do while somebody has a reservation of types 1 to 6 (base 2.0, section 8.19.1): the holder, another
+/// Rights of hosts under a reservation of types 1 to 6 (base 2.0, section 8.19.1): the holder, another
 /// registrant, any other host; it reads (r), it writes (w).
 const TABLE: [[&str; 3]; 6] =
     [["rw", "r", "r"], ["rw", "", ""], ["rw", "rw", "r"], ["rw", "rw", ""], ["rw", "rw", "r"], ["rw", "rw", ""]];
 
-/// The second implementation: a list of registrants, and who holds what.
+/// The second implementation: a list of registrants, and the type that some of them hold.
 #[derive(Clone, Default)]
 struct Tables {
     /// Host, key and whether it holds the reservation.
@@ -89,7 +89,7 @@ impl Tables {
         others.into_iter().for_each(|other| self.tell(other, kind));
     }
 
-    /// Gives a reservation that nobody holds any more no type; of types 5 and 6 all registrants hold it.
+    /// Gives a reservation without a holder no type; of types 5 and 6 all registrants hold it.
     fn settle(&mut self, by: usize) {
         let shared = self.kind >= 5;
         self.registrants.iter_mut().for_each(|one| one.2 |= shared);
@@ -354,7 +354,7 @@ fn hosts_may_do_what_the_tables_say() {
                 for i in 0..HOSTS {
                     let wanted: Vec<u64> = tables.told[i].drain(..).collect();
                     let mut found = notices(&clients[i].host, &mut tables.counts[i]);
-                    // Those of one command have no order among each other.
+                    // Notifications of one command have no order among each other.
                     assert_eq!(found.len(), wanted.len(), "{context}: host {i} is told {found:?}, {wanted:?}");
                     let mut sorted = wanted.clone();
                     (found.sort_unstable(), sorted.sort_unstable());
@@ -540,8 +540,8 @@ fn capabilities_are_those_of_the_export() {
 #[test]
 fn reservation_commands_fail_with_their_codes() {
     let host = Host::new();
-    let nobody = host.another_as([0; 16]);
-    assert_eq!(register(&nobody, 1), Status::INVALID_FIELD, "a host without an identifier");
+    let unnamed = host.another_as([0; 16]);
+    assert_eq!(register(&unnamed, 1), Status::INVALID_FIELD, "a host without an identifier");
     for nsid in [0, 9, 2000, NSID_ALL] {
         assert_eq!(send(&host, REGISTER, nsid, 0, [0, 1]), Status::INVALID_NAMESPACE, "{nsid}");
     }

@@ -72,6 +72,8 @@ pub enum AdminCommand {
         feature: Feature,
         /// Requested value.
         select: FeatureSelect,
+        /// Namespace, of features that each namespace has.
+        nsid: u32,
     },
     /// Asks for an event: completes when there is one.
     AsyncEvent,
@@ -127,7 +129,8 @@ impl AdminCommand {
             AdminOpcode::Abort => Self::Abort { sqid: AbortedQueue::u16(entry), cid: AbortedCommand::u16(entry) },
             AdminOpcode::SetFeatures => Self::SetFeatures(FeatureChange::decode(entry)?),
             AdminOpcode::GetFeatures => {
-                Self::GetFeatures { feature: Feature::decode(entry)?, select: FeatureSelect::decode(entry)? }
+                let (feature, select) = (Feature::decode(entry)?, FeatureSelect::decode(entry)?);
+                Self::GetFeatures { feature, select, nsid: entry.nsid.get() }
             }
             AdminOpcode::AsyncEvent => Self::AsyncEvent,
             AdminOpcode::KeepAlive => Self::KeepAlive,
@@ -158,7 +161,8 @@ impl AdminCommand {
                 AbortedCommand::put(&mut entry, cid);
             }
             Self::SetFeatures(change) => change.encode(&mut entry),
-            Self::GetFeatures { feature, select } => {
+            Self::GetFeatures { feature, select, nsid } => {
+                entry.nsid.set(nsid);
                 feature.encode(&mut entry);
                 select.encode(&mut entry);
             }
@@ -172,7 +176,7 @@ impl AdminCommand {
 
     /// Whether Get Features with this feature and this selection returns data.
     pub fn returns_data(&self) -> bool {
-        matches!(self, Self::GetFeatures { feature, select }
+        matches!(self, Self::GetFeatures { feature, select, .. }
             if feature.has_data() && *select != FeatureSelect::Capabilities)
     }
 

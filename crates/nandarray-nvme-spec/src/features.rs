@@ -1,7 +1,7 @@
 //! Features: their identifiers, the values that a host sets, and what it asks for (base 2.0, section 5.27).
 
 use crate::entry::SubmissionEntry;
-use crate::fields::{DwordBits, numbers};
+use crate::fields::{Bit, DwordBits, numbers};
 use crate::status::Status;
 
 numbers! {
@@ -31,6 +31,10 @@ numbers! {
         KeepAlive = 0x0f,
         /// Identifier of the host, which is in the command's data.
         HostIdentifier = 0x81,
+        /// Notifications about a namespace's reservation that the host does not want.
+        ReservationMask = 0x82,
+        /// Whether a namespace's registrations and reservation survive a loss of power.
+        ReservationPersistence = 0x83,
     }
 }
 
@@ -59,6 +63,8 @@ type WriteCacheEnable = DwordBits<11, 0, 0>;
 /// Numbers of I/O submission and completion queues, minus one (NSQR, NCQR; base 2.0, figure 325).
 type SubmissionQueues = DwordBits<11, 15, 0>;
 type CompletionQueues = DwordBits<11, 31, 16>;
+/// Persistence of registrations and reservation (PTPL).
+type Persists = Bit<11, 0>;
 
 impl Feature {
     pub(crate) fn decode(entry: &SubmissionEntry) -> Result<Self, Status> {
@@ -72,6 +78,11 @@ impl Feature {
     /// Whether the value is in the command's data, and not in dword 0 of its completion.
     pub fn has_data(self) -> bool {
         self == Self::HostIdentifier
+    }
+
+    /// Whether each namespace has a value of its own.
+    pub fn is_of_namespace(self) -> bool {
+        matches!(self, Self::ErrorRecovery | Self::ReservationMask | Self::ReservationPersistence)
     }
 }
 
@@ -117,6 +128,8 @@ pub struct FeatureCapabilities;
 impl FeatureCapabilities {
     /// The value can be changed.
     pub const CHANGEABLE: u32 = 1 << 2;
+    /// Each namespace has a value of its own.
+    pub const OF_NAMESPACE: u32 = 1 << 1;
 }
 
 /// The value that Set Features gives to a feature.
@@ -136,6 +149,20 @@ pub enum FeatureChange {
         /// Whether the cache is on.
         is_on: bool,
     },
+    /// The notifications about a namespace's reservation that the host does not want.
+    ReservationMask {
+        /// Namespace, or [`crate::NSID_ALL`].
+        nsid: u32,
+        /// A bit for each unwanted kind, by its number ([`crate::ReservationNoticeKind`]).
+        mask: u32,
+    },
+    /// The persistence of a namespace's registrations and reservation.
+    ReservationPersistence {
+        /// Namespace, or [`crate::NSID_ALL`].
+        nsid: u32,
+        /// Whether they survive a loss of power.
+        persists: bool,
+    },
     /// Another feature, with its value in dword 11.
     Other(Feature, u32),
 }
@@ -148,6 +175,8 @@ impl FeatureChange {
             Self::Events(_) => Feature::Events,
             Self::KeepAlive { .. } => Feature::KeepAlive,
             Self::WriteCache { .. } => Feature::WriteCache,
+            Self::ReservationMask { .. } => Feature::ReservationMask,
+            Self::ReservationPersistence { .. } => Feature::ReservationPersistence,
             Self::Other(feature, _) => *feature,
         }
     }
@@ -161,6 +190,12 @@ impl FeatureChange {
             Feature::Events => Self::Events(FeatureValue::get(entry)),
             Feature::KeepAlive => Self::KeepAlive { kato_ms: FeatureValue::get(entry) },
             Feature::WriteCache => Self::WriteCache { is_on: WriteCacheEnable::flag(entry) },
+            Feature::ReservationMask => {
+                Self::ReservationMask { nsid: entry.nsid.get(), mask: FeatureValue::get(entry) }
+            }
+            Feature::ReservationPersistence => {
+                Self::ReservationPersistence { nsid: entry.nsid.get(), persists: Persists::flag(entry) }
+            }
             other => Self::Other(other, FeatureValue::get(entry)),
         })
     }
@@ -171,6 +206,14 @@ impl FeatureChange {
             Self::Queues(counts) => FeatureValue::put(entry, counts.dword()),
             Self::KeepAlive { kato_ms } => FeatureValue::put(entry, kato_ms),
             Self::WriteCache { is_on } => WriteCacheEnable::put(entry, is_on),
+            Self::ReservationMask { nsid, mask } => {
+                entry.nsid.set(nsid);
+                FeatureValue::put(entry, mask);
+            }
+            Self::ReservationPersistence { nsid, persists } => {
+                entry.nsid.set(nsid);
+                Persists::put(entry, persists);
+            }
             Self::Events(value) | Self::Other(_, value) => FeatureValue::put(entry, value),
         }
     }

@@ -264,7 +264,9 @@ pub struct NamespaceOfAnySet {
     pub nsfeat: u8,
     /// Multi-path I/O and sharing capabilities; bit 0, several controllers have the namespace.
     pub nmic: u8,
-    reserved2: [u8; 6],
+    /// Reservation capabilities ([`crate::ReservationCapabilities`]).
+    pub rescap: u8,
+    reserved3: [u8; 5],
     /// Attributes; bit 0 is set if the namespace is write protected.
     pub nsattr: u8,
     reserved9: [u8; 5],
@@ -371,6 +373,8 @@ mod tests {
             (offset_of!(IdentifyController, ioccsz), 1792),
             (offset_of!(IdentifyController, iorcsz), 1796),
             (offset_of!(IdentifyController, msdbd), 1803),
+            (offset_of!(NamespaceOfAnySet, rescap), 2),
+            (offset_of!(IdentifyNamespace, rescap), 31),
             (offset_of!(NamespaceOfAnySet, nsattr), 8),
             (offset_of!(NamespaceOfAnySet, nstat), 14),
             (offset_of!(IdentifyPrograms, ranges_max), 6),

@@ -16,6 +16,7 @@
 //! | `pages` | data structures that accompany these |
 //! | `memory` | commands of Subsystem Local Memory: command set 3 |
 //! | `programs` | commands of Computational Programs, and their structures: command set 4 |
+//! | `reservations` | commands of registrants and reservations of a namespace, and their structures |
 //! | `admin` | commands of the admin queue |
 //! | `identify`, `features`, `logs` | what these describe, set and return |
 //! | `fabrics` | fabrics commands, connect, the location of data |
@@ -37,6 +38,7 @@ mod nd;
 mod pages;
 mod programs;
 mod properties;
+mod reservations;
 mod sets;
 mod status;
 
@@ -69,6 +71,11 @@ pub use programs::{
 pub use properties::{
     Capabilities, ControllerConfiguration, ControllerStatus, Property, PropertyWidth, SUBSYSTEM_RESET, VERSION_2_0,
     ready_timeouts,
+};
+pub use reservations::{
+    AcquireAction, AcquireKeys, PersistenceChange, RegisterAction, RegisterKeys, RegistrantStatus, ReleaseAction,
+    ReleaseKey, ReservationCapabilities, ReservationCommand, ReservationNoticeKind, ReservationNoticePage,
+    ReservationOpcode, ReservationStatus, ReservationType,
 };
 pub use sets::{CommandSet, NSID_ALL, NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
 pub use status::Status;

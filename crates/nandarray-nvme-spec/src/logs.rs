@@ -26,6 +26,8 @@ numbers! {
         Features = 0x12,
         /// Subsystems that a discovery service knows.
         Discovery = 0x70,
+        /// Notification about a reservation ([`crate::ReservationNoticePage`]).
+        Reservations = 0x80,
         /// Program slots.
         Programs = 0x82,
         /// Memory range sets.
@@ -159,7 +161,14 @@ pub struct HealthPage {
     pub reads: [U64; 2],
     /// Write commands.
     pub writes: [U64; 2],
-    reserved96: [u8; 80],
+    reserved96: [u8; 16],
+    /// Number of times that power was switched on.
+    pub power_cycles: [U64; 2],
+    /// Hours with power.
+    pub power_on_hours: [U64; 2],
+    /// Number of times that power went without a notice before.
+    pub unsafe_shutdowns: [U64; 2],
+    reserved160: [u8; 16],
     /// Number of entries that the error log has had.
     pub errors: [U64; 2],
     reserved192: [[u8; 32]; 10],

@@ -51,6 +51,8 @@ statuses! {
     SGL_TYPE_INVALID = 0, 0x11, true, "SGL Descriptor Type Invalid";
     /// The data in a capsule does not begin at the capsule's data offset 0.
     SGL_OFFSET_INVALID = 0, 0x16, true, "SGL Offset Invalid";
+    /// A report without the structures for identifiers of 128 bits is requested.
+    HOST_ID_FORMAT = 0, 0x18, true, "Host Identifier Inconsistent Format";
     /// Data was damaged in transport; a retry may succeed.
     TRANSIENT_TRANSPORT = 0, 0x22, false, "Transient Transport Error";
     /// There is no namespace with this identifier.
@@ -67,6 +69,8 @@ statuses! {
     CAPACITY_EXCEEDED = 0, 0x81, true, "Capacity Exceeded";
     /// The store is closed, or accepts no writes since a flush failed.
     NOT_READY = 0, 0x82, true, "Namespace Not Ready";
+    /// A reservation of the namespace excludes the host, or the host is no registrant, or has another key.
+    RESERVATION_CONFLICT = 0, 0x83, true, "Reservation Conflict";
     /// The host has requested more asynchronous events than the controller keeps.
     EVENT_LIMIT_EXCEEDED = 1, 0x05, true, "Asynchronous Event Request Limit Exceeded";
     /// There is no log page with this identifier.

@@ -69,6 +69,23 @@ proptest! {
     }
 
     #[test]
+    fn of_reservations(entry in any_entry()) {
+        for opcode in ReservationOpcode::ALL {
+            let entry = with(&entry, *opcode as u8);
+            let nsid = entry.nsid.get();
+            let is = round_trip(&entry, ReservationCommand::decode, |command| command.encode(nsid, 1))?;
+            let (word, action) = (entry.cdw(10), entry.cdw(10) & 7);
+            let wanted = match opcode {
+                ReservationOpcode::Register => action <= 2 && word >> 30 != 1,
+                ReservationOpcode::Report => true,
+                ReservationOpcode::Acquire => action <= 2 && (1..=6).contains(&(word >> 8 & 0xff)),
+                ReservationOpcode::Release => action <= 1,
+            };
+            prop_assert_eq!(is, wanted, "{:?}: {:#x}", opcode, word);
+        }
+    }
+
+    #[test]
     fn of_programs(entry in any_entry()) {
         let entry = with(&entry, ProgramOpcode::Execute as u8);
         prop_assert!(round_trip(&entry, ProgramCommand::decode, |command| command.encode(1))?);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use nandarray::nvme::{ArrayAccess, NSID_ALL};
 use nandarray_nvme_spec::{
     AdminCommand, AdminOpcode, CNTLID_ANY, ChangedPage, CommandSet, CompletionEntry, DiscoveryEntry, DiscoveryHeader,
-    FABRICS_OPCODE, FabricsCommand, LogPage, LogRequest, NamesPage, Status, SubmissionEntry,
+    FABRICS_OPCODE, FabricsCommand, Feature, FeatureChange, LogPage, LogRequest, NamesPage, Status, SubmissionEntry,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -69,11 +69,18 @@ impl Association {
         match command {
             AdminCommand::Identify { cns, csi, nsid } => payload.give(&self.identify(cns, csi, nsid)?, 0),
             AdminCommand::GetLogPage(request) => self.log_page(&request, &mut payload),
-            AdminCommand::GetFeatures { feature, select } => {
+            AdminCommand::GetFeatures { feature, select, nsid } => {
+                if matches!(feature, Feature::ReservationMask | Feature::ReservationPersistence) {
+                    return Ok((self.reservation_feature(feature, select, nsid)?, 0));
+                }
                 if command.returns_data() {
                     payload.give(&self.host().hostid, 0)?;
                 }
                 return Ok((self.state.lock().features.get(feature, select), 0));
+            }
+            AdminCommand::SetFeatures(FeatureChange::ReservationMask { nsid, mask }) => self.mask_notices(nsid, mask),
+            AdminCommand::SetFeatures(FeatureChange::ReservationPersistence { nsid, persists }) => {
+                self.set_persistence(nsid, persists)
             }
             AdminCommand::SetFeatures(change) => {
                 let set = self.state.lock().features.set(change)?;
@@ -145,6 +152,7 @@ impl Association {
                 let [programs, nd] = [CommandSet::PROGRAMS, CommandSet::ND].map(|csi| self.has(csi));
                 logs::effects(csi, subsystem.read_only(), programs, nd).as_bytes().to_vec()
             }
+            LogPage::Reservations => return self.give_notice(retain, payload, offset),
             LogPage::Features => features::effects().as_bytes().to_vec(),
             LogPage::Discovery => self.discovery_log(),
             LogPage::Programs => self.tenant().programs.list(),
@@ -168,7 +176,7 @@ impl Association {
             // Counters and errors of other hosts are not for a host that only looks for subsystems.
             _ if self.is_discovery() => false,
             LogPage::Errors | LogPage::Health | LogPage::Firmware | LogPage::Changed => true,
-            LogPage::Effects | LogPage::Features => true,
+            LogPage::Effects | LogPage::Features | LogPage::Reservations => true,
             LogPage::Programs | LogPage::RangeSets | LogPage::Execution => self.has(CommandSet::PROGRAMS),
             LogPage::Names => self.has(CommandSet::ND),
         }

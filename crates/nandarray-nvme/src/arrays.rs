@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use nandarray::names::{GROUP_MARKER, check_chosen_name};
 use nandarray::nvme::{ArrayAccess, Elements, append_elements, read_elements, write_elements};
-use nandarray::{Axis, Change, NewSpace, Space, SpaceId, command};
+use nandarray::{Axis, Change, Device, NewSpace, Space, SpaceId, command};
 use nandarray_runtime::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::offload::{self, OffloadRequest};
 use crate::programs::Surroundings;
+use crate::registrants::SpaceUse;
 use crate::requests::Message;
 
 /// First byte and length of a part of the data behind a request's or reply's text.
@@ -155,6 +156,25 @@ impl ArrayRequest {
         }
     }
 
+    /// Returns the arrays that the request reads or changes; none for what it only tells of them, and for one that it
+    /// makes.
+    pub(crate) fn uses(&self, device: &Device) -> Vec<(SpaceId, SpaceUse)> {
+        match self {
+            Self::Names { .. } | Self::Describe { .. } | Self::Unlock { .. } | Self::Stat { .. } => Vec::new(),
+            Self::Create { .. } => Vec::new(),
+            Self::Change { delete, rename, attrs } => {
+                let renamed = rename.iter().map(|(from, _)| from);
+                let names = delete.iter().chain(renamed).chain(attrs.iter().map(|(name, _)| name));
+                names.filter_map(|name| Some((device.describe(name).ok()?.id, SpaceUse::Write))).collect()
+            }
+            Self::Read { array, .. } => vec![(*array, SpaceUse::Read)],
+            Self::SetAttrs { array, .. } | Self::Resize { array, .. } => vec![(*array, SpaceUse::Write)],
+            Self::Append { array, .. } | Self::Deallocate { array, .. } => vec![(*array, SpaceUse::Write)],
+            Self::Write { array, .. } => vec![(*array, SpaceUse::Write)],
+            Self::Offload(request) => request.uses().collect(),
+        }
+    }
+
     pub(crate) fn runs_programs(&self) -> bool {
         matches!(self, Self::Offload(_))
     }
@@ -286,11 +306,12 @@ fn writable(at: &Surroundings<'_>, array: SpaceId) -> Result<Arc<Space>, Error> 
 /// Checks that the host may use the arrays that a run of programs reads, and change those that it writes.
 pub(crate) fn check_run(
     at: &Surroundings<'_>,
-    read: impl Iterator<Item = SpaceId>,
-    mut written: impl Iterator<Item = SpaceId>,
+    mut uses: impl Iterator<Item = (SpaceId, SpaceUse)>,
 ) -> Result<(), Error> {
-    read.map(|array| unlocked(at, array)).collect::<Result<Vec<_>, _>>()?;
-    written.try_for_each(|array| writable(at, array).map(drop))
+    uses.try_for_each(|(array, what)| match what {
+        SpaceUse::Read => unlocked(at, array).map(drop),
+        SpaceUse::Write => writable(at, array).map(drop),
+    })
 }
 
 /// Returns attributes that a host gives. Their readers parse them: Python's JSON has NaN, which this side's has not.

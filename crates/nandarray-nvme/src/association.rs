@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 
 use crate::accounts::ExecutionAccounts;
 use crate::boxes::StoredBoxes;
+use crate::executing::ExecutingCommands;
 use crate::features::FeatureValues;
+use crate::notices::{RESERVATION_EVENT, ReservationNotices};
 use crate::requests::ArrayRequests;
 use crate::running::RunningExecutions;
 use crate::subsystem::{self, Subsystem};
@@ -51,6 +53,27 @@ pub(crate) struct AdminState {
     pub(crate) changed: BTreeSet<u32>,
     /// Whether an event was sent, and the host has not read the log page since then.
     pub(crate) noticed: bool,
+    /// Notifications about reservations.
+    pub(crate) notices: ReservationNotices,
+}
+
+impl AdminState {
+    /// Takes a held event request for an event that is due; returns its identifier and the event. An event of a page is
+    /// due once until the host has read the page.
+    fn take_due(&mut self) -> Option<(u16, u32)> {
+        let is_enabled = self.features.event_mask & EventMask::NAMESPACE_NOTICES != 0;
+        if !self.changed.is_empty() && !self.noticed && is_enabled {
+            let cid = self.held.pop_front()?;
+            self.noticed = true;
+            return Some((cid, NAMESPACE_EVENT));
+        }
+        if !self.notices.is_due() {
+            return None;
+        }
+        let cid = self.held.pop_front()?;
+        self.notices.set_noticed();
+        Some((cid, RESERVATION_EVENT))
+    }
 }
 
 type Notifier = Box<dyn Fn(CompletionEntry) + Send + Sync>;
@@ -63,6 +86,8 @@ pub struct Association {
     pub(crate) boxes: StoredBoxes,
     pub(crate) requests: ArrayRequests,
     pub(crate) running: RunningExecutions,
+    /// Commands that are being executed, but for those of reservations.
+    pub(crate) executing: ExecutingCommands,
     pub(crate) unlocked: UnlockedArrays,
     /// Accounts of this host's executions, for the vendor's log page; other hosts have their own.
     pub(crate) accounts: ExecutionAccounts,
@@ -96,6 +121,7 @@ impl Association {
             held: VecDeque::new(),
             changed: BTreeSet::new(),
             noticed: false,
+            notices: ReservationNotices::default(),
         };
         Self {
             requests: ArrayRequests::new(tenant.budget.clone()),
@@ -104,6 +130,7 @@ impl Association {
             controller,
             boxes: StoredBoxes::default(),
             running: RunningExecutions::default(),
+            executing: ExecutingCommands::default(),
             unlocked: UnlockedArrays::default(),
             accounts: ExecutionAccounts::default(),
             cntlid,
@@ -245,24 +272,16 @@ impl Association {
         self.notice();
     }
 
-    /// Sends the event of changed namespaces if the host enabled it, has an event request held here, and has read the
-    /// log page since the last event.
+    /// Sends the event of changed namespaces if the host enabled it, and that of notifications about reservations, for
+    /// which the host has event requests held here, and of whose log page it has read the last one.
     pub(crate) fn notice(&self) {
         let notifier = self.notifier.lock();
         let Some(send) = notifier.as_ref() else { return };
-        let cid = {
-            let mut state = self.state.lock();
-            let due = !state.changed.is_empty()
-                && !state.noticed
-                && state.features.event_mask & EventMask::NAMESPACE_NOTICES != 0;
-            if !due {
-                return;
-            }
-            let Some(cid) = state.held.pop_front() else { return };
-            state.noticed = true;
-            cid
-        };
-        send(CompletionEntry::new(cid, Ok((NAMESPACE_EVENT, 0))));
+        loop {
+            let due = self.state.lock().take_due();
+            let Some((cid, event)) = due else { return };
+            send(CompletionEntry::new(cid, Ok((event, 0))));
+        }
     }
 
     /// Holds an event request.
@@ -320,6 +339,7 @@ impl Association {
             state.csts = ControllerStatus::default();
             state.features.event_mask = 0;
             state.noticed = false;
+            state.notices = ReservationNotices::default();
             state.changed.clear();
             std::mem::take(&mut state.held)
         };

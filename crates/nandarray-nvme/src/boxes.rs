@@ -64,6 +64,11 @@ impl StoredBoxes {
         Ok(handle)
     }
 
+    /// Returns the dynamic space identifier of a stored box's view; `None` if there is no such box.
+    pub(crate) fn view(&self, handle: u32) -> Option<u32> {
+        self.table.lock().stored.get(&handle).map(|stored| stored.nd.dsid)
+    }
+
     /// Returns the elements that a stored box names in the array's current state.
     pub(crate) fn resolve(&self, controller: &Controller, handle: u32) -> Result<ResolvedBox, Status> {
         resolve(controller, &self.get(handle)?)

@@ -6,7 +6,8 @@
 //! command effects describes it.
 
 use nandarray_nvme_spec::{
-    AdminOpcode, CommandSet, MemoryOpcode, NdCommand, NdOpcode, Opcode, OpenAction, ProgramOpcode, SubmissionEntry,
+    AdminOpcode, CommandSet, MemoryOpcode, NdCommand, NdOpcode, Opcode, OpenAction, ProgramOpcode, ReservationOpcode,
+    SubmissionEntry,
 };
 
 /// The part of the drive that a command may change.
@@ -16,6 +17,8 @@ pub(crate) enum CommandEffect {
     Nothing,
     /// The subsystem's own state: programs, range sets, Subsystem Local Memory.
     Subsystem,
+    /// Registrants and reservation of a namespace, and no content of it.
+    Registrants,
     /// The store.
     Store,
     /// The store if the command's action creates or resizes a space, or if it says so, and nothing otherwise.
@@ -34,6 +37,10 @@ pub(crate) enum IoCommand {
     WriteZeroes,
     DatasetManagement,
     Copy,
+    ReservationRegister,
+    ReservationReport,
+    ReservationAcquire,
+    ReservationRelease,
     NdWrite,
     NdRead,
     OpenSpace,
@@ -56,7 +63,9 @@ impl IoCommand {
     /// N-D commands, which have opcodes in two command sets.
     pub(crate) fn of(csi: u8, opcode: u8, nd: bool) -> Option<Self> {
         let found = match csi {
-            CommandSet::NVM => Self::of_blocks(opcode).or_else(|| Self::of_views(opcode)),
+            CommandSet::NVM => {
+                Self::of_blocks(opcode).or_else(|| Self::of_registrants(opcode)).or_else(|| Self::of_views(opcode))
+            }
             CommandSet::MEMORY => Self::of_memory(opcode),
             CommandSet::PROGRAMS => ProgramOpcode::of(opcode).map(|ProgramOpcode::Execute| Self::ExecuteProgram),
             CommandSet::ND => match opcode {
@@ -82,6 +91,15 @@ impl IoCommand {
             Opcode::DATASET_MANAGEMENT => Self::DatasetManagement,
             Opcode::COPY => Self::Copy,
             _ => return None,
+        })
+    }
+
+    fn of_registrants(opcode: u8) -> Option<Self> {
+        Some(match ReservationOpcode::of(opcode)? {
+            ReservationOpcode::Register => Self::ReservationRegister,
+            ReservationOpcode::Report => Self::ReservationReport,
+            ReservationOpcode::Acquire => Self::ReservationAcquire,
+            ReservationOpcode::Release => Self::ReservationRelease,
         })
     }
 
@@ -115,6 +133,8 @@ impl IoCommand {
             Self::Flush | Self::Write | Self::Read | Self::Compare | Self::WriteZeroes => false,
             Self::DatasetManagement | Self::Copy | Self::ExecuteProgram => false,
             Self::MemoryCopy | Self::MemoryRead | Self::MemoryFill | Self::MemoryWrite => false,
+            Self::ReservationRegister | Self::ReservationReport => false,
+            Self::ReservationAcquire | Self::ReservationRelease => false,
         }
     }
 
@@ -124,7 +144,9 @@ impl IoCommand {
             Self::Flush | Self::Read | Self::Compare => CommandEffect::Nothing,
             Self::NdRead | Self::SpaceInformation | Self::CloseSpace => CommandEffect::Nothing,
             Self::StoreBox | Self::DeleteBox | Self::MemoryRead => CommandEffect::Nothing,
-            Self::ArrayReply => CommandEffect::Nothing,
+            Self::ArrayReply | Self::ReservationReport => CommandEffect::Nothing,
+            Self::ReservationRegister | Self::ReservationAcquire => CommandEffect::Registrants,
+            Self::ReservationRelease => CommandEffect::Registrants,
             Self::MemoryCopy | Self::MemoryFill | Self::MemoryWrite => CommandEffect::Subsystem,
             Self::Write | Self::WriteZeroes | Self::DatasetManagement | Self::Copy => CommandEffect::Store,
             Self::NdWrite | Self::DeleteSpace => CommandEffect::Store,
@@ -145,6 +167,12 @@ impl IoCommand {
             CommandEffect::StoreByAction => CommandEffect::Nothing,
             effect => effect,
         }
+    }
+
+    /// Whether the command is on the reservation of a namespace.
+    pub(crate) fn is_of_registrants(self) -> bool {
+        matches!(self, Self::ReservationRegister | Self::ReservationReport)
+            || matches!(self, Self::ReservationAcquire | Self::ReservationRelease)
     }
 
     /// Whether the command names logical blocks, the first of them in dwords 10 and 11.

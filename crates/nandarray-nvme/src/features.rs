@@ -53,6 +53,8 @@ impl FeatureValues {
         match feature {
             Feature::Arbitration | Feature::PowerManagement | Feature::ErrorRecovery => 0,
             Feature::InterruptCoalescing | Feature::InterruptVectors | Feature::WriteAtomicity => 0,
+            // Each namespace has a value, which `reservations` keeps; at first it is this one.
+            Feature::ReservationMask | Feature::ReservationPersistence => 0,
             Feature::TemperatureThreshold => WARNING_KELVIN.into(),
             // The write cache is on: writes are durable after a flush (base 2.0, section 5.27.1.4).
             Feature::WriteCache => 1,
@@ -80,6 +82,9 @@ impl FeatureValues {
             FeatureChange::Events(mask) => self.event_mask = mask,
             FeatureChange::KeepAlive { kato_ms } => self.kato_ms = kato_ms,
             FeatureChange::WriteCache { is_on: true } => {}
+            FeatureChange::ReservationMask { .. } | FeatureChange::ReservationPersistence { .. } => {
+                return Err(Status::INVALID_FIELD);
+            }
             FeatureChange::WriteCache { is_on: false } | FeatureChange::Other(..) => {
                 return Err(Status::FEATURE_NOT_CHANGEABLE);
             }
@@ -92,8 +97,7 @@ impl FeatureValues {
 pub(crate) fn effects() -> SupportedPage {
     let mut page = SupportedPage::default();
     for &feature in Feature::ALL {
-        let is_of_namespace = feature == Feature::ErrorRecovery;
-        let scope = if is_of_namespace { SupportedBits::OF_NAMESPACE } else { SupportedBits::OF_CONTROLLER };
+        let scope = if feature.is_of_namespace() { SupportedBits::OF_NAMESPACE } else { SupportedBits::OF_CONTROLLER };
         page.of[feature as usize].set(SupportedBits::SUPPORTED | scope);
     }
     page

@@ -51,6 +51,8 @@ const LOG_ATTRIBUTES: u8 = 1 << 1 | 1 << 2;
 const CRITICAL_KELVIN: u16 = 353;
 /// KAS: granularity of the keep alive timer, in units of 100 ms.
 const KEEP_ALIVE_GRANULARITY: u16 = 10;
+/// ONCS: reservations.
+const RESERVATIONS: u16 = 1 << 5;
 /// SGLS: SGLs are supported, with data by offsets in capsules and by transport descriptors.
 const SGLS: u32 = 0x0010_0001;
 
@@ -76,6 +78,9 @@ impl Association {
                 self.csi(nsid)?;
                 let mut told = NamespaceOfAnySet::new_zeroed();
                 told.nmic = IS_SHARED;
+                if self.csi(nsid)? == CommandSet::NVM {
+                    told.rescap = self.reservation_capabilities();
+                }
                 told.nsattr = u8::from(!self.may_write(nsid));
                 told.nstat = IS_READY;
                 return Ok(zerocopy::transmute!(told));
@@ -97,6 +102,7 @@ impl Association {
         }
         let mut told = self.controller().identify_namespace(nsid)?;
         told.nmic = IS_SHARED;
+        told.rescap = self.reservation_capabilities();
         // No boundary, since a host would split its requests there.
         told.noiob.set(0);
         // Every write of one transfer is whole or absent.
@@ -123,6 +129,7 @@ impl Association {
         told.maxcmd.set(QUEUE_ENTRIES_MAX);
         told.nn.set(if discovery { 0 } else { NN });
         told.awupf.set(AWUPF_Z);
+        told.oncs.set(told.oncs.get() | RESERVATIONS);
         told.sgls.set(SGLS);
         if discovery || !self.has(CommandSet::ND) {
             told.nd = NdCapabilities::none();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use nandarray::nvme::NSID_ALL;
 use nandarray_nvme_spec::{
     CommandSet, CompletionEntry, FABRICS_OPCODE, NSID_ND, NSID_PROGRAMS, NdCommand, NdOpcode, NvmeCommand, Opcode,
-    Status, SubmissionEntry,
+    ReservationOpcode, Status, SubmissionEntry,
 };
 use nandarray_runtime::Runtime;
 
@@ -46,6 +46,14 @@ impl Association {
                 Ok(NdCommand::ArrayRequest(part)) if part.programs => CommandPlace::ProgramWorker,
                 _ => CommandPlace::Worker,
             },
+            // A preemption may wait for commands of other hosts, and all of them for the medium.
+            (nsid, opcode)
+                if subsystem::command_set(nsid) == CommandSet::NVM
+                    && opcode != ReservationOpcode::Report as u8
+                    && ReservationOpcode::of(opcode).is_some() =>
+            {
+                CommandPlace::Worker
+            }
             (_, Opcode::COPY) => CommandPlace::Worker,
             _ => CommandPlace::Here,
         }
@@ -79,6 +87,12 @@ impl Association {
         if command.effect_of(entry) == CommandEffect::Store && self.subsystem().read_only() {
             return Err(Status::WRITE_PROTECTED);
         }
+        if command.is_of_registrants() {
+            return self.reserve(entry, payload);
+        }
+        // Before reservations are looked at: one that is made from now on waits for this command, or excludes it.
+        let _executing = self.executing.begin();
+        self.check_reserved(command, entry)?;
         match csi {
             CommandSet::MEMORY => self.tenant().memory.execute(entry, payload).map(|()| (0, 0)),
             CommandSet::PROGRAMS => {
@@ -109,6 +123,7 @@ impl Association {
             runtime,
             progress: running.progress(),
             unlocked: &self.unlocked,
+            reserved: self.subsystem().reservations.seen_by(runtime.device(), &self.host().hostid),
             executor: self.subsystem().options().executor.as_deref(),
             controller: self.controller(),
             boxes: &self.boxes,
@@ -142,7 +157,7 @@ impl Association {
     /// before its completion is sent.
     pub fn has_written(&self, entry: &SubmissionEntry) -> bool {
         match self.io_command(entry).map(|command| command.effect_of(entry)) {
-            None | Some(CommandEffect::Nothing | CommandEffect::Subsystem) => false,
+            None | Some(CommandEffect::Nothing | CommandEffect::Registrants | CommandEffect::Subsystem) => false,
             Some(CommandEffect::Store | CommandEffect::StoreByAction | CommandEffect::Outputs) => true,
         }
     }

@@ -24,6 +24,9 @@
 //! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
 //! | `identify`, `logs` | data of identify and of log pages |
 //! | `auth` | in-band authentication of hosts |
+//! | `registrants`, `reservations` | rules of one namespace's reservation; those of all, and who is excluded |
+//! | `saved_registrants`, `notices` | registrants as an attribute; notifications of one host |
+//! | `executing` | commands of one host that are being executed |
 //! | `subsystem` | namespaces of all kinds, associations, limits |
 //! | `association` | one controller as one host sees it: its state and events |
 //! | `admin`, `io` | its commands of the admin queue, including fabrics commands; of I/O queues |
@@ -37,18 +40,23 @@ pub mod auth;
 mod boxes;
 mod budget;
 mod commands;
+mod executing;
 mod features;
 mod identify;
 mod io;
 mod limits;
 mod logs;
+mod notices;
 mod offload;
 mod payload;
 mod programs;
 mod properties;
 mod queue;
+mod registrants;
 mod requests;
+mod reservations;
 mod running;
+mod saved_registrants;
 mod slm;
 mod subsystem;
 #[allow(clippy::disallowed_methods, reason = "a transport gives up silent hosts: it has the machine's clock")]

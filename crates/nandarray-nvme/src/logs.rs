@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nandarray::ServiceCounts;
 use nandarray_nvme_spec::{
     EffectsPage, ErrorEntry, FirmwarePage, HealthPage, LogPage, Status, SupportedBits, SupportedPage,
 };
@@ -80,10 +81,17 @@ pub(crate) struct Health {
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
     failures: AtomicU64,
+    /// Starts of the service, and those whose end was cut off.
+    service: ServiceCounts,
     last: Mutex<VecDeque<(u64, FailedCommand)>>,
 }
 
 impl Health {
+    /// Creates the counters of a drive with these counts of its service.
+    pub(crate) fn new(service: ServiceCounts) -> Self {
+        Self { service, ..Self::default() }
+    }
+
     pub(crate) fn read(&self, bytes: u64) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
@@ -126,6 +134,8 @@ impl Health {
         page.reads = wide(of(&self.reads));
         page.writes = wide(of(&self.writes));
         page.errors = wide(of(&self.failures));
+        page.power_cycles = wide(self.service.power_cycles.into());
+        page.unsafe_shutdowns = wide(self.service.unsafe_shutdowns.into());
         page
     }
 
@@ -178,7 +188,7 @@ pub(crate) fn effects(csi: u8, read_only: bool, programs: bool, nd: bool) -> Eff
 /// Returns the bits of the log of command effects for a command that may change this.
 fn effect_bits(effect: CommandEffect, read_only: bool) -> u32 {
     match effect {
-        CommandEffect::Nothing => SupportedBits::SUPPORTED,
+        CommandEffect::Nothing | CommandEffect::Registrants => SupportedBits::SUPPORTED,
         CommandEffect::Store if read_only => 0,
         // Spaces that are there can be opened in any case.
         CommandEffect::StoreByAction if read_only => SupportedBits::SUPPORTED,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arrays::{DataPiece, check_run, invalid};
 use crate::programs::{INSTRUCTIONS_MAX, Surroundings, THREADS, reserve_run};
+use crate::registrants::SpaceUse;
 use crate::requests::Message;
 
 /// Maximum number of programs, and of stages, of one request.
@@ -134,19 +135,18 @@ impl OffloadRequest {
         outputs.any(|output| matches!(output, OutputGiven::Box(_)))
     }
 
-    /// Returns the numbers of the arrays that the run reads.
-    fn read(&self) -> impl Iterator<Item = SpaceId> {
-        self.stages.iter().flat_map(|stage| &stage.inputs).filter_map(|input| match input {
-            InputGiven::Box(b) => Some(b.array),
-            InputGiven::Bytes(_) | InputGiven::Output(..) => None,
-        })
-    }
-
-    /// Returns the numbers of the arrays that the run writes.
-    fn written(&self) -> impl Iterator<Item = SpaceId> {
-        self.stages.iter().flat_map(|stage| &stage.outputs).filter_map(|output| match output {
-            OutputGiven::Box(b) => Some(b.array),
-            OutputGiven::Collect | OutputGiven::Between => None,
+    /// Returns the numbers of the arrays that the run reads or writes.
+    pub(crate) fn uses(&self) -> impl Iterator<Item = (SpaceId, SpaceUse)> {
+        self.stages.iter().flat_map(|stage| {
+            let read = stage.inputs.iter().filter_map(|input| match input {
+                InputGiven::Box(b) => Some((b.array, SpaceUse::Read)),
+                InputGiven::Bytes(_) | InputGiven::Output(..) => None,
+            });
+            let written = stage.outputs.iter().filter_map(|output| match output {
+                OutputGiven::Box(b) => Some((b.array, SpaceUse::Write)),
+                OutputGiven::Collect | OutputGiven::Between => None,
+            });
+            read.chain(written)
         })
     }
 }
@@ -178,7 +178,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
     if programs.max(stages) > STAGES_MAX {
         return Err(invalid(format!("{programs} programs and {stages} stages: a run must have at most {STAGES_MAX}")));
     }
-    check_run(at, request.read(), request.written())?;
+    check_run(at, request.uses())?;
     let mut loaded = RunPrograms { runtime: at.runtime, programs: Vec::new() };
     for program in &request.programs {
         let metadata = program.metadata.as_ref().map(String::as_bytes);

@@ -26,6 +26,8 @@ use crate::accounts::{ExecutionAccounts, ExecutionFailure};
 use crate::boxes::StoredBoxes;
 use crate::budget::{Budget, Reservation};
 use crate::payload::Payload;
+use crate::registrants::SpaceUse;
+use crate::reservations::HostReservations;
 use crate::slm::LocalMemory;
 use crate::tenants::Tenant;
 use crate::unlocked::UnlockedArrays;
@@ -109,6 +111,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) progress: &'a Progress,
     /// Encrypted arrays whose keys the host has given.
     pub(crate) unlocked: &'a UnlockedArrays,
+    /// Reservations that may exclude the host from arrays.
+    pub(crate) reserved: HostReservations<'a>,
     /// The executor that runs programs; `None` for threads of this host.
     pub(crate) executor: Option<&'a dyn Executor>,
     pub(crate) controller: &'a Controller,
@@ -434,6 +438,13 @@ impl Programs {
         if let Some(i) = to.iter().position(|operand| !at.writable && operand.is_stored()) {
             let why = format!("output {i} lies in the store, which is exported for reading only");
             return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
+        }
+        for (i, operand) in operands.iter().enumerate() {
+            let what = if i < inputs { SpaceUse::Read } else { SpaceUse::Write };
+            if let Operand::Space(found) = operand {
+                let why = |status: Status| ExecutionFailure::new(status, format!("range {i}: {}", status.name()));
+                at.reserved.check(found.space, what).map_err(why)?;
+            }
         }
         let room = |operands: &[Operand]| operands.iter().map(Operand::memory_bytes).fold(0, u64::saturating_add);
         let collect_bytes = room(to);

@@ -161,8 +161,15 @@ impl ArrayRequests {
         let message = Message::split(&whole.bytes).ok_or(Status::INVALID_FIELD)?;
         // Before it is executed: a request that has changed the store must have its reply.
         self.check_room()?;
+        let request = checked(at, part, message);
+        if let Ok(request) = &request {
+            for (array, what) in request.uses(at.runtime.device()) {
+                at.reserved.check(array, what)?;
+            }
+        }
         let held = self.budget.reserve(REPLY_BYTES_MAX)?;
-        let reply = execute(at, part, message)
+        let reply = request
+            .and_then(|request| arrays::execute(at, request, message.data))
             .unwrap_or_else(|error| Message::join(&serde_json::json!({ "error": RequestRefusal::new(&error) }), &[]));
         drop(whole);
         Ok(self.keep(reply, held))
@@ -240,8 +247,8 @@ impl ArrayRequests {
     }
 }
 
-/// Executes a request that is whole; returns its reply, a message.
-fn execute(at: &Surroundings<'_>, part: RequestPart, message: Message<'_>) -> Result<Vec<u8>, Error> {
+/// Returns a request that is whole, and that its command and the subsystem let change the store or run programs.
+fn checked(at: &Surroundings<'_>, part: RequestPart, message: Message<'_>) -> Result<ArrayRequest, Error> {
     if message.text.len() > TEXT_BYTES_MAX {
         let bytes = message.text.len();
         return Err(arrays::invalid(format!(
@@ -255,5 +262,5 @@ fn execute(at: &Surroundings<'_>, part: RequestPart, message: Message<'_>) -> Re
     if request.runs_programs() && !part.programs {
         return Err(arrays::invalid("a request that runs programs must say so (dword 11, bit 1)".to_owned()));
     }
-    arrays::execute(at, request, message.data)
+    Ok(request)
 }

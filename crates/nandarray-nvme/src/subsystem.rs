@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::association::{Association, HostIdentity};
 use crate::auth::{ControllerExchange, HostCredentials};
 use crate::logs::Health;
+use crate::reservations::Reservations;
 use crate::tenants::{NodeRules, Tenant, Tenants};
 
 /// Maximum namespace identifier (NN).
@@ -96,6 +97,7 @@ pub struct Subsystem {
     tenants: Tenants,
     hosts: RwLock<KnownHosts>,
     pub(crate) health: Health,
+    pub(crate) reservations: Reservations,
 }
 
 /// The hosts that may connect, which can change while the subsystem is used.
@@ -113,15 +115,18 @@ impl Subsystem {
         let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
         let parts: Vec<&str> = [0..8, 8..12, 12..16, 16..20, 20..32].map(|r| &hex[r]).to_vec();
         let own = format!("nqn.2014-08.org.nvmexpress:uuid:{}", parts.join("-"));
+        let inventory = Controller::new(device);
         Arc::new(Self {
             runtime: Arc::downgrade(runtime),
-            inventory: Controller::new(device),
+            reservations: Reservations::of(device, &inventory, uuid),
+            inventory,
             nqn: options.nqn.clone().unwrap_or(own),
             uuid,
             table: Mutex::default(),
             tenants: Tenants::new(options.rules.clone(), options.programs.then_some(options.memory_bytes)),
             hosts: RwLock::new(KnownHosts { names: options.hosts.clone(), credentials: options.credentials.clone() }),
-            health: Health::default(),
+            // A store that is closed meanwhile tells so to every command.
+            health: Health::new(device.begin_service().unwrap_or_default()),
             options,
         })
     }

@@ -86,10 +86,12 @@ fn features_keep_what_was_set_and_nothing_else() {
             _ => rng.u32(..80) | rng.u32(..80) << 16,
         };
         let context = format!("seed {seed}, step {step}: feature {fid:#x}, {value:#x}");
+        // Features of a namespace, and none is named.
+        let refused = if matches!(fid, 0x82 | 0x83) { Status::INVALID_NAMESPACE } else { Status::INVALID_FIELD };
         if rng.bool() && fid != 0x81 {
             let found = host.admin(&entry(AdminOpcode::GetFeatures as u8, 0, &[(10, fid.into())]));
             let told = |value| (Status::SUCCESS, value);
-            let known = wanted.get(&fid).map_or((Status::INVALID_FIELD, 0), |value| told(*value));
+            let known = wanted.get(&fid).map_or((refused, 0), |value| told(*value));
             assert_eq!(found, known, "{context}");
             let selected = |select: u32| {
                 host.admin(&entry(AdminOpcode::GetFeatures as u8, 0, &[(10, u32::from(fid) | select << 8)]))
@@ -120,6 +122,7 @@ fn features_keep_what_was_set_and_nothing_else() {
             }
             0x06 if value & 1 == 1 => Status::SUCCESS,
             0x81 => Status::FEATURE_NOT_CHANGEABLE,
+            0x82 | 0x83 => refused,
             _ if wanted.contains_key(&fid) => Status::FEATURE_NOT_CHANGEABLE,
             _ => Status::INVALID_FIELD,
         };
@@ -165,7 +168,7 @@ fn the_controller_is_described_at_the_offsets_of_the_specification() {
             ("CQES", 513, 1, 0x44),
             ("MAXCMD", 514, 2, 128),
             ("NN", 516, 4, 1024),
-            ("ONCS", 520, 2, 1 | 1 << 2 | 1 << 3 | 1 << 8),
+            ("ONCS", 520, 2, 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 8),
             ("FUSES", 522, 2, 0),
             ("VWC", 525, 1, 7),
             ("AWUN", 526, 2, 0xffff),
@@ -203,6 +206,7 @@ fn a_namespace_is_described_at_the_offsets_of_the_specification() {
                 ("NLBAF", 25, 1, 0),
                 ("FLBAS", 26, 1, 0),
                 ("NMIC", 30, 1, 1),
+                ("RESCAP", 31, 1, 0xff),
                 ("DLFEAT", 33, 1, 9),
                 ("NAWUN", 34, 2, 0xffff),
                 ("NAWUPF", 36, 2, ((2 << 20) >> lbads) - 1),

@@ -85,8 +85,9 @@ fn health_counts_blocks_and_the_error_log_has_the_newest_failures_first() {
     }
     let page = host.log(0x02, 512);
     let fields = [(1, 2, 300), (3, 1, 100), (4, 1, 10), (5, 1, 0), (64, 8, reads), (80, 8, writes), (176, 8, failed)];
+    let service = [(112, 8, 1), (128, 8, 0), (144, 8, 0)];
     let units = [(32, 8, read.div_ceil(512_000)), (48, 8, written.div_ceil(512_000)), (160, 8, 0)];
-    for (at, bytes, value) in fields.into_iter().chain(units) {
+    for (at, bytes, value) in fields.into_iter().chain(units).chain(service) {
         assert_eq!(number(&page[at..at + bytes]), value, "byte {at} of health");
     }
     let log = host.log(0x01, 1024);
@@ -110,7 +111,7 @@ fn pages_and_features_are_supported_if_they_are_answered() {
             let at = 4 * usize::from(number);
             let page = host.log_part(number, 0, 4, 0, true);
             assert_eq!(pages[at] & 1 == 1, page != Err(Status::INVALID_LOG_PAGE), "page {number:#x}: {page:?}");
-            let command = entry(AdminOpcode::GetFeatures as u8, 0, &[(10, u32::from(number))]);
+            let command = entry(AdminOpcode::GetFeatures as u8, 1, &[(10, u32::from(number))]);
             let told = host.admin_fetch(&command, 16);
             assert_eq!(features[at] & 1 == 1, told.is_ok(), "feature {number:#x}: {told:?}");
         }

@@ -5,6 +5,7 @@ mod events;
 mod logs;
 mod model;
 mod programs;
+mod reservations;
 mod statuses;
 
 use std::sync::Arc;
@@ -72,14 +73,23 @@ impl Host {
     }
 
     fn associate(subsystem: &Arc<Subsystem>) -> Arc<Association> {
+        Self::associate_as(subsystem, *b"the host's id 16")
+    }
+
+    fn associate_as(subsystem: &Arc<Subsystem>, hostid: [u8; 16]) -> Arc<Association> {
         let subnqn = subsystem.nqn().to_owned();
-        let host = HostIdentity { hostid: *b"the host's id 16", hostnqn: "nqn.host".to_owned(), subnqn, local: None };
+        let host = HostIdentity { hostid, hostnqn: "nqn.host".to_owned(), subnqn, local: None };
         subsystem.associate(host, 5000).unwrap()
     }
 
     /// Connects another host to the same subsystem, with a controller of its own.
     fn another(&self) -> Self {
-        let association = Self::associate(&self.subsystem);
+        self.another_as(*b"the host's id 16")
+    }
+
+    /// Connects a host with this identifier.
+    fn another_as(&self, hostid: [u8; 16]) -> Self {
+        let association = Self::associate_as(&self.subsystem, hostid);
         let host = Self { runtime: self.runtime.clone(), subsystem: self.subsystem.clone(), association };
         host.enable(true);
         host

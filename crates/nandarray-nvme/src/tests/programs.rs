@@ -262,7 +262,7 @@ fn ranges_of_a_set_lie_in_memory_and_apart() {
 
 /// A host with the program by hand in slot 1, active: it copies its input to its first output, and writes a hash to its
 /// second.
-fn ready() -> Host {
+pub(super) fn ready() -> Host {
     ready_with(SubsystemOptions::default())
 }
 
@@ -283,7 +283,7 @@ fn memory(host: &Host) -> Vec<u8> {
 }
 
 /// Executes the program in a slot with ranges in front of its data, and these scalars behind them.
-fn execute(host: &Host, pind: u32, rsid: u32, ranges: &[MemoryRange], scalars: &[u64]) -> Answer {
+pub(super) fn execute(host: &Host, pind: u32, rsid: u32, ranges: &[MemoryRange], scalars: &[u64]) -> Answer {
     let command = entry(0x01, NSID_PROGRAMS, &[(2, pind | rsid << 16), (3, ranges.len() as u32)]);
     host.send(&command, &[ranges.as_bytes(), scalars.as_bytes()].concat())
 }

@@ -19,6 +19,7 @@
 //! | `batch` | several changes of names and attributes as one command |
 //! | `names` | the rule of names |
 //! | `identity` | the identity of a served store, which no copy of its file has |
+//! | `service` | counts of a served store's starts and cut-off ends |
 //! | `log` | the journal: commit, checkpoint, flush |
 //! | `recover`, `replay`, `opening` | create, open; apply the journal; the records that were ignored on opening |
 //! | `reclaim`, `compact`, `defragment` | garbage collection; compaction; rewriting scattered blocks |
@@ -54,6 +55,7 @@ mod repair;
 mod replay;
 mod reshape;
 mod salvage;
+mod service;
 mod staged_write;
 mod target;
 mod transaction;
@@ -75,6 +77,7 @@ pub use flight::Done;
 pub use identity::IdentityChoice;
 pub use opening::Dropped;
 pub use owned::{OwnedCommand, OwnedTarget};
+pub use service::ServiceCounts;
 pub use staged_write::StagedWrite;
 pub use transaction::TransactionId;
 
@@ -280,6 +283,8 @@ pub struct Device {
     uuid: [u8; 16],
     /// Identity as a drive (`identity`).
     identity: Mutex<[u8; 16]>,
+    /// Counts of the service as a drive (`service`); `None` if the store is not served.
+    served: Mutex<Option<ServiceCounts>>,
     capacity_bytes: u64,
     transactions: Mutex<transaction::Transactions>,
     /// Record of the threads that are executing commands, in the process that opened the store.
@@ -427,6 +432,7 @@ impl Device {
             return done.and(self.barrier_held());
         }
         if done.is_ok() {
+            self.end_service();
             self.closed.store(true, Ordering::Release);
         }
         done

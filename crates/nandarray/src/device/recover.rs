@@ -167,6 +167,7 @@ fn device(
     Ok(Device {
         uuid: log.superblock().uuid,
         identity: Mutex::new(identity_of(log.superblock().uuid, ftl.media().as_ref()).0),
+        served: Mutex::default(),
         capacity_bytes: log.superblock().capacity_bytes,
         ftl,
         counters,

@@ -21,7 +21,7 @@ use super::spaces::ResolvedBox;
 use crate::device::{Device, NewSpace, OwnedCommand, OwnedTarget, Target, command};
 use crate::error::Error;
 use crate::stl::read::BufferMut;
-use crate::stl::space::Space;
+use crate::stl::space::{Space, SpaceId};
 use crate::stl::write::Source;
 
 /// Largest number of bytes that one copy command moves, since the command holds all of them in memory.
@@ -154,6 +154,14 @@ impl Controller {
     /// Invalid namespace; namespace not ready.
     pub fn namespace_blocks(&self, nsid: u32) -> Result<u64, Status> {
         Ok(self.namespace(nsid)?.nsze)
+    }
+
+    /// Returns the number of the space that is a namespace.
+    ///
+    /// # Errors
+    /// Invalid namespace; namespace not ready.
+    pub fn namespace_space(&self, nsid: u32) -> Result<SpaceId, Status> {
+        Ok(self.namespace(nsid)?.space.id)
     }
 
     /// Creates a namespace, all of whose blocks read as zeroes.

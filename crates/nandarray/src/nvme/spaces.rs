@@ -96,6 +96,14 @@ impl Controller {
         check_writes(&*self.access, &space.peek().record.name)
     }
 
+    /// Returns the number of the space that an open view is of.
+    ///
+    /// # Errors
+    /// Invalid dynamic space identifier; namespace not ready.
+    pub fn view_space(&self, dsid: u32) -> Result<SpaceId, Status> {
+        Ok(self.view(dsid)?.1.space)
+    }
+
     pub(super) fn open_space(
         &self,
         action: OpenAction,

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::accounts::ExecutionAccounts;
 use crate::boxes::StoredBoxes;
 use crate::features::FeatureValues;
+use crate::metrics::{DISCOVERY_TENANT, TenantMeter};
 use crate::requests::ArrayRequests;
 use crate::running::RunningExecutions;
 use crate::subsystem::Subsystem;
@@ -64,6 +65,8 @@ pub struct Association {
     pub(crate) unlocked: UnlockedArrays,
     /// Accounts of this host's executions, for the vendor's log page; other hosts have their own.
     pub(crate) accounts: ExecutionAccounts,
+    /// Counts of the tenant's commands.
+    pub(crate) meter: Arc<TenantMeter>,
     cntlid: u16,
     host: HostIdentity,
     pub(crate) state: Mutex<AdminState>,
@@ -94,7 +97,10 @@ impl Association {
             changed: BTreeSet::new(),
             noticed: false,
         };
+        let tenant = if host.subnqn == DISCOVERY_NQN { DISCOVERY_TENANT } else { &host.hostnqn };
+        let meter = subsystem.meters.of(tenant);
         Self {
+            meter,
             subsystem,
             controller,
             boxes: StoredBoxes::default(),
@@ -118,6 +124,11 @@ impl Association {
     /// Returns the host that is connected to the controller.
     pub fn host(&self) -> &HostIdentity {
         &self.host
+    }
+
+    /// Returns the name of the tenant to whom the host belongs: the host's own.
+    pub fn tenant_name(&self) -> &str {
+        if self.is_discovery() { DISCOVERY_TENANT } else { &self.host.hostnqn }
     }
 
     /// Returns the subsystem that the controller belongs to.

@@ -18,7 +18,9 @@
 //! | `programs` | Computational Programs: the states of program slots, range sets, execution; command set 4 |
 //! | `accounts` | accounts of a host's executions |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
-//! | `running` | executions of one host, which end with it |
+//! | `running`, `cpu_time` | executions of one host, which end with it or are killed; processor time of their threads |
+//! | `metrics`, `measures` | counts of commands by kind and tenant |
+//! | `events` | what happened, for the operator's log |
 //! | `unlocked` | encrypted arrays whose keys one host has given |
 //! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
 //! | `identify`, `logs` | data of identify and of log pages |
@@ -35,11 +37,15 @@ mod association;
 pub mod auth;
 mod boxes;
 mod commands;
+mod cpu_time;
+mod events;
 mod features;
 mod identify;
 mod io;
 mod limits;
 mod logs;
+mod measures;
+mod metrics;
 mod offload;
 mod payload;
 mod programs;
@@ -58,7 +64,10 @@ mod tests;
 
 pub use admin::AdminAnswer;
 pub use association::{Association, HostIdentity};
+pub use events::{EventKind, EventValue, ServerEvent};
+pub use metrics::{BUCKET_FIRST_LOG2, BUCKETS, OperationCounts, OperationKind};
 pub use nandarray_nvme_spec::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
 pub use payload::{Payload, TransferDirection};
 pub use queue::QueuePair;
+pub use running::RunStatus;
 pub use subsystem::{Subsystem, SubsystemOptions};

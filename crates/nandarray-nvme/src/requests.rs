@@ -137,8 +137,14 @@ impl ArrayRequests {
         let message = Message::split(&whole).ok_or(Status::INVALID_FIELD)?;
         // Before it is executed: a request that has changed the store must have its reply.
         self.check_room()?;
-        let reply = execute(at, part, message)
-            .unwrap_or_else(|error| Message::join(&serde_json::json!({ "error": RequestRefusal::new(&error) }), &[]));
+        let reply = execute(at, part, message).unwrap_or_else(|error| {
+            let mut refusal = RequestRefusal::new(&error);
+            refusal.text = at.running.fail(refusal.text);
+            if at.running.killed().is_some() {
+                (refusal.kind, refusal.failed) = ("cancelled", None);
+            }
+            Message::join(&serde_json::json!({ "error": refusal }), &[])
+        });
         drop(whole);
         Ok(self.keep(reply))
     }

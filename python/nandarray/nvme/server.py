@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 from nandarray import _nandarray
-from nandarray.errors import InvalidError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.nvme.names import check_nqn
+from nandarray.serving.endpoint import MetricsEndpoint
+from nandarray.serving.metrics import exposition, observe
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -36,10 +39,15 @@ class Server:
         *,
         authenticates: bool = False,
         advertised: tuple[str, int | None] | None = None,
+        store: Store | None = None,
+        metrics: str | None = None,
     ) -> None:
         self._native = native
         self._authenticates = authenticates
         self._advertised = advertised
+        self._store = store
+        self._started, self._since = time.time(), time.monotonic()
+        self._endpoint = None if metrics is None else MetricsEndpoint(metrics, self._exposition)
 
     @property
     def address(self) -> str:
@@ -85,11 +93,50 @@ class Server:
             has proved its identity, where it has to; ``associations`` (controller, host, I/O queues) of all other
             hosts; and numbers since the start: ``refused_logins`` (unknown hosts, wrong secrets), ``unfinished_logins``
             (connections that ended before that), ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
+            ``running`` has a dictionary for each run of programs: its number ``id``, which no other run of this server
+            has, ``host``, ``controller``, ``programs``, ``since`` (seconds since 1970), ``seconds``, ``cpu_seconds``,
+            ``instructions`` of the tasks that are done, ``tasks_done`` of ``tasks`` (those that are known so far),
+            ``bytes_in``, ``memory_bytes`` of its cores, ``stopping``. ``in_flight`` counts commands by tenant,
+            ``workers`` those that wait, by the kind of workers; ``pace`` has late completions of a paced drive.
+            ``started`` is in seconds since 1970, ``uptime_seconds`` the time since then.
         """
-        return self._native.status()
+        uptime = time.monotonic() - self._since
+        return {**self._native.status(), "started": self._started, "uptime_seconds": uptime}
+
+    @property
+    def metrics_address(self) -> str | None:
+        """Where ``/metrics`` is: ``HOST:PORT``, or the path of a socket; None where it is not served."""
+        return None if self._endpoint is None else self._endpoint.address
+
+    def kill(self, run: int) -> None:
+        """Stop a run of programs: it ends with an error, and writes nothing unless it is writing already.
+
+        Parameters
+        ----------
+        run : int
+            Number of the run, its ``id`` in the status.
+
+        Raises
+        ------
+        NotFoundError
+            No run of this number is there (any more).
+        """
+        if not 0 < run < 1 << 64 or not self._native.kill(run):
+            raise NotFoundError(f"no run {run} is running")
+
+    def _exposition(self) -> str:
+        """Return all metrics in Prometheus' text form."""
+        try:
+            store = {} if self._store is None else self._store._engine.stat()
+        except NandarrayError:  # it was closed, or a command of it failed: the server's own numbers are there
+            store = {}
+        seen = observe(self._native.status(), started=self._started, transport="tcp", store=store)
+        return exposition({**seen, **self._native.operations()})
 
     def stop(self) -> None:
         """End all connections, and the server. Commands that have begun are executed."""
+        if self._endpoint is not None:
+            self._endpoint.stop()
         self._native.stop()
 
     def __enter__(self) -> Server:
@@ -117,6 +164,7 @@ def serve(
     pace: bool = False,
     nd: bool = True,
     advertise: str | None = None,
+    metrics: str | None = None,
 ) -> Server:
     """Serve a store as an NVMe/TCP drive.
 
@@ -157,6 +205,9 @@ def serve(
     advertise : str, optional
         IP address, or address and port, that the discovery service, ``url`` and ``connect_line`` name instead of the
         server's own: those of a container's host, or of a translating router.
+    metrics : str, optional
+        Address of ``/metrics`` in Prometheus' text form: ``HOST:PORT`` of loopback, or the path of a socket, which has
+        mode 0600. Without, there are none.
 
     Returns
     -------
@@ -166,8 +217,9 @@ def serve(
     Raises
     ------
     InvalidError
-        The address cannot be listened on, or needs ``secrets`` or ``insecure``; ``pace`` without a described
-        device; a text that is no secret, or no qualified name, or no address; no identity to keep.
+        The address, or that of ``metrics``, cannot be listened on; the address needs ``secrets`` or ``insecure``;
+        ``pace`` without a described device; a text that is no secret, or no qualified name, or no address; no identity
+        to keep.
     ReadOnlyError
         ``identity="new"`` of a store that is open for reading.
 
@@ -199,7 +251,11 @@ def serve(
         store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
         hosts=known, secrets=pairs, kill_safe=kill_safe and not pace, pace=pace, nd=nd, advertise=advertised,
     )  # fmt: skip
-    return Server(native, authenticates=bool(pairs), advertised=advertised)
+    try:
+        return Server(native, authenticates=bool(pairs), advertised=advertised, store=store, metrics=metrics)
+    except BaseException:
+        native.stop()
+        raise
 
 
 def _parse_advertised(text: str) -> tuple[str, int | None]:

@@ -17,3 +17,4 @@ pub use connection::arrived;
 pub use initiator::{ConnectError, HostQueue, Initiator, InitiatorOptions};
 pub use pdu::{Digests, FatalError, FatalStatus, PduHeader, PduKind};
 pub use server::{Server, ServerOptions, ServerStatus};
+pub use workers::WorkerCounts;

@@ -24,6 +24,17 @@ struct CommandWorkersState {
     closed: bool,
 }
 
+/// How many commands wait for a worker, and how many workers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Number of commands that wait.
+    pub waiting: usize,
+    /// Number of workers that execute a command.
+    pub busy: usize,
+    /// Number of workers.
+    pub workers: usize,
+}
+
 /// The workers' commands, which connections add to.
 pub(super) struct CommandWorkers {
     state: Mutex<CommandWorkersState>,
@@ -64,6 +75,13 @@ impl CommandWorkers {
             }
             None => state.waiting.push_back(command),
         }
+    }
+
+    /// Returns how many commands and workers there are now.
+    pub(super) fn counts(&self) -> WorkerCounts {
+        let state = self.state.lock();
+        let workers = self.wake.len();
+        WorkerCounts { waiting: state.waiting.len(), busy: workers - state.idle.len().min(workers), workers }
     }
 
     /// Ends the threads once they have executed all commands that are there.

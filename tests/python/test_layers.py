@@ -33,6 +33,7 @@ ORDER = (
     "nandarray.door",
     "nandarray.device",
     "nandarray.model",
+    "nandarray.serving",
     "nandarray.nvme",
     "nandarray.gpu",
     "nandarray.programs.abi",

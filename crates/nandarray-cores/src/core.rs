@@ -94,6 +94,15 @@ impl<'p> Core<'p> {
         Ok(Self { program, place: CoreBackend::Hart { processor, memory: loaded.memory, stack: loaded.stack } })
     }
 
+    /// Returns the bytes of memory that the core holds for its program; 0 if the program runs as functions of this
+    /// process.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.place {
+            CoreBackend::Hart { memory, .. } => memory.owned_bytes(),
+            CoreBackend::Host(_) => 0,
+        }
+    }
+
     /// Creates a core that calls functions of this process in place of the program's instructions.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use crate::accounts::ExecutionAccounts;
 use crate::boxes::StoredBoxes;
 use crate::executing::ExecutingCommands;
 use crate::features::FeatureValues;
+use crate::metrics::TenantMeter;
 use crate::notices::{RESERVATION_EVENT, ReservationNotices};
 use crate::requests::ArrayRequests;
 use crate::running::RunningExecutions;
@@ -91,6 +92,8 @@ pub struct Association {
     pub(crate) unlocked: UnlockedArrays,
     /// Accounts of this host's executions, for the vendor's log page; other hosts have their own.
     pub(crate) accounts: ExecutionAccounts,
+    /// Counts of the tenant's commands.
+    pub(crate) meter: Arc<TenantMeter>,
     cntlid: u16,
     host: HostIdentity,
     pub(crate) state: Mutex<AdminState>,
@@ -123,7 +126,9 @@ impl Association {
             noticed: false,
             notices: ReservationNotices::default(),
         };
+        let meter = subsystem.meters.of(tenant.name());
         Self {
+            meter,
             requests: ArrayRequests::new(tenant.budget.clone()),
             subsystem,
             tenant,

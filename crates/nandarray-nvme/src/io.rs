@@ -3,6 +3,7 @@
 //! A command that failed is counted, and added to the error log.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use nandarray::nvme::NSID_ALL;
 use nandarray_nvme_spec::{
@@ -13,10 +14,11 @@ use nandarray_runtime::Runtime;
 
 use crate::association::Association;
 use crate::commands::{CommandEffect, IoCommand};
+use crate::events::EventKind;
 use crate::logs::{self, FailedCommand};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
-use crate::running::RunningExecution;
+use crate::running::{RunLimits, RunningExecution};
 use crate::subsystem::{self, NN};
 
 /// The thread that executes a command.
@@ -60,7 +62,7 @@ impl Association {
     }
 
     /// Returns the command that an entry of an I/O queue means; `None` if the subsystem has no such command.
-    fn io_command(&self, entry: &SubmissionEntry) -> Option<IoCommand> {
+    pub(crate) fn io_command(&self, entry: &SubmissionEntry) -> Option<IoCommand> {
         IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode, self.has(CommandSet::ND))
     }
 
@@ -96,13 +98,17 @@ impl Association {
         match csi {
             CommandSet::MEMORY => self.tenant().memory.execute(entry, payload).map(|()| (0, 0)),
             CommandSet::PROGRAMS => {
-                let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution()?);
-                self.tenant().programs.execute(&self.surroundings(&runtime, &running), entry, &payload)
+                let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution(true)?);
+                let done = self.tenant().programs.execute(&self.surroundings(&runtime, &running), entry, &payload);
+                self.end_execution(&running);
+                done
             }
             CommandSet::ND => match NdCommand::decode(entry)? {
                 NdCommand::ArrayRequest(part) => {
-                    let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution()?);
-                    self.requests.request(&self.surroundings(&runtime, &running), part, &payload)
+                    let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution(part.programs)?);
+                    let done = self.requests.request(&self.surroundings(&runtime, &running), part, &payload);
+                    self.end_execution(&running);
+                    done
                 }
                 NdCommand::ArrayReply(part) => self.requests.reply(part, &mut payload),
                 command => self.boxes.execute(self.controller(), command, payload),
@@ -112,16 +118,46 @@ impl Association {
     }
 
     /// Adds an execution to those that end with the association.
-    fn begin_execution(&self) -> Result<RunningExecution<'_>, Status> {
-        let running = self.running.begin(self.tenant().rule(|rules| rules.instructions));
+    fn begin_execution(&self, runs_programs: bool) -> Result<RunningExecution<'_>, Status> {
+        let (instructions_max, time_max) =
+            self.tenant().rule(|rules| (rules.instructions, Duration::from_secs(rules.seconds.into())));
+        let limits = RunLimits { instructions_max, time_max };
+        let running = self.running.begin(&self.subsystem().last_run, runs_programs, limits);
         // The association may have ended since it was looked at, and have stopped only those that were there.
         if self.is_ready() { Ok(running) } else { Err(Status::ABORTED) }
     }
 
-    fn surroundings<'a>(&'a self, runtime: &'a Runtime, running: &'a RunningExecution<'_>) -> Surroundings<'a> {
+    /// Tells the end of an execution that has run programs.
+    fn end_execution(&self, running: &RunningExecution<'_>) {
+        let (kind, why) = match (running.failure(), running.stopped()) {
+            _ if !running.has_begun() => return,
+            (None, _) => (EventKind::RunEnd, None),
+            (Some(_), Some(why)) => (EventKind::RunKilled, Some(why)),
+            (Some(why), None) => (EventKind::RunFailed, Some(why)),
+        };
+        self.subsystem().events.add(kind, || {
+            let (programs, time, instructions, cpu) = running.costs();
+            let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            let mut fields = vec![
+                ("host", self.host().hostnqn.as_str().into()),
+                ("controller", u64::from(self.cntlid()).into()),
+                ("run", running.number().into()),
+                ("programs", programs.as_str().into()),
+                ("duration_ns", nanoseconds(time).into()),
+                ("cpu_ns", nanoseconds(cpu).into()),
+                ("instructions", instructions.into()),
+            ];
+            fields.extend(why.map(|why| ("why", why.as_str().into())));
+            fields
+        });
+    }
+
+    fn surroundings<'a>(&'a self, runtime: &'a Runtime, running: &'a RunningExecution<'a>) -> Surroundings<'a> {
         Surroundings {
             runtime,
-            progress: running.progress(),
+            running,
+            host: &self.host().hostnqn,
+            events: &self.subsystem().events,
             unlocked: &self.unlocked,
             reserved: self.subsystem().reservations.seen_by(runtime.device(), &self.host().hostid),
             executor: self.subsystem().options().executor.as_deref(),

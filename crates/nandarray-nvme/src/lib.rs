@@ -19,7 +19,9 @@
 //! | `accounts` | accounts of a host's executions |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
 //! | `tenants`, `budget` | who hosts belong to, with arrays and limits; memory that hosts make grow |
-//! | `running` | executions of one host, which end with it |
+//! | `running`, `cpu_time` | executions of one host, which end with it or are killed; processor time of their threads |
+//! | `metrics`, `measures` | counts of commands by kind and tenant |
+//! | `events` | what happened, for the operator's log |
 //! | `unlocked` | encrypted arrays whose keys one host has given |
 //! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
 //! | `identify`, `logs` | data of identify and of log pages |
@@ -40,12 +42,16 @@ pub mod auth;
 mod boxes;
 mod budget;
 mod commands;
+mod cpu_time;
+mod events;
 mod executing;
 mod features;
 mod identify;
 mod io;
 mod limits;
 mod logs;
+mod measures;
+mod metrics;
 mod notices;
 mod offload;
 mod payload;
@@ -69,8 +75,11 @@ mod tests;
 
 pub use admin::AdminAnswer;
 pub use association::{Association, HostIdentity};
+pub use events::{EventKind, EventValue, ServerEvent};
+pub use metrics::{BUCKET_FIRST_LOG2, BUCKETS, OperationCounts, OperationKind};
 pub use nandarray_nvme_spec::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
 pub use payload::{Payload, TransferDirection};
 pub use queue::QueuePair;
+pub use running::RunStatus;
 pub use subsystem::{Subsystem, SubsystemOptions};
 pub use tenants::{NodeLimits, NodeRules, TenantRules};

@@ -209,13 +209,15 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
             })
         })
         .collect::<Result<_, Error>>()?;
+    let names = stages.iter().filter_map(|stage| at.runtime.program_name(stage.program));
+    at.begin_programs(names.collect::<Vec<_>>().join(" | "));
     let threads = at.runtime.threads(THREADS);
     let done = at.runtime.execute(&Execution {
         stages: &stages,
         executor: at.executor.unwrap_or(&threads),
         hold_bytes: request.hold_bytes.min(HOLD_BYTES),
         collect_bytes: COLLECT_BYTES_MAX,
-        progress: at.progress,
+        progress: at.running.progress(),
     })?;
     let mut found = Vec::new();
     let mut value = |value: Option<OutputValue>| match value? {

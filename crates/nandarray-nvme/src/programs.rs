@@ -17,7 +17,7 @@ use nandarray_nvme_spec::{
     SubmissionEntry,
 };
 use nandarray_runtime::{
-    Error, Execution, Executor, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest,
+    Error, Execution, Executor, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Runtime, StageRequest,
 };
 use parking_lot::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
@@ -25,9 +25,11 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::accounts::{ExecutionAccounts, ExecutionFailure};
 use crate::boxes::StoredBoxes;
 use crate::budget::{Budget, Reservation};
+use crate::events::{EventKind, EventLog};
 use crate::payload::Payload;
 use crate::registrants::SpaceUse;
 use crate::reservations::HostReservations;
+use crate::running::RunningExecution;
 use crate::slm::LocalMemory;
 use crate::tenants::Tenant;
 use crate::unlocked::UnlockedArrays;
@@ -107,8 +109,12 @@ pub(crate) struct Programs {
 /// The parts of the subsystem and of the association that an execution uses.
 pub(crate) struct Surroundings<'a> {
     pub(crate) runtime: &'a Runtime,
-    /// The progress of an execution, by which it is stopped when its host is gone.
-    pub(crate) progress: &'a Progress,
+    /// The execution, which is stopped when its host is gone, or by the operator.
+    pub(crate) running: &'a RunningExecution<'a>,
+    /// Name of the host.
+    pub(crate) host: &'a str,
+    /// What happened, for the operator's log.
+    pub(crate) events: &'a EventLog,
     /// Encrypted arrays whose keys the host has given.
     pub(crate) unlocked: &'a UnlockedArrays,
     /// Reservations that may exclude the host from arrays.
@@ -126,6 +132,17 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) programs: bool,
     /// The tenant of the host, with its arrays and its budget.
     pub(crate) tenant: &'a Tenant,
+}
+
+impl Surroundings<'_> {
+    /// Names the programs of the execution, which begins now.
+    pub(crate) fn begin_programs(&self, programs: String) {
+        self.events.add(EventKind::RunBegin, || {
+            let (run, programs) = (self.running.number(), programs.as_str());
+            vec![("host", self.host.into()), ("run", run.into()), ("programs", programs.into())]
+        });
+        self.running.name(programs);
+    }
 }
 
 /// One input or output of an execution: a range of local memory (first byte and length), or elements of an array.
@@ -321,6 +338,7 @@ impl Programs {
                 Ok((total as u32, (total >> 32) as u32))
             }
             Err(ExecutionFailure { status, why }) => {
+                let why = at.running.fail(why);
                 at.accounts.add(command.tag, &ExecutionAccount::Failed { why });
                 Err(status)
             }
@@ -482,8 +500,9 @@ impl Programs {
             executor,
             hold_bytes: HOLD_BYTES,
             collect_bytes: collect_bytes.saturating_add(ports.state_bytes),
-            progress: at.progress,
+            progress: at.running.progress(),
         };
+        at.begin_programs(ports.name.clone());
         let done = at.runtime.execute(&execution).map_err(failure_of)?;
         let lengths = deliver(at, to, &done.stages[0].outputs)?;
         Ok((lengths, done.account.instructions))

@@ -168,9 +168,14 @@ impl ArrayRequests {
             }
         }
         let held = self.budget.reserve(REPLY_BYTES_MAX)?;
-        let reply = request
-            .and_then(|request| arrays::execute(at, request, message.data))
-            .unwrap_or_else(|error| Message::join(&serde_json::json!({ "error": RequestRefusal::new(&error) }), &[]));
+        let reply = request.and_then(|request| arrays::execute(at, request, message.data)).unwrap_or_else(|error| {
+            let mut refusal = RequestRefusal::new(&error);
+            refusal.text = at.running.fail(refusal.text);
+            if at.running.stopped().is_some() {
+                (refusal.kind, refusal.failed) = ("cancelled", None);
+            }
+            Message::join(&serde_json::json!({ "error": refusal }), &[])
+        });
         drop(whole);
         Ok(self.keep(reply, held))
     }

@@ -4,7 +4,9 @@
 //! sets. A subsystem holds only a weak reference to its store, which can be closed meanwhile.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use nandarray::nvme::Controller;
 use nandarray::{Device, command};
@@ -14,8 +16,11 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::association::{Association, HostIdentity};
 use crate::auth::{ControllerExchange, HostCredentials};
+use crate::events::{EventLog, ServerEvent};
 use crate::logs::Health;
+use crate::metrics::{Meters, OperationCounts};
 use crate::reservations::Reservations;
+use crate::running::RunStatus;
 use crate::tenants::{NodeRules, Tenant, Tenants};
 
 /// Maximum namespace identifier (NN).
@@ -98,6 +103,12 @@ pub struct Subsystem {
     hosts: RwLock<KnownHosts>,
     pub(crate) health: Health,
     pub(crate) reservations: Reservations,
+    /// Counts of commands by kind and tenant.
+    pub(crate) meters: Meters,
+    /// What happened, for the operator's log.
+    pub(crate) events: EventLog,
+    /// Number of the last execution of any host.
+    pub(crate) last_run: AtomicU64,
 }
 
 /// The hosts that may connect, which can change while the subsystem is used.
@@ -127,6 +138,9 @@ impl Subsystem {
             hosts: RwLock::new(KnownHosts { names: options.hosts.clone(), credentials: options.credentials.clone() }),
             // A store that is closed meanwhile tells so to every command.
             health: Health::new(device.begin_service().unwrap_or_default()),
+            meters: Meters::default(),
+            events: EventLog::default(),
+            last_run: AtomicU64::new(0),
             options,
         })
     }
@@ -345,6 +359,36 @@ impl Subsystem {
         for association in self.associations() {
             association.notice_namespaces(nsids);
         }
+    }
+
+    /// Returns the runs of programs that have begun and not ended, in order of their numbers.
+    pub fn running(&self) -> Vec<RunStatus> {
+        let of = |host: &Arc<Association>| host.running.list(&host.host().hostnqn, host.cntlid());
+        let mut found: Vec<RunStatus> = self.associations().iter().flat_map(of).collect();
+        found.sort_unstable_by_key(|run| run.number);
+        found
+    }
+
+    /// Stops a run of programs, which ends with an error and writes nothing unless its outputs are being written;
+    /// returns whether there is a run of this number.
+    pub fn kill(&self, number: u64) -> bool {
+        self.associations().iter().any(|host| host.running.kill(number))
+    }
+
+    /// Returns the events that nobody has read, in order; waits at most `time` for the first one. Events from before
+    /// the first call are not kept.
+    pub fn events(&self, time: Duration) -> Vec<ServerEvent> {
+        self.events.read(time)
+    }
+
+    /// Returns the counts of commands of each tenant, by its name.
+    pub fn operations(&self) -> Vec<(String, Vec<OperationCounts>)> {
+        self.meters.operations()
+    }
+
+    /// Returns the number of commands that failed, by the name of their status.
+    pub fn failures(&self) -> Vec<(&'static str, u64)> {
+        self.meters.failures()
     }
 
     /// Returns named counts since the subsystem was made: reads, writes, their bytes, failures.

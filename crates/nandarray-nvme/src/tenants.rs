@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use wildmatch::WildMatch;
 
 use crate::budget::Budget;
+use crate::metrics::DISCOVERY_TENANT;
 use crate::programs::Programs;
 use crate::running::RUN_INSTRUCTIONS_MAX;
 use crate::slm::LocalMemory;
@@ -364,7 +365,7 @@ impl Tenants {
         let none = || Vec::new();
         let rules =
             TenantRules { hosts: none(), read: none(), write: none(), programs: false, ..TenantRules::of_host("") };
-        Tenant::new("", rules, &Budget::new(0, None), 0)
+        Tenant::new(DISCOVERY_TENANT, rules, &Budget::new(0, None), 0)
     }
 
     /// Returns the budget of the node.

@@ -44,6 +44,7 @@ mod nvme;
 mod nvme_commands;
 mod nvme_entries;
 mod nvme_tcp;
+mod nvme_watch;
 mod offload;
 mod options;
 mod queues;
@@ -102,6 +103,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(nvme_entries::nvme_memory_entry, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_entries::nvme_store_box_entry, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_entries::nvme_unload_entry, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_watch::nvme_event_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_preset, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_keys, m)?)?;

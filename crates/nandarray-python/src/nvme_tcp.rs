@@ -22,6 +22,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::errors::{detached, to_py};
 use crate::handle::{at_home, fail, runtime_of};
+use crate::nvme_watch::{of_event, of_operations, of_status};
 use crate::store::PyStore;
 
 fn io_error(py: Python<'_>, what: &dyn std::fmt::Display) -> PyErr {
@@ -114,6 +115,8 @@ type AccessFields = (Option<u32>, Option<u32>, bool);
 #[pyclass(module = "nandarray._nandarray", name = "NvmeServer", frozen)]
 pub(crate) struct PyNvmeServer {
     server: Mutex<Server>,
+    /// Its subsystem, which a call can use while another one stops the server.
+    subsystem: Arc<Subsystem>,
     addresses: Vec<String>,
     nqn: String,
     home: Home,
@@ -214,7 +217,9 @@ impl PyNvmeServer {
         let server = started.map_err(|e| io_error(py, &e))?;
         let addresses = server.endpoints().iter().map(Endpoint::to_string).collect();
         let nqn = server.subsystem().nqn().to_owned();
-        Ok(Self { server: Mutex::new(server), addresses, nqn, home: Home::here(), paced: Mutex::new(paced) })
+        let subsystem = server.subsystem().clone();
+        let (server, paced) = (Mutex::new(server), Mutex::new(paced));
+        Ok(Self { server, subsystem, addresses, nqn, home: Home::here(), paced })
     }
 
     /// Places where it listens: `HOST:PORT`, `unix:PATH`.
@@ -230,24 +235,16 @@ impl PyNvmeServer {
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         at_home(py, self.home, "server")?;
-        let status = self.server.lock().status();
-        let dict = PyDict::new(py);
-        let addresses: Vec<String> = status.endpoints.iter().map(Endpoint::to_string).collect();
-        dict.set_item("address", &addresses[0])?;
-        dict.set_item("addresses", addresses)?;
-        dict.set_item("nqn", status.nqn)?;
-        dict.set_item("connections", status.connections)?;
-        dict.set_item("half_open", status.half_open)?;
-        dict.set_item("associations", status.associations)?;
-        let peers: Vec<(u16, u32, i32)> = status.peers.iter().map(|(cntlid, p)| (*cntlid, p.uid, p.pid)).collect();
-        dict.set_item("peers", peers)?;
-        dict.set_item("refused_logins", status.refused_logins)?;
-        dict.set_item("unfinished_logins", status.unfinished_logins)?;
-        dict.set_item("memory_bytes", status.memory.0)?;
-        dict.set_item("memory_limit_bytes", status.memory.1)?;
-        dict.set_item("tenants", status.tenants)?;
-        for (name, value) in status.numbers {
-            dict.set_item(name, value)?;
+        let status = py.detach(|| self.server.lock().status());
+        let dict = of_status(py, status)?;
+        let pace = self.paced.lock().as_ref().and_then(|paced| paced.0.pace_report());
+        if let Some(pace) = pace {
+            let of = PyDict::new(py);
+            of.set_item("completions", pace.completions)?;
+            of.set_item("late", pace.late)?;
+            of.set_item("behind_mean_seconds", pace.behind_mean_s)?;
+            of.set_item("behind_max_seconds", pace.behind_max_s)?;
+            dict.set_item("pace", of)?;
         }
         Ok(dict)
     }
@@ -267,6 +264,26 @@ impl PyNvmeServer {
         let rules = rules_of(py, rules)?;
         let replace = || self.server.lock().replace_hosts(hosts, credentials, rules);
         detached(py, replace).map_err(|e| to_py(py, &e, None))
+    }
+
+    /// Counts of commands by kind and tenant, and failed commands by status ([`of_operations`]).
+    fn operations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        at_home(py, self.home, "server")?;
+        of_operations(py, &self.subsystem)
+    }
+
+    /// Stops a run of programs; whether there is one with this number.
+    fn kill(&self, py: Python<'_>, run: u64) -> PyResult<bool> {
+        at_home(py, self.home, "server")?;
+        Ok(self.subsystem.kill(run))
+    }
+
+    /// Returns the events that were not returned before; waits at most `seconds` for one.
+    fn events<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Vec<(&'static str, f64, Bound<'py, PyDict>)>> {
+        at_home(py, self.home, "server")?;
+        let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let found = py.detach(|| self.subsystem.events(time));
+        found.iter().map(|event| of_event(py, event)).collect()
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<()> {

@@ -6,6 +6,7 @@
 //! jobs come back.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nandarray_cores::RunError;
@@ -14,7 +15,7 @@ use crate::cut::check;
 use crate::error::StageError;
 use crate::io::InputSource;
 use crate::job::{Job, JobStep};
-use crate::progress::{Account, Progress, TASK_INSTRUCTIONS_MIN};
+use crate::progress::{Account, Progress, TASK_INSTRUCTIONS_MIN, ThreadObserver};
 use crate::scheduler::{Next, RunPlan, Scheduler};
 use crate::stage::{Failed, Origin, Rank, Stage};
 use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
@@ -108,6 +109,11 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// Whether no job is in flight.
     pub fn is_idle(&self) -> bool {
         self.scheduler.running == 0
+    }
+
+    /// Returns the observer of the run's threads.
+    pub(crate) fn observer(&self) -> Option<Arc<dyn ThreadObserver>> {
+        self.plan.progress.observer.clone()
     }
 
     /// Returns the stages of the run.
@@ -211,6 +217,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// Counts the instructions of a task against the limit of the run.
     fn spend(&mut self, instructions: u64) -> Result<(), Failed> {
         self.spent = self.spent.saturating_add(instructions.max(TASK_INSTRUCTIONS_MIN));
+        self.plan.progress.instructions.fetch_add(instructions, Ordering::Relaxed);
         match self.plan.progress.instructions_max {
             Some(limit) if self.spent > limit => {
                 Err((Rank { turn: 0, stage: 0, run: 0 }, RunError::RunLimit { limit }))

@@ -28,7 +28,9 @@ impl<'p> StageContext<'_, 'p> {
     }
 
     pub(crate) fn core(&self) -> Result<Core<'p>, RunError> {
-        (self.stage.core)(self.stage.program).map_err(|e| RunError::Inputs(e.to_string()))
+        let core = (self.stage.core)(self.stage.program).map_err(|e| RunError::Inputs(e.to_string()))?;
+        self.progress.memory_bytes.fetch_add(core.memory_bytes(), Ordering::Relaxed);
+        Ok(core)
     }
 
     /// Whether the program gets an input in the form in which an array packs integers.

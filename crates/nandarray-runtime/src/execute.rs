@@ -36,6 +36,12 @@ pub struct Runtime {
 }
 
 impl Runtime {
+    /// Returns the name of a loaded program; `None` if there is no such program.
+    pub fn program_name(&self, program: ProgramId) -> Option<String> {
+        let loaded = self.programs.read().get(program).ok()?;
+        Some(loaded.program.metadata().name.clone())
+    }
+
     /// Makes a runtime beside a device, without programs.
     pub fn new(device: Arc<Device>) -> Self {
         Self { device, programs: RwLock::default() }

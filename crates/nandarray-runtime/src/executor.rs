@@ -97,9 +97,12 @@ impl<'s, 'p> Crew<'_, 's, 'p> {
     /// Does jobs on one thread until the run is over. A panic here is a fault of the agenda: it ends the run, and wakes
     /// the threads that wait.
     fn work(&self) {
+        let observer = self.agenda.lock().observer();
+        observer.iter().for_each(|observer| observer.begin());
         if let Err(what) = caught(|| self.jobs()) {
             self.agenda.lock().abort(RunError::Worker(what));
         }
+        observer.iter().for_each(|observer| observer.end());
         self.moved.notify_all();
     }
 

@@ -1,13 +1,22 @@
 //! The progress of a run, and its costs when it is done.
 
-use std::sync::OnceLock;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nandarray_cores::{CoreTimer, Profiler};
 
 /// Minimum number of instructions that a task counts as, against the limit of a run: about what a task costs beside its
 /// own instructions.
 pub const TASK_INSTRUCTIONS_MIN: u64 = 10_000;
+
+/// An observer of the threads that do the jobs of a run, each of which calls it at its beginning and at its end.
+pub trait ThreadObserver: Debug + Send + Sync {
+    /// The calling thread begins to do jobs of the run.
+    fn begin(&self);
+    /// The calling thread does no further jobs of the run.
+    fn end(&self);
+}
 
 /// The progress of a run, which other threads may read while it runs.
 #[derive(Debug, Default)]
@@ -18,6 +27,12 @@ pub struct Progress {
     pub done: AtomicU64,
     /// Bytes read from the run's source so far.
     pub bytes_in: AtomicU64,
+    /// Number of instructions of the tasks that are done.
+    pub instructions: AtomicU64,
+    /// Bytes of memory that the cores of the run have for their programs.
+    pub memory_bytes: AtomicU64,
+    /// Observer of the run's threads, if an executor has any; `None` if the caller wants none.
+    pub observer: Option<Arc<dyn ThreadObserver>>,
     /// Set by the caller to stop the run.
     pub stop: AtomicBool,
     /// Maximum number of instructions of the whole run; `None` if there is none. A task counts as

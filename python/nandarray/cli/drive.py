@@ -12,7 +12,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +21,8 @@ import typer
 import nandarray
 from nandarray.array.store import Store
 from nandarray.cli import serve_shm
-from nandarray.cli.common import DeviceName, FileWatch, Json, StorePath, open_store, parse_size, print_json, say
-from nandarray.cli.status_file import StatusFile, status_of
+from nandarray.cli.common import DeviceName, Json, StorePath, open_store, parse_size, print_json, say
+from nandarray.cli.operate import KillRun, LogForm, LogLevel, MetricsAddress, Operator, Reload, order
 from nandarray.errors import InvalidError, NandarrayError
 from nandarray.inputs import read_input
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
@@ -76,13 +76,17 @@ _OF_TCP = {
     "keep_ids",
 }
 _OF_SHM = {"writable", "queues", "depth", "data", "threads"}
+_OF_BOTH = {"shm", "group", "no_programs", "metrics", "log", "log_level"}
+#: Options that give the running server an order, each by itself.
+_ORDERS = {"status", "kill", "reload"}
 
 
-def _check_options(ctx: typer.Context, *, shm: bool, status: bool) -> None:
+def _check_options(ctx: typer.Context, *, shm: bool, order: bool) -> None:
     """Refuse options that would be without effect."""
-    given = {name for name in _OF_TCP | _OF_SHM | {"shm", "group", "no_programs"} if _is_given(ctx, name)}
-    if status:
-        wrong, why = given, "--status starts no server"
+    given = {name for name in _OF_TCP | _OF_SHM | _OF_BOTH if _is_given(ctx, name)}
+    orders = sorted(name for name in _ORDERS if _is_given(ctx, name))
+    if order:
+        wrong, why = given | set(orders[1:]), f"--{orders[0]} starts no server"
     elif shm:
         wrong, why = given & _OF_TCP, "--shm serves without NVMe/TCP"
     else:
@@ -113,8 +117,16 @@ def _stopped_by_signals() -> threading.Event:
     return stop
 
 
-def _run(server: Server, store: Store, file: StatusFile, stop: threading.Event, about: dict[str, int]) -> None:
-    """Print a server's address, and keep its status in a file until it is to stop."""
+def _run(
+    server: Server,
+    store: Store,
+    operator: Operator,
+    stop: threading.Event,
+    about: dict[str, Any],
+    reload: Callable[[], str],
+) -> None:
+    """Print a server's addresses, and serve until it is to stop."""
+    operator.log.follow(server._native.events)
     for address in server.addresses:
         say(f"address  {address}")
     say(f"NQN      {server.nqn}")
@@ -122,27 +134,20 @@ def _run(server: Server, store: Store, file: StatusFile, stop: threading.Event, 
         say(f"url      {url}")
     if server.connect_line is not None:
         say(f"connect  {server.connect_line}")
+    if server.metrics_address is not None:
+        say(f"metrics  {server.metrics_address}")
     sys.stdout.flush()
-    watch = FileWatch(store)
-    try:
-        while True:
-            file.write({**about, **server.status()})
-            watch.look()
-            if stop.wait(0.5):
-                break
-    finally:
-        file.remove()
+    operator.log.add("ready", address=server.address, nqn=server.nqn, metrics=server.metrics_address)
+    signal.signal(signal.SIGHUP, lambda *_: operator.reread(reload))
+    status = {"transport": "tcp", **about}
+    operator.run(store, lambda: {**status, **server.status()}, stop, kill=server.kill, reload=reload)
 
 
-def _reload(server: Server, hosts: Sequence[str], secret_file: Path | None, config: Path | None) -> None:
-    """Read secrets and rules anew; what is wrong is said, and leaves the old ones."""
-    try:
-        secrets = None if secret_file is None else read_secrets(secret_file)
-        ended = server.reload(hosts=hosts, secrets=secrets, config=config)
-    except (NandarrayError, OSError) as error:
-        say(f"reload: {error}; the rules before stay", file=sys.stderr, flush=True)
-    else:
-        say(f"reload: done; {len(ended)} connections of hosts ended", file=sys.stderr, flush=True)
+def _reload(server: Server, hosts: Sequence[str], secret_file: Path | None, config: Path | None) -> str:
+    """Read secrets and rules anew; return what has changed. What is wrong leaves the old ones."""
+    secrets = None if secret_file is None else read_secrets(secret_file)
+    ended = server.reload(hosts=hosts, secrets=secrets, config=config)
+    return f"rules and secrets are read; connections that have ended: {len(ended)}"
 
 
 def serve(
@@ -181,24 +186,29 @@ def serve(
     data: Annotated[str, typer.Option(metavar="SIZE", help="Data of a queue pair (with --shm).")] = "4MiB",
     threads: Annotated[int, typer.Option(help="Number of threads that serve (with --shm).")] = 1,
     group: ClientGroup = None,
+    metrics: MetricsAddress = None,
+    log: LogForm = "text",
+    log_level: LogLevel = "warning",
+    kill: KillRun = None,
+    reload: Reload = False,
 ) -> None:
     """Serve a store until SIGTERM or SIGINT: as an NVMe drive, or with --shm to processes of this machine."""
-    _check_options(ctx, shm=shm is not None, status=status)
+    _check_options(ctx, shm=shm is not None, order=status or kill is not None or reload)
+    if order(store, status=status, kill=kill, reload=reload):
+        return
     if shm is not None:
         sizes = {"queues": queues, "depth": depth, "data_bytes": parse_size(data), "threads": threads}
-        serve_shm.serve_shm(store, shm, writable=writable, group=group, programs=not no_programs, **sizes)
-        return
-    if status:
-        say(status_of(store))
+        with Operator(store, "shm", log=log, level=log_level) as operator:
+            serve_shm.serve_shm(store, shm, operator, writable=writable, group=group, programs=not no_programs, metrics=metrics, **sizes)
         return
     if new_ids and keep_ids:
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
     if pace and device is None:
         raise typer.BadParameter("--pace: only a described device has modelled time; name one with --device")
     stop = _stopped_by_signals()
-    opened = open_store(store, "r" if read_only else "r+", device=device)
-    about = _raise_limit()
-    with opened:
+    operator = Operator(store, "tcp", log=log, level=log_level)
+    about = {**_raise_limit(), "device": device, "paced": pace}
+    with operator, open_store(store, "r" if read_only else "r+", device=device) as opened:
         server = nandarray.serve(
             opened,
             listen or "127.0.0.1:4420",
@@ -214,10 +224,10 @@ def serve(
             config=config,
             pace=pace,
             group=group,
+            metrics=metrics,
         )
         with server:
-            signal.signal(signal.SIGHUP, lambda *_: _reload(server, host or (), secret_file, config))
-            _run(server, opened, StatusFile(store, "tcp", opened._file_state()), stop, about)
+            _run(server, opened, operator, stop, about, lambda: _reload(server, host or (), secret_file, config))
         if device is not None:
             say(opened.report())
 

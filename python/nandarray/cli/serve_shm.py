@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from nandarray import gpu
 from nandarray.array.store import Store
-from nandarray.cli.common import FileWatch, open_store, say
-from nandarray.cli.status_file import StatusFile
+from nandarray.cli.common import open_store, say
+from nandarray.cli.operate import Operator
 from nandarray.errors import NandarrayError
-from nandarray.gpu.server import RegionServer, unserved
+from nandarray.gpu.server import RegionServer, exposition_of, unserved
+from nandarray.serving.endpoint import MetricsEndpoint
 
 __all__ = ["serve_shm"]
 
 
-def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, programs: bool, **sizes: int) -> None:
+def serve_shm(
+    path: Path,
+    name: str,
+    operator: Operator,
+    *,
+    writable: bool,
+    group: str | None,
+    programs: bool,
+    metrics: str | None,
+    **sizes: int,
+) -> None:
     """Serve until SIGINT or SIGTERM a store in a region of some sizes, by its name or path."""
     over = threading.Event()
 
@@ -38,7 +50,8 @@ def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, progr
                 say(f"serving {served} arrays of {path} on shm://{name} ({shape})", flush=True)
                 for left, reason in unserved(store, server).items():
                     say(f"by the socket alone {left!r}: {reason}", flush=True)
-                _watch(server, store, path, {"shm": name, "writable": writable, **sizes, "arrays": served}, over)
+                about = {"transport": "shm", "shm": name, "writable": writable, **sizes, "arrays": served}
+                _watch(server, store, operator, {**about, "started": time.time()}, over, metrics=metrics)
             finally:
                 server.stop()
     finally:
@@ -46,21 +59,37 @@ def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, progr
             signal.signal(number, handler)
 
 
-def _watch(server: RegionServer, store: Store, path: Path, about: dict[str, Any], over: threading.Event) -> None:
-    """Keep the server's status in a file until it is to stop; raise where it cannot serve any more."""
-    file, watch = StatusFile(path, "shm", store._file_state()), FileWatch(store)
+def _watch(
+    server: RegionServer,
+    store: Store,
+    operator: Operator,
+    about: dict[str, Any],
+    over: threading.Event,
+    *,
+    metrics: str | None,
+) -> None:
+    """Keep the server's status and metrics until it is to stop; raise where it cannot serve any more."""
+    started: float = about["started"]
+
+    def status() -> dict[str, Any]:
+        return {**about, "uptime_seconds": max(0.0, time.time() - started), **server.counts()}
+
+    def look() -> None:
+        if server.lost():
+            raise NandarrayError(
+                "the region lost its memory: its file was truncated, or its file system is full; nothing can be "
+                "served any more"
+            )
+        if server.failed():
+            raise NandarrayError("a thread of the server failed; see its message above")
+
+    endpoint = None if metrics is None else MetricsEndpoint(metrics, lambda: exposition_of(server, store, started))
     try:
-        while True:
-            file.write({**about, **server.status()})
-            watch.look()
-            if over.wait(0.5):
-                return
-            if server.lost():
-                raise NandarrayError(
-                    "the region lost its memory: its file was truncated, or its file system is full; nothing can be "
-                    "served any more"
-                )
-            if server.failed():
-                raise NandarrayError("a thread of the server failed; see its message above")
+        where = None if endpoint is None else endpoint.address
+        if where is not None:
+            say(f"metrics  {where}", flush=True)
+        operator.log.add("ready", address=f"shm://{about['shm']}", metrics=where)
+        operator.run(store, status, over, look=look)
     finally:
-        file.remove()
+        if endpoint is not None:
+            endpoint.stop()

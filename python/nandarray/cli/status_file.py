@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from nandarray.array.rights import shared_mode
-from nandarray.errors import InvalidError, NotFoundError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
+from nandarray.serving.control import send
 
 __all__ = ["StatusFile", "status_of"]
 
@@ -52,21 +53,33 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def status_of(store: Path) -> str:
-    """Return what the running server of a store says of itself, as JSON; a list of both where one of each form runs."""
+    """Return what the running server of a store says of itself, as JSON; a list of both where one of each form runs.
+
+    A server whose control this user may use is asked; of others the file is read.
+    """
     running, foreign = [], []
     for form in _ENDINGS:
         file = _path_of(store, form)
+        with contextlib.suppress(NandarrayError):
+            running.append(send(store, form, "status"))
+            continue
         with contextlib.suppress(FileNotFoundError):
             found = _read(file)
             if found is None:
                 foreign.append(file)
             elif _runs(found[_PID]):
-                running.append(found)
+                running.append(_with_uptime(found))
     if running:
         return json.dumps(running if len(running) > 1 else running[0], indent=2) + "\n"
     if foreign:
         raise InvalidError(f"{foreign[0]} is no status of a server")
     raise NotFoundError(f"no server runs on {store}")
+
+
+def _with_uptime(found: dict[str, Any]) -> dict[str, Any]:
+    """Add the time since the start, which the file does not have: it would be another file each time."""
+    started = found.get("started")
+    return {**found, "uptime_seconds": max(0.0, time.time() - started)} if isinstance(started, int | float) else found
 
 
 def _runs(process: int) -> bool:

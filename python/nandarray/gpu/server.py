@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from nandarray import _nandarray
 from nandarray.door import group_number
 from nandarray.errors import InvalidError
+from nandarray.serving.metrics import exposition, observe
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = ["RegionServer", "serve", "unserved"]
+__all__ = ["RegionServer", "exposition_of", "serve", "unserved"]
 
 # The limits of the native server, which takes unsigned numbers only.
 _QUEUES_MOST, _DEPTH_MOST, _DATA_MOST, _PAGE = 4096, 1 << 15, 1 << 40, 4096
@@ -179,6 +180,12 @@ def unserved(store: Store, server: RegionServer) -> dict[str, str]:
     served = set(server.arrays())
     left = [name for name in store._engine.names("") if name not in served]
     return {name: _reason(store, name) for name in left}
+
+
+def exposition_of(server: RegionServer, store: Store, started: float) -> str:
+    """Return the metrics of a server that was started at some time, in seconds since 1970, in Prometheus' text form."""
+    seen = observe(server.counts(), started=started, transport="shm", store=store._engine.stat())
+    return exposition(seen)
 
 
 def _reason(store: Store, name: str) -> str:

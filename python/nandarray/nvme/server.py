@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import time
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -15,10 +16,12 @@ from uuid import UUID
 
 from nandarray import _nandarray
 from nandarray.door import group_number
-from nandarray.errors import InvalidError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.nvme.admission import Admission, Secrets
 from nandarray.nvme.names import check_nqn
 from nandarray.nvme.places import is_unix, places, unix_url
+from nandarray.serving.endpoint import MetricsEndpoint
+from nandarray.serving.metrics import exposition, observe
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -41,11 +44,16 @@ class Server:
         authenticates: bool = False,
         advertised: tuple[str, int | None] | None = None,
         insecure: bool = False,
+        store: Store | None = None,
+        metrics: str | None = None,
     ) -> None:
         self._native = native
         self._authenticates = authenticates
         self._advertised = advertised
         self._insecure = insecure
+        self._store = store
+        self._started, self._since = time.time(), time.monotonic()
+        self._endpoint = None if metrics is None else MetricsEndpoint(metrics, self._exposition)
 
     @property
     def address(self) -> str:
@@ -106,12 +114,51 @@ class Server:
         Returns
         -------
         dict
-            ``address``, ``addresses``, ``nqn``, ``connections``; ``half_open``, those of them that are not yet a queue of a host that
-            has proved its identity, where it has to; ``associations`` (controller, host, I/O queues) of all other
-            hosts; ``peers`` (controller, user, process) of those that came by a unix socket; and numbers since the start: ``refused_logins`` (unknown hosts, wrong secrets), ``unfinished_logins``
+            ``address``, ``addresses``, ``nqn``, ``connections``; ``half_open``, those of them that are not yet a queue
+            of a host that has proved its identity, where it has to; ``associations`` (controller, host, I/O queues) of
+            all other hosts; ``peers`` (controller, user, process) of those that came by a unix socket; ``memory_bytes``
+            that hosts have made grow, and ``memory_limit_bytes``; ``tenants`` (name, and the same two of each); and
+            numbers since the start: ``refused_logins`` (unknown hosts, wrong secrets), ``unfinished_logins``
             (connections that ended before that), ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
+            ``running`` has a dictionary for each run of programs: its number ``id``, which no other run of this server
+            has, ``host``, ``controller``, ``programs``, ``since`` (seconds since 1970), ``seconds``, ``cpu_seconds``,
+            ``instructions`` of the tasks that are done, ``tasks_done`` of ``tasks`` (those that are known so far),
+            ``bytes_in``, ``memory_bytes`` of its cores, ``stopping``. ``in_flight`` counts commands by tenant,
+            ``workers`` those that wait, by the kind of workers; ``pace`` has late completions of a paced drive.
+            ``started`` is in seconds since 1970, ``uptime_seconds`` the time since then.
         """
-        return self._native.status()
+        uptime = time.monotonic() - self._since
+        return {**self._native.status(), "started": self._started, "uptime_seconds": uptime}
+
+    @property
+    def metrics_address(self) -> str | None:
+        """Where ``/metrics`` is: ``HOST:PORT``, or the path of a socket; None where it is not served."""
+        return None if self._endpoint is None else self._endpoint.address
+
+    def kill(self, run: int) -> None:
+        """Stop a run of programs: it ends with an error, and writes nothing unless it is writing already.
+
+        Parameters
+        ----------
+        run : int
+            Number of the run, its ``id`` in the status.
+
+        Raises
+        ------
+        NotFoundError
+            No run of this number is there (any more).
+        """
+        if not 0 < run < 1 << 64 or not self._native.kill(run):
+            raise NotFoundError(f"no run {run} is running")
+
+    def _exposition(self) -> str:
+        """Return all metrics in Prometheus' text form."""
+        try:
+            store = {} if self._store is None else self._store._engine.stat()
+        except NandarrayError:  # it was closed, or a command of it failed: the server's own numbers are there
+            store = {}
+        seen = observe(self._native.status(), started=self._started, transport="tcp", store=store)
+        return exposition({**seen, **self._native.operations()})
 
     def reload(
         self,
@@ -147,6 +194,8 @@ class Server:
 
     def stop(self) -> None:
         """End all connections, and the server. Commands that have begun are executed."""
+        if self._endpoint is not None:
+            self._endpoint.stop()
         self._native.stop()
 
     def __enter__(self) -> Server:
@@ -176,6 +225,7 @@ def serve(
     nd: bool = True,
     advertise: str | None = None,
     group: str | int | None = None,
+    metrics: str | None = None,
 ) -> Server:
     """Serve a store as an NVMe drive, over TCP or a unix socket or several of them.
 
@@ -223,6 +273,9 @@ def serve(
         server's own: those of a container's host, or of a translating router.
     group : str or int, optional
         Group of this machine whose members may connect by unix sockets, too.
+    metrics : str, optional
+        Address of ``/metrics`` in Prometheus' text form: ``HOST:PORT`` of loopback, or the path of a socket, which has
+        mode 0600. Without, there are none.
 
     Returns
     -------
@@ -232,10 +285,11 @@ def serve(
     Raises
     ------
     InvalidError
-        The address cannot be listened on, or needs ``secrets`` or ``insecure``; the path of a unix socket that another
+        The address, or that of ``metrics``, cannot be listened on; the address needs ``secrets`` or ``insecure``; the path of a unix socket that another
         server has, or a file that is not the socket of a server that has ended; ``pace`` without a described device; a
         text that is no secret, or no qualified name, or no address; no identity to keep; a group that there is not, or
-        one without a unix socket.
+        one without a unix socket; rules that are wrong, with their lines; a host of a tenant without a secret, or one
+        of no tenant.
     ReadOnlyError
         ``identity="new"`` of a store that is open for reading.
 
@@ -274,7 +328,14 @@ def serve(
         kill_safe=kill_safe and not pace, pace=pace,
         access=access,
     )  # fmt: skip
-    return Server(native, authenticates=bool(admission.secrets), advertised=advertised, insecure=insecure)
+    try:
+        return Server(
+            native, authenticates=bool(admission.secrets), advertised=advertised, insecure=insecure, store=store,
+            metrics=metrics,
+        )  # fmt: skip
+    except BaseException:
+        native.stop()
+        raise
 
 
 def _parse_advertised(text: str) -> tuple[str, int | None]:

@@ -34,6 +34,7 @@ use crate::auth::ControllerExchange;
 use crate::budget::{Budget, Reservation};
 use crate::io::CommandPlace;
 use crate::limits::{QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
+use crate::measures::Measured;
 use crate::payload::{Payload, TransferDirection};
 use crate::queue::QueuePair;
 
@@ -50,7 +51,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// State of a connection.
 #[derive(Debug)]
-enum ConnectionState {
+pub(super) enum ConnectionState {
     /// New: only ICReq (the host's handshake) is accepted.
     Initialising,
     /// The handshake is done: only a connect command is accepted.
@@ -61,6 +62,16 @@ enum ConnectionState {
     Proving(Arc<Association>, u16),
     /// The connection is an I/O queue of an association, with this number.
     Io(Arc<Association>, u16),
+}
+
+impl ConnectionState {
+    /// Returns the association whose queue the connection is, or is to be.
+    pub(super) fn association(&self) -> Option<&Arc<Association>> {
+        match self {
+            Self::Initialising | Self::Unconnected => None,
+            Self::Admin(association) | Self::Proving(association, _) | Self::Io(association, _) => Some(association),
+        }
+    }
 }
 
 /// A command whose data the host sends in H2CData PDUs.
@@ -530,7 +541,10 @@ impl Connection {
                 if entry.opcode != Opcode::READ {
                     out[..room].fill(0);
                 }
+                let begun = Instant::now();
                 let done = association.io(qid, &entry, payload(data.as_deref(), &mut out[..room]));
+                let measured = Measured::of(begun, data.as_deref(), room);
+                association.measure(qid, &entry, done.status(), measured);
                 if safe && done.status().ok() {
                     self.unsettled.push(UnsettledWrite { completer, entry: done });
                 } else {
@@ -570,6 +584,9 @@ impl Connection {
         let done = exchange.command(entry, payload(data, &mut out), random);
         let authentic = exchange.is_authentic();
         if exchange.has_failed() && !had_failed {
+            if let Some(association) = self.state.association() {
+                self.shared.tell_refusal(&association.host().hostnqn, "wrong secret");
+            }
             self.hold_back_refusal()?;
         }
         if authentic && self.deadline.is_some() {
@@ -658,8 +675,12 @@ impl Connection {
             drop(outgoing);
             return;
         }
+        let begun = Instant::now();
         match association.admin(entry, payload(data.as_deref(), &mut out)) {
-            AdminAnswer::Done(done) => completer.complete_with(done, out, room),
+            AdminAnswer::Done(done) => {
+                association.measure(0, entry, done.status(), Measured::of(begun, data.as_deref(), room));
+                completer.complete_with(done, out, room);
+            }
             AdminAnswer::Held => unreachable!("only events are held"),
         }
     }
@@ -694,6 +715,7 @@ impl Connection {
                 let required = if self.exchange.is_some() { CONNECT_AUTHENTICATE } else { 0 };
                 done.dw0.set(u32::from(cntlid) | required);
                 self.outgoing.set_queue(queue, completer.cid());
+                self.shared.watch_queue(self.number, &state, &self.outgoing);
                 completer.complete(done);
                 let is_anonymous = matches!(&state, ConnectionState::Admin(found) if found.is_anonymous());
                 if self.exchange.is_some() {
@@ -718,6 +740,7 @@ impl Connection {
             }
             Err((status, dw0)) => {
                 if status == Status::CONNECT_HOST {
+                    self.shared.tell_refusal(&claimed_host(data), "unknown host");
                     self.hold_back_refusal()?;
                 }
                 done.dw0.set(dw0);
@@ -781,6 +804,13 @@ impl Connection {
     }
 }
 
+/// Returns the name of the host that a connect command has, whoever sent it.
+fn claimed_host(data: &[u8]) -> String {
+    let data = ConnectData::read_from_bytes(data).ok();
+    let name = data.as_ref().and_then(|data| nandarray_nvme_spec::text(&data.hostnqn).ok());
+    name.unwrap_or_default().to_owned()
+}
+
 fn payload<'a>(data: Option<&'a [u8]>, out: &'a mut [u8]) -> Payload<'a> {
     match data {
         Some(bytes) => Payload::ToController(bytes),
@@ -832,6 +862,9 @@ impl LongCommand {
             if let Err(status) = association.subsystem().settle() {
                 done.set_status(status);
             }
+        }
+        if let Some(arrived) = arrived() {
+            association.measure(qid, &entry, done.status(), Measured::of(arrived, data.as_deref(), room));
         }
         drop(data);
         completer.complete_holding(done, out, room, Some(memory));

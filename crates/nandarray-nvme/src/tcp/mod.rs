@@ -23,3 +23,4 @@ pub use initiator::{ConnectError, HostQueue, Initiator, InitiatorOptions};
 pub use listener::SocketAccess;
 pub use pdu::{Digests, FatalError, FatalStatus, PduHeader, PduKind};
 pub use server::{Server, ServerOptions, ServerStatus};
+pub use workers::WorkerCounts;

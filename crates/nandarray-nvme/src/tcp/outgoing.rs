@@ -195,6 +195,11 @@ impl Outgoing {
         *self.queue.lock() = queue;
     }
 
+    /// Returns the number of commands that were accepted and are not completed.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.queue.lock().in_flight()
+    }
+
     /// Accepts a command; returns the right to complete it.
     ///
     /// # Errors

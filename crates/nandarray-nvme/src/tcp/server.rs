@@ -6,23 +6,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nandarray::Home;
 use parking_lot::{Condvar, Mutex};
 
-use super::connection::Connection;
+use super::connection::{Connection, ConnectionState};
 use super::endpoint::{Endpoint, Peer, Stream};
 use super::listener::{Listener, SocketAccess};
 use super::logins::FailedLogins;
-use super::outgoing::SEND_TIME;
-use super::workers::{CommandWorkers, WorkerShare};
+use super::outgoing::{Outgoing, SEND_TIME};
+use super::workers::{CommandWorkers, WorkerCounts, WorkerShare};
 use crate::association::Association;
 use crate::auth::HostCredentials;
+use crate::events::EventKind;
 use crate::io::CommandPlace;
+use crate::running::RunStatus;
 use crate::subsystem::Subsystem;
 use crate::tenants::NodeRules;
 
@@ -86,6 +88,12 @@ pub struct ServerStatus {
     pub tenants: Vec<(String, u64, u64)>,
     /// Named counts of commands, as in [`Subsystem::numbers`].
     pub numbers: Vec<(&'static str, u64)>,
+    /// Runs of programs that have begun and not ended.
+    pub running: Vec<RunStatus>,
+    /// Number of commands in flight on all queues of each tenant, by its name.
+    pub in_flight: BTreeMap<String, usize>,
+    /// For each kind of workers its name, the commands that wait for one, the workers that are busy, and all workers.
+    pub workers: Vec<(&'static str, WorkerCounts)>,
 }
 
 /// An association with the sockets of its queues.
@@ -107,6 +115,8 @@ pub(crate) struct ServerState {
     sockets: Mutex<BTreeMap<u64, Stream>>,
     /// Numbers of the connections that are not yet a queue, in order of arrival.
     half_open: Mutex<BTreeSet<u64>>,
+    /// Queues by the number of their connection, each with the name of its tenant.
+    queues: Mutex<BTreeMap<u64, (String, Weak<Outgoing>)>>,
     connections: AtomicUsize,
     /// Number of connections that were accepted so far.
     accepted: AtomicU64,
@@ -169,10 +179,46 @@ impl ServerState {
         let (peer, sockets) = (socket.peer(), BTreeMap::from([(0, socket)]));
         let live = LiveAssociation { association: association.clone(), is_proven, peer, sockets, seen: Instant::now() };
         self.live.lock().insert(association.cntlid(), live);
+        if is_proven {
+            self.tell_host(EventKind::Connect, association);
+        }
+    }
+
+    /// Notes a connection that has become a queue, whose commands in flight the status has.
+    pub(super) fn watch_queue(&self, number: u64, state: &ConnectionState, outgoing: &Arc<Outgoing>) {
+        if let Some(association) = state.association() {
+            let queue = (association.tenant_name().to_owned(), Arc::downgrade(outgoing));
+            self.queues.lock().insert(number, queue);
+        }
+    }
+
+    /// Returns the number of commands in flight on all queues of each tenant.
+    fn in_flight(&self) -> BTreeMap<String, usize> {
+        let queues = self.queues.lock().clone();
+        let mut found = BTreeMap::new();
+        for (tenant, queue) in queues.into_values() {
+            let queue = queue.upgrade();
+            *found.entry(tenant).or_default() += queue.map_or(0, |queue| queue.in_flight());
+        }
+        found
+    }
+
+    /// Tells a login that was refused, and why.
+    pub(super) fn tell_refusal(&self, host: &str, why: &str) {
+        self.subsystem.events.add(EventKind::LoginRefused, || vec![("host", host.into()), ("why", why.into())]);
+    }
+
+    /// Tells that the host of an association has come, or has gone.
+    fn tell_host(&self, kind: EventKind, association: &Association) {
+        self.subsystem.events.add(kind, || {
+            let (host, cntlid) = (association.host().hostnqn.as_str(), u64::from(association.cntlid()));
+            vec![("host", host.into()), ("controller", cntlid.into())]
+        });
     }
 
     /// Notes that the host of an association has proved its identity.
     pub(crate) fn prove(&self, association: &Association) {
+        self.tell_host(EventKind::Connect, association);
         if let Some(found) = self.live.lock().get_mut(&association.cntlid()) {
             found.is_proven = true;
         }
@@ -206,6 +252,9 @@ impl ServerState {
     /// Ends an association and the connections of its queues.
     pub(crate) fn end_association(&self, association: &Association) {
         let found = self.live.lock().remove(&association.cntlid());
+        if found.as_ref().is_some_and(|live| live.is_proven) {
+            self.tell_host(EventKind::Disconnect, association);
+        }
         // First: a command that arrives before its socket is closed is aborted.
         association.end();
         for socket in found.iter().flat_map(|live| live.sockets.values()) {
@@ -217,11 +266,7 @@ impl ServerState {
     /// Stops runs of programs that have taken longer than their tenants may have them take.
     fn end_overdue(&self) {
         let live: Vec<Arc<Association>> = self.live.lock().values().map(|live| live.association.clone()).collect();
-        let now = Instant::now();
-        for association in live {
-            let limit = Duration::from_secs(association.tenant().rule(|rules| rules.seconds).into());
-            association.running.stop_older(now, limit);
-        }
+        live.iter().for_each(|association| association.running.stop_overdue());
     }
 
     /// Ends associations whose keep alive timeout has expired.
@@ -304,6 +349,7 @@ impl Server {
             live: Mutex::default(),
             sockets: Mutex::default(),
             half_open: Mutex::default(),
+            queues: Mutex::default(),
             connections: AtomicUsize::new(0),
             accepted: AtomicU64::new(0),
             logins: FailedLogins::new(Instant::now()),
@@ -363,18 +409,26 @@ impl Server {
             proven.map(|l| (l.association.cntlid(), l.association.host().hostnqn.clone(), l.sockets.len() - 1));
         let peers = live.values().filter(|live| live.is_proven);
         let peers = peers.filter_map(|l| Some((l.association.cntlid(), l.peer?)));
+        let (associations, peers) = (associations.collect(), peers.collect());
+        drop(live);
         ServerStatus {
-            peers: peers.collect(),
+            peers,
             half_open,
             refused_logins,
             unfinished_logins,
             endpoints: self.endpoints.clone(),
             nqn: self.shared.subsystem.nqn().to_owned(),
             connections: self.shared.connections.load(Ordering::Relaxed),
-            associations: associations.collect(),
+            associations,
             memory: self.shared.subsystem.memory_in_use(),
             tenants: self.shared.subsystem.tenants_in_use(),
             numbers: self.shared.subsystem.numbers(),
+            running: self.shared.subsystem.running(),
+            in_flight: self.shared.in_flight(),
+            workers: vec![
+                ("commands", self.shared.workers.counts()),
+                ("programs", self.shared.program_workers.counts()),
+            ],
         }
     }
 
@@ -449,6 +503,7 @@ impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.shared.no_longer_half_open(self.number);
         self.shared.sockets.lock().remove(&self.number);
+        self.shared.queues.lock().remove(&self.number);
         self.shared.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }

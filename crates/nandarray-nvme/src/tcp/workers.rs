@@ -57,6 +57,17 @@ struct CommandWorkersState {
     closed: bool,
 }
 
+/// How many commands wait for a worker, and how many workers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Number of commands that wait.
+    pub waiting: usize,
+    /// Number of workers that execute a command.
+    pub busy: usize,
+    /// Number of workers.
+    pub workers: usize,
+}
+
 impl CommandWorkersState {
     /// Takes the next command, of the tenant whose turn it is; `None` if none may run.
     fn take(&mut self) -> Option<(Arc<str>, LongCommand)> {
@@ -83,7 +94,6 @@ impl CommandWorkersState {
         let command = lane.waiting.pop_front().expect("a command waits");
         lane.running += 1;
         if !lane.waiting.is_empty() {
-            // The same tenant goes on while it has time left, which is counted when its commands end.
             self.turns.push_back(name.clone());
         }
         Some((name, command))
@@ -192,6 +202,15 @@ impl CommandWorkers {
         };
         // Without another thread the command waits for one of those that there are.
         drop(thread::Builder::new().name("nvme-run".to_owned()).spawn(run));
+    }
+
+    /// Returns how many commands and workers there are now.
+    pub(super) fn counts(&self) -> WorkerCounts {
+        let state = self.state.lock();
+        let workers = self.wake.len();
+        let waiting = state.lanes.values().map(|lane| lane.waiting.len()).sum();
+        let busy = state.lanes.values().map(|lane| lane.running as usize).sum();
+        WorkerCounts { waiting, busy, workers }
     }
 
     /// Ends the threads once they have executed all commands that are there.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
 use super::{BLOCKS, Host, entry, number, programs};
+use crate::running::RunLimits;
 use crate::{AdminAnswer, NSID_MEMORY, NSID_ND, Payload, Subsystem, SubsystemOptions};
 use nandarray_nvme_spec::{AdminOpcode, MemoryRange};
 
@@ -582,7 +583,8 @@ fn an_aborting_preemption_waits_for_the_commands_of_the_preempted_host() {
     assert_eq!(acquire(&other, 1, 2), Status::SUCCESS);
     let (mine, foreign) = (host.association.executing.begin(), third.association.executing.begin());
     let (in_flight, has_ended) = (other.association.executing.begin(), AtomicBool::new(false));
-    let running = other.association.running.begin(u64::MAX);
+    let limits = RunLimits { instructions_max: u64::MAX, time_max: Duration::MAX };
+    let running = other.association.running.begin(&AtomicU64::new(0), true, limits);
     thread::scope(|scope| {
         let preempting = scope.spawn(|| {
             let status = send(&host, ACQUIRE, 1, 2 | 1 << 8, [1, 2]);

@@ -146,8 +146,9 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-nvme",
         uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec"],
-        layers: "limits < commands features properties < payload queue < auth < accounts slm boxes logs < programs < \
-                 requests arrays offload < subsystem association identify < admin io < tcp < lib < tests",
+        layers: "limits cpu_time events < commands features properties < payload queue metrics < auth < accounts slm \
+                 boxes logs running unlocked < programs < requests arrays offload < subsystem association identify < \
+                 admin io < measures < tcp < lib < tests",
         lines_max: 800,
         up: &[
             ("requests.rs", "arrays", "a request is one on arrays, which is executed when it is whole"),
@@ -161,6 +162,9 @@ pub(crate) const CRATES: &[Crate] = &[
             ("identify.rs", "association", "the part of an association that answers identify"),
         ],
         doors: &[
+            ("running.rs", "an operator is told since when an execution runs"),
+            ("events.rs", "an event has a time, and limits of events are limits in time"),
+            ("metrics.rs", "its test measures the cost of counting"),
             ("tcp/connection.rs", SILENCE),
             ("tcp/server.rs", SILENCE),
             ("tcp/logins.rs", SILENCE),
@@ -185,6 +189,7 @@ pub(crate) const CRATES: &[Crate] = &[
         folders: &["src"],
         doors: &[
             ("nvme_tcp.rs", "a paced store follows the machine's clock"),
+            ("nvme_watch.rs", "operators are told times in seconds since 1970"),
             ("options.rs", "entropy of new stores"),
             ("session.rs", "measures how long a scheduler takes to decide"),
         ],

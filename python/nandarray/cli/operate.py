@@ -1,0 +1,153 @@
+"""A server as its operator has it while it runs: its log, its control socket, and its status in a file.
+
+Both doors of ``nandarray serve`` use this. Nothing here ends a server: a file system that is full or read-only, a
+socket that cannot be, a terminal that is gone are warnings, or nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nandarray.array.store import Store
+from nandarray.cli.common import FileWatch, say
+from nandarray.cli.status_file import StatusFile, status_of
+from nandarray.errors import NandarrayError
+from nandarray.serving.control import ControlSocket, send
+from nandarray.serving.log import FORMS, LEVELS, ServerLog
+
+__all__ = ["KillRun", "LogForm", "LogLevel", "MetricsAddress", "Operator", "Reload", "order"]
+
+MetricsAddress = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS:PORT|PATH", help="Serve /metrics for Prometheus on loopback, or on a socket."),
+]
+LogForm = Annotated[str, typer.Option("--log", metavar="|".join(FORMS), help="Form of the log on standard error.")]
+LogLevel = Annotated[str, typer.Option(metavar="|".join(LEVELS), help="Least important level that is logged.")]
+KillRun = Annotated[
+    int | None,
+    typer.Option("--kill", metavar="ID", min=1, help="Stop a run of programs of the running server, by its number."),
+]
+Reload = Annotated[bool, typer.Option("--reload", help="Have the running server read its files again.")]
+
+#: Time between two looks at the server.
+_LOOK_SECONDS = 0.5
+#: Least time between two lines about late completions.
+_LATE_SECONDS = 10.0
+#: Fields of a status that change all the time, and are left out of its file.
+_PASSING = {"uptime_seconds"}
+
+
+def order(store: Path, *, status: bool, kill: int | None, reload: bool) -> bool:
+    """Give the running server of a store one of these orders; return whether there was one."""
+    if status:
+        say(status_of(store))
+    elif kill is not None:
+        say(send(store, "tcp", "kill", run=kill)["text"])
+    elif reload:
+        say(send(store, "tcp", "reload")["text"])
+    return status or kill is not None or reload
+
+
+class Operator:
+    """Log, control and status of one server, from its start to its end: a context.
+
+    Parameters
+    ----------
+    path : Path
+        The store.
+    form : {"tcp", "shm"}
+        The form of the server.
+    log, level : str
+        Form and level of the log.
+    """
+
+    def __init__(self, path: Path, form: str, *, log: str, level: str) -> None:
+        for name, value, words in (("--log", log, FORMS), ("--log-level", level, LEVELS)):
+            if value not in words:
+                raise typer.BadParameter(f"{name} is {value!r}: must be one of {', '.join(words)}")
+        self._path, self._form = path, form
+        self.log = ServerLog(sys.stderr, log, level)
+        self._late = 0
+        self._late_told = float("-inf")
+
+    def __enter__(self) -> Operator:
+        self.log.add("start", store=str(self._path), transport=self._form, pid=os.getpid())
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
+            self.log.add("stop")
+        else:
+            self.log.add("failed", why=f"{type(error).__name__}: {error}")
+        self.log.stop()
+
+    def run(
+        self,
+        store: Store,
+        status: Callable[[], Mapping[str, Any]],
+        stop: threading.Event,
+        *,
+        kill: Callable[[int], None] | None = None,
+        reload: Callable[[], str] | None = None,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Keep the status, answer orders and look at the server until it is to stop, or a look raises.
+
+        ``kill`` stops a run by its number, ``reload`` reads files again and says in words what has changed.
+        """
+        handlers: dict[str, Callable[..., Mapping[str, Any]]] = {
+            "status": lambda: {"pid": os.getpid(), **status()},
+        }
+        if kill is not None:
+            handlers["kill"] = lambda run: self._kill(kill, run)
+        if reload is not None:
+            handlers["reload"] = lambda: self._reload(reload)
+        file, watch = StatusFile(self._path, self._form, store._file_state()), FileWatch(store)
+        control = ControlSocket(self._path, self._form, handlers)
+        try:
+            while True:
+                now = status()
+                file.write({key: value for key, value in now.items() if key not in _PASSING})
+                self._tell_late(now)
+                watch.look()
+                if stop.wait(_LOOK_SECONDS):
+                    return
+                look()
+        finally:
+            control.stop()
+            file.remove()
+
+    @staticmethod
+    def _kill(kill: Callable[[int], None], run: int) -> Mapping[str, Any]:
+        kill(run)
+        return {"text": f"run {run} is told to stop"}
+
+    def _reload(self, reload: Callable[[], str]) -> Mapping[str, Any]:
+        try:
+            text = reload()
+        except Exception as error:
+            self.log.add("reload_failed", why=str(error))
+            raise
+        self.log.add("reload", why=text)
+        return {"text": text}
+
+    def reread(self, reload: Callable[[], str]) -> None:
+        """Have files read again, as a signal asks: what is wrong is in the log."""
+        with suppress(NandarrayError, OSError):
+            self._reload(reload)
+
+    def _tell_late(self, status: Mapping[str, Any]) -> None:
+        """Tell late completions of a paced drive, once in a while."""
+        late = status.get("pace", {}).get("late", 0)
+        if late > self._late and time.monotonic() - self._late_told >= _LATE_SECONDS:
+            self.log.add("late", late=late - self._late)
+            self._late, self._late_told = late, time.monotonic()

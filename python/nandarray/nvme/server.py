@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 from nandarray import _nandarray
+from nandarray.door import native_only
 from nandarray.errors import InvalidError
 from nandarray.nvme.names import check_nqn
 
@@ -168,6 +169,8 @@ def serve(
     InvalidError
         The address cannot be listened on, or needs ``secrets`` or ``insecure``; ``pace`` without a described
         device; a text that is no secret, or no qualified name, or no address; no identity to keep.
+    DoorError
+        The store is behind a door itself.
     ReadOnlyError
         ``identity="new"`` of a store that is open for reading.
 
@@ -186,7 +189,8 @@ def serve(
     known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
     if nqn is not None:
         check_nqn(nqn, "the subsystem")
-    before = store._engine.choose_identity(identity)
+    engine = native_only(store._engine, "way to be served again")
+    before = engine.choose_identity(identity)
     if before is not None:
         warnings.warn(
             f"{store.path} is another file than drive {UUID(bytes=before)} was served from: a copy, restored, or moved "
@@ -196,7 +200,7 @@ def serve(
         )
     advertised = None if advertise is None else _parse_advertised(advertise)
     native = _nandarray.NvmeServer.start(
-        store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
+        engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
         hosts=known, secrets=pairs, kill_safe=kill_safe and not pace, pace=pace, nd=nd, advertise=advertised,
     )  # fmt: skip
     return Server(native, authenticates=bool(pairs), advertised=advertised)

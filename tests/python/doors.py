@@ -1,7 +1,8 @@
 """One store behind each door, for tests that run over all of them: a file, a drive, shared memory.
 
 A test makes arrays by ``create`` and deletes them by ``del``, whatever the door. Elements go through a region of shared
-memory where the array was there when its server began, so that a :class:`Shelf` serves the file anew for each new array.
+memory where the array was there when its server began, so that a :class:`Shelf` serves the file
+anew for each new array.
 """
 
 from __future__ import annotations
@@ -13,18 +14,58 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import nandarray
 from nandarray import gpu
 
 DOORS = ("file", "drive", "shared", "region")
+#: Those with programs beside the data.
+COMPUTING = ("file", "drive", "shared")
 
 _FILES: weakref.WeakKeyDictionary[Any, nandarray.Store] = weakref.WeakKeyDictionary()
+_WIRES: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
 
 
 def file_of(store: Any) -> nandarray.Store:
     """The store in this process that is behind a door, for its counters."""
-    return _FILES[store]
+    return _FILES.get(store, store)
+
+
+def is_file(store: Any) -> bool:
+    """Whether a store is that of the file, in this process."""
+    return file_of(store) is store
+
+
+def cancelled(store: Any, where: str = "") -> str:
+    """The words for a run whose time is over: it is ended, and told where, or left to the other side."""
+    return f"cancelled{where}" if is_file(store) else "left to the other side"
+
+
+class Wire:
+    """A connection of a drive; the data of all its completions is counted in a list of one number."""
+
+    def __init__(self, native: Any, received: list[int]) -> None:
+        self._native, self._received = native, received
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def call(self, *given: Any, **options: Any) -> Any:
+        entry, found = self._native.call(*given, **options)
+        self._received[0] += len(found)
+        return entry, found
+
+    def call_many(self, *given: Any) -> Any:
+        found = self._native.call_many(*given)
+        self._received[0] += sum(len(data) for _, data in found)
+        return found
+
+
+def wire_bytes(store: Any) -> int:
+    """The bytes that a drive has sent to this host."""
+    return _WIRES[store][0]
 
 
 class Shelf:
@@ -69,6 +110,10 @@ def opened(door: str, path: Path) -> Iterator[Any]:
         if door == "drive":
             server = stack.enter_context(nandarray.serve(file, "127.0.0.1:0"))
             store = stack.enter_context(nandarray.open(server.url, "r+"))
+            source, received = store._source, [0]
+            again = source._again
+            source._native, source._again = Wire(source._native, received), lambda: Wire(again(), received)
+            _WIRES[store] = received
         elif door == "shared":  # whose arrays are made later: they go through the socket
             stack.callback(gpu.serve(file, f"{path}.region", writable=True, queues=1, depth=16).stop)
             store = stack.enter_context(nandarray.open(f"shm://{path}.region", "r+"))
@@ -76,4 +121,14 @@ def opened(door: str, path: Path) -> Iterator[Any]:
             store = Shelf(file)
             stack.callback(store.close)
         _FILES[store] = file
+        yield store
+
+
+@contextlib.contextmanager
+def computing(request: pytest.FixtureRequest, path: Path) -> Iterator[Any]:
+    """A new store behind the door that a fixture is for; without a test's native form, which is for the file alone."""
+    form = getattr(request.node, "callspec", None)
+    if request.param != "file" and form is not None and form.params.get("form") == "native":
+        pytest.skip("a drive executes no machine code of its clients: test_doors.py has its error")
+    with opened(request.param, path) as store:
         yield store

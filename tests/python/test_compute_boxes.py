@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import doors
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -17,15 +18,15 @@ from nandarray import CompileError, InvalidError
 from nandarray.programs import ports, run
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with nandarray.open(tmp_path_factory.mktemp("boxes") / "data.nand", mode="w") as opened:
+@pytest.fixture(scope="module", params=doors.COMPUTING)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with doors.computing(request, tmp_path_factory.mktemp("boxes") / "data.nand") as opened:
         yield opened
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
-    with nandarray.open(tmp_path / "data.nand", mode="w") as opened:
+@pytest.fixture(params=doors.COMPUTING)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    with doors.computing(request, tmp_path / "data.nand") as opened:
         yield opened
 
 
@@ -107,7 +108,8 @@ def test_functions_of_boxes_are_one_run(store: Any) -> None:
         while x[0] >= 0:
             out[0] = x[0]
 
-    with pytest.raises(nandarray.ProgramFailedError, match=r"more than 0.3 s: .*cancelled, at pc 0x\w+ in nd_block"):
+    ended = doors.cancelled(store, r", at pc 0x\w+ in nd_block")
+    with pytest.raises(nandarray.ProgramFailedError, match=f"more than 0.3 s: .*{ended}"):
         store["x"].map_blocks(endless, block=(1000,), out="new", seconds=0.3)
     assert "new" not in store
     with pytest.raises(InvalidError, match="1 to 4 dimensions"):
@@ -150,6 +152,8 @@ def test_functions_of_boxes_can_be_ended(store: Any) -> None:
     assert told[-1] == (143, 143, 8000)
     with pytest.raises(nandarray.ProgramFailedError, match="more than 0.3 s: ") as raised:
         store["x"].map_blocks(late, block=(7,), seconds=0.3, out="new")
+    if not doors.is_file(store):
+        return  # the run is left to the drive, which tells neither task nor progress
     assert raised.value.task is not None
     assert raised.value.task >= 70
     assert raised.value.pc is not None

@@ -5,6 +5,7 @@
 from pathlib import Path
 from typing import Any
 
+import doors
 import numba
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ FORMS = [("interpreted", False), ("translated", False), ("native", True)]
 by_form = pytest.mark.parametrize(("form", "trusted"), FORMS)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
-    with nandarray.open(tmp_path / "a.nand", mode="w") as made:
+@pytest.fixture(params=doors.COMPUTING)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    with doors.computing(request, tmp_path / "a.nand") as made:
         made["places"] = np.array([0, 9, 10, 12])
         made["inside"] = np.array([0, 9, -10, -1])
         made["x"] = np.arange(8.0)

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+import doors
 import numpy as np
 import pytest
 
@@ -27,9 +28,9 @@ int64_t nd_block(nd_args *args) {
 """
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[nandarray.Store]:
-    with nandarray.open(tmp_path / "data.nand", mode="w") as opened:
+@pytest.fixture(params=doors.COMPUTING)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[nandarray.Store]:
+    with doors.computing(request, tmp_path / "data.nand") as opened:
         yield opened
 
 
@@ -59,7 +60,8 @@ def test_operands_in_memory_are_not_copied(store: nandarray.Store) -> None:
     finally:
         tracemalloc.stop()
     assert run.account.traffic.from_host == x.nbytes
-    assert most < x.nbytes // 8
+    if doors.is_file(store):  # a request of a drive is one message
+        assert most < x.nbytes // 8
 
 
 def test_an_operand_is_held_while_a_program_runs(store: nandarray.Store) -> None:

@@ -10,12 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import doors
 import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-import nandarray
 from nandarray.errors import InvalidError, MalformedLineError, NandarrayError, NotFoundError
 from nandarray.interop import tables
 from nandarray.interop.tables import Column, Test, col
@@ -120,9 +120,9 @@ def drawn(rng: random.Random, kinds: dict[str, str], depth: int = 0) -> tuple[Te
     return Test((op, name, bound)), lambda row: COMPARISONS[op](row[name], bound)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
-    with nandarray.open(tmp_path / "t.nand", mode="w") as made:
+@pytest.fixture(params=doors.COMPUTING)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    with doors.computing(request, tmp_path / "t.nand") as made:
         yield made
 
 

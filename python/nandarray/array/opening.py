@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from nandarray import _nandarray, holders
 from nandarray.array.creation import check_word
@@ -127,7 +127,7 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
-    if isinstance(path, str) and _SERVED.match(path):
+    if is_served(path):
         given = (device, bytes_in, trace, capacity, preset, geometry, placement, gc_policy, threads, write_buffer)
         plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
         if not plain or any(value is not None for value in given):
@@ -170,6 +170,11 @@ def open(
     store = Store(native, mode, (os.path.abspath(name), again))
     holders.opened(store)
     return store
+
+
+def is_served(path: Any) -> TypeGuard[str]:
+    """Whether a path, as :func:`open` takes it, is a store that another process or the kernel serves."""
+    return isinstance(path, str) and _SERVED.match(path) is not None
 
 
 def _served(url: str, mode: Mode) -> Store:

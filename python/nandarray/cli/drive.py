@@ -2,7 +2,8 @@
 
 ``serve`` prints the address and the command that connects a host, and ends on SIGTERM or SIGINT. Its status is in a
 file beside the store while it runs, which ``serve --status`` reads; the file of a server that was killed has the number
-of a process that is gone. ``nvme program`` talks to a drive over NVMe/TCP, by itself or through the kernel.
+of a process that is gone. ``nvme program`` talks to a drive over NVMe/TCP, by itself or through the kernel; so do the
+commands of namespaces, where a store is given by its URL.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Annotated, Any
 import typer
 
 import nandarray
+from nandarray.array.opening import is_served
 from nandarray.array.store import Store
 from nandarray.cli import serve_shm
 from nandarray.cli.common import DeviceName, Json, StorePath, open_store, parse_size, print_json, say
 from nandarray.cli.operate import KillRun, LogForm, LogLevel, MetricsAddress, Operator, Reload, order
-from nandarray.errors import InvalidError, NandarrayError
+from nandarray.errors import DoorError, InvalidError, NandarrayError
 from nandarray.inputs import read_input
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
 from nandarray.nvme.names import check_nqn
@@ -39,6 +41,10 @@ app.add_typer(program_app, name="program")
 
 Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]
 Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX", metavar="URL")]
+StoreOrUrl = Annotated[
+    str,
+    typer.Argument(help="The store: a file, or the URL or /dev/nvmeX of a served one.", metavar="STORE"),
+]
 Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the program.")]
 SecretFile = Annotated[
     Path | None,
@@ -199,7 +205,9 @@ def serve(
     if shm is not None:
         sizes = {"queues": queues, "depth": depth, "data_bytes": parse_size(data), "threads": threads}
         with Operator(store, "shm", log=log, level=log_level) as operator:
-            serve_shm.serve_shm(store, shm, operator, writable=writable, group=group, programs=not no_programs, metrics=metrics, **sizes)
+            serve_shm.serve_shm(
+                store, shm, operator, writable=writable, group=group, programs=not no_programs, metrics=metrics, **sizes
+            )
         return
     if new_ids and keep_ids:
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
@@ -232,8 +240,22 @@ def serve(
             say(opened.report())
 
 
+def _opened(store: str, mode: str, secret_file: Path | None, *, device: str | None = None) -> Any:
+    """Open a file, or connect to a store that is served."""
+    if is_served(store):
+        if device is not None:
+            raise DoorError(f"{store}: a store is made for its device where its file is, not with --device {device}")
+        mode = "r" if mode == "r" else "r+"
+        if store.startswith("shm://"):
+            return nandarray.open(store, "r+")
+        return _connect(store, secret_file, mode)
+    if secret_file is not None:
+        raise typer.BadParameter("--secret-file: a file asks for no secret, a served store does")
+    return open_store(Path(store), mode, device=device)
+
+
 def _host(store: Any) -> Any:
-    return store.nvme()
+    return store if isinstance(store, RemoteStore) else store.nvme()
 
 
 def _check(nsid: int, done: Any) -> None:
@@ -252,24 +274,25 @@ def _blocks(size: str, lba: int) -> int:
 @app.command()
 def create(
     *,
-    store: StorePath,
+    store: StoreOrUrl,
     nsid: Nsid,
     size: Annotated[str, typer.Argument(help="Bytes, like 64GiB.", metavar="SIZE")],
     lba: Annotated[int, typer.Option(help="Bytes of a logical block.")] = 4096,
     device: DeviceName = None,
+    secret_file: SecretFile = None,
 ) -> None:
     """Create a block namespace, which reads as zeroes, and the store where there is none."""
     if lba not in (1 << bits for bits in range(9, 17)):
         raise InvalidError(f"a logical block must have a power of two from 512 to 65536 bytes, not {lba}")
     blocks = _blocks(size, lba)
-    with open_store(store, "a", device=device) as opened:
+    with _opened(store, "a", secret_file, device=device) as opened:
         _check(nsid, _host(opened).create_namespace(nsid, blocks, lba))
 
 
 @app.command("list")
-def list_command(*, store: StorePath, as_json: Json = False) -> None:
+def list_command(*, store: StoreOrUrl, as_json: Json = False, secret_file: SecretFile = None) -> None:
     """List block namespaces."""
-    with open_store(store) as opened:
+    with _opened(store, "r", secret_file) as opened:
         found = []
         for name in opened.get("ns", ()):
             array = opened[f"ns/{name}"]
@@ -287,18 +310,22 @@ def list_command(*, store: StorePath, as_json: Json = False) -> None:
 
 @app.command()
 def resize(
-    *, store: StorePath, nsid: Nsid, size: Annotated[str, typer.Argument(help="Bytes.", metavar="SIZE")]
+    *,
+    store: StoreOrUrl,
+    nsid: Nsid,
+    size: Annotated[str, typer.Argument(help="Bytes.", metavar="SIZE")],
+    secret_file: SecretFile = None,
 ) -> None:
     """Give a block namespace another size; its first blocks stay."""
-    with open_store(store, "r+") as opened:
+    with _opened(store, "r+", secret_file) as opened:
         array = opened[f"ns/{nsid}"]
         array.resize((_blocks(size, array.dtype.itemsize),))
 
 
 @app.command()
-def delete(*, store: StorePath, nsid: Nsid) -> None:
+def delete(*, store: StoreOrUrl, nsid: Nsid, secret_file: SecretFile = None) -> None:
     """Delete a block namespace and its data."""
-    with open_store(store, "r+") as opened:
+    with _opened(store, "r+", secret_file) as opened:
         _check(nsid, _host(opened).delete_namespace(nsid))
 
 
@@ -315,15 +342,15 @@ def secret(
     say(made if nqn is None else f"{nqn} {made}")
 
 
-def _connect(url: str, secret_file: Path | None) -> RemoteStore:
+def _connect(url: str, secret_file: Path | None, mode: Any = "r+") -> RemoteStore:
     """Connect to a drive as the host that a file of secrets has."""
     if secret_file is None:
-        return connect(url)
+        return connect(url, mode=mode)
     found = read_secrets(secret_file)
     if len(found) != 1:
         raise InvalidError(f"{secret_file} has secrets of {len(found)} hosts; this one needs its own alone")
     ((host, (own, controller)),) = found.items()
-    return connect(url, hostnqn=host, secret=own, controller_secret=controller)
+    return connect(url, hostnqn=host, secret=own, controller_secret=controller, mode=mode)
 
 
 @program_app.command("load")

@@ -11,16 +11,16 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from nandarray import _nandarray
 from nandarray.array.array import Array
 from nandarray.array.store import Store
 from nandarray.array.view import View
-from nandarray.errors import InvalidError, NandarrayError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.index.shapes import check_number
-from nandarray.nvme.commands import Command, Completion, memory_of
+from nandarray.nvme.commands import ALL, CloseSpace, Command, Completion, CreateSpace, memory_of
 from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn, own_nqn
 from nandarray.nvme.places import parse_url
@@ -39,6 +39,8 @@ _ACCOUNTS, _ACCOUNT_BYTES = 0xC1, 4096
 _PART = 64 << 10
 _PROGRAM_DATA = 0x18E
 _SLOTS = 64
+_INVALID_FIELD, _INVALID_NAMESPACE = 0x002, 0x00B
+_LBA_BYTES = {1 << bits for bits in range(9, 17)}
 # Tags of accounts: those of executions go up to that of loads, which a host gives to none.
 _LOAD_TAG = 0xFFFF
 
@@ -65,8 +67,8 @@ def connect(
     ----------
     url : str or path
         ``nvme+tcp://HOST:PORT/NQN``; ``nvme+unix:///PATH``, a unix socket of this machine, with ``/NQN`` behind it
-        where the name is to be checked, as a secret needs; or ``/dev/nvmeX``, the controller's device of a drive that this machine's kernel
-        is connected to, whose host and secrets are the kernel's.
+        where the name is to be checked, as a secret needs; or ``/dev/nvmeX``, the controller's device of a drive that
+        this machine's kernel is connected to, whose host and secrets are the kernel's.
     hostnqn : str, optional
         Qualified name of this host; one of this machine's user by default.
     secret : str, optional
@@ -103,8 +105,9 @@ def connect(
         raise InvalidError(f"{url!r} has no NQN, and a secret needs the name of the drive: {url}/NQN")
     if hostnqn is not None:
         check_nqn(hostnqn, "this host")
-    try:
-        native = _nandarray.NvmeHost.connect(
+
+    def link() -> _nandarray.NvmeHost:
+        return _nandarray.NvmeHost.connect(
             address,
             nqn,
             hostnqn=hostnqn or own_nqn(),
@@ -112,6 +115,9 @@ def connect(
             header_digest=digests,
             data_digest=digests,
         )
+
+    try:
+        native = link()
     except InvalidError as error:
         if _WRONG_PARAMETERS in str(error):  # of those of Connect, the name alone is the caller's
             raise InvalidError(f"no subsystem there has the name {nqn!r}: {error}") from error
@@ -119,7 +125,7 @@ def connect(
     shown = {"hostnqn": hostnqn, "digests": digests or None}
     # A pickle has no secret: another process connects with its own.
     opening = None if secret is not None else (url, tuple((key, value) for key, value in shown.items() if value))
-    return RemoteStore(native, url, mode, opening)
+    return RemoteStore(native, url, mode, opening, link)
 
 
 class RemoteStore(Store):
@@ -138,6 +144,8 @@ class RemoteStore(Store):
         Whether the store may be changed from here.
     opening : tuple, optional
         Arguments to open it again in another process, without secrets.
+    again : callable, optional
+        Connects once more.
     """
 
     def __init__(
@@ -146,8 +154,9 @@ class RemoteStore(Store):
         url: str,
         mode: Mode = "r+",
         opening: Opening | None = None,
+        again: Callable[[], _nandarray.NvmeHost] | None = None,
     ) -> None:
-        self._source = DriveSource(native, url, read_only=mode == "r")
+        self._source = DriveSource(native, url, read_only=mode == "r", again=again)
         super().__init__(cast("_nandarray.Store", self._source), mode, opening)
         # Tags of executions. The first one is random: processes may share one controller of the kernel.
         self._tags = itertools.count(int.from_bytes(os.urandom(2), "little"))
@@ -207,6 +216,58 @@ class RemoteStore(Store):
             Completion of the command.
         """
         return self._source.submit(command, data)
+
+    def create_namespace(self, nsid: int, nsze: int, lba_bytes: int = 512) -> Completion:
+        """Create a block namespace, as :meth:`nandarray.nvme.Controller.create_namespace` does; hosts are notified.
+
+        Parameters
+        ----------
+        nsid : int
+            Its identifier.
+        nsze : int
+            Its size in logical blocks.
+        lba_bytes : int
+            Bytes of a logical block: a power of two from 512 to 65536.
+
+        Returns
+        -------
+        Completion
+            Completion of the command.
+        """
+        nsid, nsze, lba_bytes = (
+            check_number(what, given) for what, given in (("nsid", nsid), ("nsze", nsze), ("lba_bytes", lba_bytes))
+        )
+        self._source.check_writable()
+        if not 0 < nsid < ALL or not nsze or lba_bytes not in _LBA_BYTES:
+            return Completion(_INVALID_FIELD, dnr=True)
+        done = self.submit(CreateSpace(_namespace(nsid), (nsze,), lba_bytes, f"|V{lba_bytes}"))
+        if done.ok:
+            self.submit(CloseSpace(done.dw0))
+        return done
+
+    def delete_namespace(self, nsid: int) -> Completion:
+        """Delete a block namespace and its data, as :meth:`nandarray.nvme.Controller.delete_namespace` does.
+
+        Parameters
+        ----------
+        nsid : int
+            Its identifier.
+
+        Returns
+        -------
+        Completion
+            Completion of the command.
+        """
+        name = _namespace(check_number("nsid", nsid))
+        self._source.check_writable()
+        try:
+            told = self._source.describe(name)
+            if len(told["shape"]) != 1 or told["itemsize"] not in _LBA_BYTES:
+                return Completion(_INVALID_NAMESPACE, dnr=True)
+            self._source.delete(name)
+        except NotFoundError:
+            return Completion(_INVALID_NAMESPACE, dnr=True)
+        return Completion(0)
 
     def load(self, elf: bytes, *, index: int = 1, program_id: int = 0) -> RemoteProgram:
         """Load a program in parts and activate it.
@@ -408,6 +469,11 @@ class RemoteProgram:
             if told := self._account(tag):
                 return f": {told}"
         return ""
+
+
+def _namespace(nsid: int) -> str:
+    """Return the name of the array that is a block namespace."""
+    return f"ns/{nsid}"
 
 
 def _check_slot(index: int) -> None:

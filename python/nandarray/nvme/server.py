@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 from nandarray import _nandarray
-from nandarray.door import group_number
+from nandarray.door import group_number, native_only
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.nvme.admission import Admission, Secrets
 from nandarray.nvme.names import check_nqn
@@ -285,11 +285,13 @@ def serve(
     Raises
     ------
     InvalidError
-        The address, or that of ``metrics``, cannot be listened on; the address needs ``secrets`` or ``insecure``; the path of a unix socket that another
-        server has, or a file that is not the socket of a server that has ended; ``pace`` without a described device; a
-        text that is no secret, or no qualified name, or no address; no identity to keep; a group that there is not, or
-        one without a unix socket; rules that are wrong, with their lines; a host of a tenant without a secret, or one
-        of no tenant.
+        The address, or that of ``metrics``, cannot be listened on; the address needs ``secrets`` or ``insecure``; the
+        path of a unix socket that another server has, or a file that is not the socket of a server that has ended;
+        ``pace`` without a described device; a text that is no secret, or no qualified name, or no address; no identity
+        to keep; a group that there is not, or one without a unix socket; rules that are wrong, with their lines; a host
+        of a tenant without a secret, or one of no tenant.
+    DoorError
+        The store is behind a door itself.
     ReadOnlyError
         ``identity="new"`` of a store that is open for reading.
 
@@ -313,7 +315,8 @@ def serve(
     if advertise is not None and all(map(is_unix, listening)):
         raise InvalidError(f"advertise is {advertise!r}, and the server would listen on unix sockets alone")
     access = (None, None if group is None else group_number(group), False)
-    before = store._engine.choose_identity(identity)
+    engine = native_only(store._engine, "way to be served again")
+    before = engine.choose_identity(identity)
     if before is not None:
         warnings.warn(
             f"{store.path} is another file than drive {UUID(bytes=before)} was served from: a copy, restored, or moved "
@@ -323,7 +326,7 @@ def serve(
         )
     advertised = None if advertise is None else _parse_advertised(advertise)
     native = _nandarray.NvmeServer.start(
-        store._engine, listening, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
+        engine, listening, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
         hosts=admission.hosts, secrets=admission.secrets, rules=admission.rules, nd=nd, advertise=advertised,
         kill_safe=kill_safe and not pace, pace=pace,
         access=access,

@@ -4,6 +4,13 @@ Boxes of up to three dimensions without steps, of one transfer, are one N-D comm
 request (docs/reference/nvme.md): text with data behind it, sent in parts and answered in parts. Reads are as few
 commands as their bytes need, many in flight. A write of at most 64 MiB is whole or absent; larger ones are several, as
 are writes of many rows of elements through a view or as boxes.
+
+Programs run over connections of their own (:class:`_Side`): a connection has one command at a time, and whoever waits
+for a run holds it for as long. A run that is no longer waited for keeps its connection, which breaks when the drive has
+been silent for a minute; with it the drive ends the run. Through the kernel there is the one controller alone.
+
+An array is known in the shape that it had when it was opened, as elsewhere. Where the drive refuses what that shape
+allows, another host has changed it since: a :class:`~nandarray.errors.VolumeMismatchError` names both shapes.
 """
 
 from __future__ import annotations
@@ -12,10 +19,12 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import wraps
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -23,10 +32,13 @@ from nandarray import _nandarray
 from nandarray.door import Source, Space, described
 from nandarray.errors import (
     BY_KIND,
+    BadIndexError,
     ClosedError,
+    DoorError,
     InvalidError,
     NandarrayError,
     ProgramFailedError,
+    VolumeMismatchError,
 )
 from nandarray.nvme.commands import (
     CloseSpace,
@@ -46,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["ND", "TRANSFER", "DriveSource", "DriveSpace"]
 
 _Array = np.ndarray[Any, Any]
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
 
 #: Bytes of the largest transfer of a drive.
 TRANSFER = 2 << 20
@@ -61,8 +75,12 @@ _REQUEST, _TEXT, _HELD = 80 << 20, 192 << 20, 240 << 20
 #: Bytes of a fill value; of the outputs and states of a run of programs.
 _FILL, _COLLECTED = 1 << 16, 128 << 20
 _INLINE_DIMENSIONS = 3
+#: Connections for runs that are kept.
+_IDLE = 4
 _HEADER = 8
 _NOT_FOUND = 0x1C0
+_INVALID_NAMESPACE = 0x00B
+_NSID = slice(4, 8)
 
 _Call = tuple[bytes, bytes | None, int]
 
@@ -78,13 +96,25 @@ class DriveSource(Source):
         Address of the drive.
     read_only : bool
         Whether changes are refused on this side.
+    again : callable, optional
+        Connects once more, for runs of programs.
     """
 
     door = "a drive"
 
-    def __init__(self, native: _nandarray.NvmeHost | KernelDrive, path: str, *, read_only: bool) -> None:
+    def __init__(
+        self,
+        native: _nandarray.NvmeHost | KernelDrive,
+        path: str,
+        *,
+        read_only: bool,
+        again: Callable[[], _nandarray.NvmeHost] | None = None,
+    ) -> None:
         super().__init__(path, read_only=read_only)
         self._native: _nandarray.NvmeHost | KernelDrive | None = native
+        self._again = again
+        self._idle: list[_Side] = []
+        self._here = threading.local()
         #: Dynamic space identifiers of views that were dropped: a drive keeps at most 65536.
         self.unused: list[int] = []
         self.generation = 0
@@ -98,10 +128,43 @@ class DriveSource(Source):
 
     @property
     def connection(self) -> _nandarray.NvmeHost | KernelDrive:
-        """The connection, or a ClosedError."""
+        """The connection of this thread's commands, or a ClosedError."""
         if self._native is None:
             raise ClosedError(f"the connection to {self.path} is closed")
-        return self._native
+        side = self._side
+        return self._native if side is None else side.native
+
+    @property
+    def _side(self) -> _Side | None:
+        found: _Side | None = getattr(self._here, "side", None)
+        return found
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Send this thread's commands over a connection of its own, which is kept for the next run."""
+        if self._again is None or self.closed:
+            yield
+            return
+        try:
+            side = self._idle.pop()
+        except IndexError:
+            side = _Side(self._again(), set())
+        self._here.side = side
+        try:
+            yield
+        except ClosedError:  # a broken connection is not kept
+            raise
+        except BaseException:
+            self._keep(side)
+            raise
+        else:
+            self._keep(side)
+        finally:
+            self._here.side = None
+
+    def _keep(self, side: _Side) -> None:
+        if not self.closed and len(self._idle) < _IDLE:
+            self._idle.append(side)
 
     @property
     def closed(self) -> bool:
@@ -114,11 +177,14 @@ class DriveSource(Source):
         if close is not None:
             close()
         self._native = None
+        self._idle.clear()
 
-    def failed(self, done: Completion, what: str = "") -> NandarrayError:
-        """Make the error of a command's status; ``what`` stands in front of it."""
+    def failed(self, done: Completion, entry: bytes = b"") -> NandarrayError:
+        """Make the error of a command's status."""
+        if done.status == _INVALID_NAMESPACE and int.from_bytes(entry[_NSID], "little") == ND:
+            return DoorError(f"{self.path}: the drive provides no arrays: it is served without N-D commands")
         kind = BY_KIND[_nandarray.nvme_status_kind(done.status)]
-        return kind(f"the drive: {what}{done}")
+        return kind(f"the drive: {done}")
 
     def done(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
@@ -127,7 +193,7 @@ class DriveSource(Source):
         raw, found = self.connection.call(entry, data, room, admin=admin)
         done = Completion.decode(raw)
         if not done.ok:
-            raise self.failed(done)
+            raise self.failed(done, entry)
         if data is None and len(found) != room:
             raise NandarrayError(f"the drive: {len(found)} bytes of data, and not {room}")
         return done, found
@@ -159,7 +225,7 @@ class DriveSource(Source):
         message = b"".join([len(said).to_bytes(_HEADER, "little"), said, *data])
         if len(message) > _REQUEST:
             raise InvalidError(f"{text['do']}: a request of {len(message)} bytes; a drive takes at most {_REQUEST}")
-        with self._room.held(len(message) + room):
+        with self._room.held(len(message) + room) if self._side is None else nullcontext():
             reply = self._reply(message, changes=changes, programs=programs, most=_HEADER + _TEXT + room)
         try:
             length = int.from_bytes(reply[:4], "little")
@@ -325,7 +391,13 @@ class DriveSource(Source):
         ]
         request = {"do": "offload", "programs": programs, "stages": stages, "hold_bytes": asked.hold_bytes}
         writes = any("box" in one for stage in stages for one in stage["outputs"] if isinstance(one, dict))
-        told, data = self.request(request, pieces, changes=writes, room=_COLLECTED, programs=True)
+        boxes = [one for stage in asked.stages for one in (*stage.inputs, *stage.outputs) if isinstance(one, tuple)]
+        spaces = [(one[0] if isinstance(one[0], tuple) else one)[0] for one in boxes]
+        own = [space for space in spaces if isinstance(space, DriveSpace)]
+        with self._apart(), _same_shapes(own):
+            for space in own:
+                space.unlock(self._side)
+            told, data = self.request(request, pieces, changes=writes, room=_COLLECTED, programs=True)
         try:
             for stage, outputs in zip(told["stages"], asked.stages, strict=True):
                 values = zip(stage["outputs"], outputs.outputs, strict=True)
@@ -357,6 +429,41 @@ class DriveSource(Source):
         if isinstance(given, bool):
             return "collect" if given else "between"
         return self._box(*given) if isinstance(given[0], tuple) else self._box(given)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A connection for runs of programs, and the numbers of the encrypted arrays whose keys it has given."""
+
+    native: _nandarray.NvmeHost
+    unlocked: set[int]
+
+
+@contextmanager
+def _same_shapes(spaces: Iterable[DriveSpace]) -> Iterator[None]:
+    """Say of what a drive refuses that a shape has changed, if one has."""
+    try:
+        yield
+    except (BadIndexError, VolumeMismatchError) as error:
+        for space in spaces:
+            before, now = space._told["shape"], space._told_now()["shape"]
+            if before != now:
+                raise VolumeMismatchError(
+                    f"{space._told['name']} has shape {now}, and had {before} when it was opened: refresh() of its "
+                    "store asks again"
+                ) from error
+        raise
+
+
+def _in_its_shape(work: Callable[Concatenate[DriveSpace, _Given], _Found]) -> Callable[..., _Found]:
+    """Let a method of a space say that its shape has changed."""
+
+    @wraps(work)
+    def checked(self: DriveSpace, *given: _Given.args, **options: _Given.kwargs) -> _Found:
+        with _same_shapes([self]):
+            return work(self, *given, **options)
+
+    return checked
 
 
 class DriveSpace(Space):
@@ -401,6 +508,15 @@ class DriveSpace(Space):
         asked = {"do": "set-attrs", "array": self._told["array"], "attrs": [0, len(text)]}
         self.source.request(asked, [text], changes=True)
 
+    def unlock(self, side: _Side | None) -> None:
+        """Give the array's key on a connection of this thread's."""
+        number = int(self._told["array"])
+        if side is None or self._key is None or number in side.unlocked:
+            return
+        asked = {"do": "unlock", "array": number, "key": [0, len(self._key)]}
+        self.source.request(asked, [self._key], changes=False, room=_FILL)
+        side.unlocked.add(number)
+
     def stat(self) -> dict[str, Any]:
         """Return the use of space."""
         return self.source.request({"do": "stat", "array": self._told["array"]}, changes=False)[0]
@@ -431,6 +547,7 @@ class DriveSpace(Space):
             self._tell(_described(*told))
         return self.shape
 
+    @_in_its_shape
     def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
         """Give a box back: it reads as the fill value, and takes no space."""
         asked = {"do": "deallocate", "array": self._told["array"], "start": _numbers(start), "count": _numbers(count)}
@@ -451,6 +568,7 @@ class DriveSpace(Space):
             self._open[shape] = done.dw0
         return self._open[shape]
 
+    @_in_its_shape
     def read(
         self, out: _Array, start: Sequence[int], step: Sequence[int] | None = None, view: Sequence[int] | None = None
     ) -> None:
@@ -473,6 +591,7 @@ class DriveSpace(Space):
             for part, (_, found) in zip(parts[many], self.source.done_all(calls[many]), strict=True):
                 part[...] = np.frombuffer(found, part.dtype).reshape(part.shape)
 
+    @_in_its_shape
     def write(
         self, src: _Array, start: Sequence[int], step: Sequence[int] | None = None, view: Sequence[int] | None = None
     ) -> None:
@@ -499,6 +618,7 @@ class DriveSpace(Space):
         """Write boxes of the shape of ``src[0]``, one a row of ``starts``; of equal ones the last."""
         self._boxes(src, starts, step, view, reads=False)
 
+    @_in_its_shape
     def _boxes(
         self, memory: _Array, starts: _Array, step: Sequence[int], view: Sequence[int] | None, *, reads: bool
     ) -> None:
@@ -524,6 +644,7 @@ class DriveSpace(Space):
         """Write the product of runs and index arrays."""
         self._outer(src, list(axes), reads=False)
 
+    @_in_its_shape
     def _outer(self, memory: _Array, axes: list[Any], *, reads: bool) -> None:
         listed = sum(8 * len(axis) for axis in axes if isinstance(axis, np.ndarray))
         if memory.nbytes + listed > (_READ if reads else _WRITE) and memory.size > 1:
@@ -547,6 +668,7 @@ class DriveSpace(Space):
         """Write single elements."""
         self._points(src, coords, reads=False)
 
+    @_in_its_shape
     def _points(self, memory: _Array, coords: _Array, *, reads: bool) -> None:
         many = max(1, (_READ if reads else _WRITE) // (memory.itemsize + 8 * coords.shape[1]))
         for low in range(0, len(memory), many):
@@ -572,6 +694,7 @@ class DriveSpace(Space):
         asked = {"do": "write", "array": self._told["array"], "elements": elements, "view": shape}
         self.source.request({**asked, "values": [before, len(values)]}, [*pieces, values], changes=True)
 
+    @_in_its_shape
     def box(self, start: Sequence[int], count: Sequence[int], view: Sequence[int] | None = None) -> int:
         """Store a box of the array, or of its view, in the drive, for programs in its slots; return its handle."""
         page = np.zeros(64, "<u8")

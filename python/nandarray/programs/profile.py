@@ -188,6 +188,7 @@ def profile(
         instructions=instructions,
         progress=progress,
         _watch=watch,
+        _learns="profile of programs",
     )
     counted, entered = watch.profile()
     found = tuple(Instruction(address, text, kind, times) for address, kind, text, times in counted)

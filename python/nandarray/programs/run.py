@@ -33,6 +33,8 @@ __all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
+#: Bytes of a task's output, at most (docs/reference/program-abi.md).
+WINDOW_BYTES = 64 << 20
 #: Sentence in the report of a run on a modelled device.
 ONE_A_CYCLE = "On the modelled device's cores an instruction takes one cycle of the described clock."
 _POLL_S = 0.05
@@ -195,6 +197,7 @@ def offload(
     seconds: float | None = None,
     progress: Progress | None = None,
     _watch: _nandarray.Watch | None = None,
+    _learns: str = "",
 ) -> Offloaded:
     """Run a program, or several that feed each other, beside arrays of a store.
 
@@ -254,9 +257,14 @@ def offload(
     run = _Run(in_order(roots))
     store = run.store(targets)
     native = store._engine
+    is_remote = isinstance(native, Source)
+    if is_remote and _learns:
+        native.refuse(f"{_learns}: the processor that counts is in the process with the file")
+    if is_remote and "native" in (form, *(step.settings.get("form") for step in run.steps)):
+        native.refuse("native form of programs: it executes no machine code of its clients")
     common["half_bytes"] = getattr(store, "_half_bytes", None)
     # A modelled device counts instructions, a door executes no native code of its clients.
-    common["counted"] = native.clock is not None or isinstance(native, Source)
+    common["counted"] = native.clock is not None or is_remote
     watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
     try:
@@ -267,7 +275,7 @@ def offload(
         stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
         asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
         begin = time.perf_counter()
-        given = watched(lambda: native.execute(asked, watch), watch, progress, seconds)
+        given = watched(lambda: native.execute(asked, watch), watch, progress, seconds, is_remote=is_remote)
         took = time.perf_counter() - begin
     except ProgramFailedError as error:
         raise _located(error, run.steps) from None
@@ -386,12 +394,14 @@ class _Run:
 def _task_bytes(step: Step, boxes: Sequence[Boxed | None], half_bytes: int | None) -> int:
     """Return the bytes of a task's first input, if the caller gives none.
 
-    A program of one task gets all of it; else all inputs of a task fit in a half, if the device's cores have halves.
+    A program of one task gets all of it; else a task's outputs fit their windows, and all its inputs a half, if the
+    device's cores have halves.
     """
     if step.program._metadata["tasks"] == "one":
         return abi.ALL_BYTES
+    most = _bounded_bytes(step.program._metadata)
     if half_bytes is None:
-        return TASK_BYTES
+        return most
     room, record, first_bytes = half_bytes, 0, None
     for port, given, box in zip(step.program._metadata["inputs"], step.inputs, boxes, strict=True):
         known = None if isinstance(given, Output) else _bytes_of(given, box)
@@ -400,9 +410,19 @@ def _task_bytes(step: Step, boxes: Sequence[Boxed | None], half_bytes: int | Non
         record += 0 if port["whole"] else int(port["record_bytes"])
     first = step.program._metadata["inputs"][0]
     if first["records"] == "fixed":
-        return min(TASK_BYTES, max(1, room // record) * int(first["record_bytes"]))
+        return min(most, max(1, room // record) * int(first["record_bytes"]))
     # A task ends with a record, which may be long; text that fits as a whole is one task.
-    return TASK_BYTES if first_bytes is not None and first_bytes <= room else max(1, min(TASK_BYTES, room // 2))
+    return most if first_bytes is not None and first_bytes <= room else max(1, min(most, room // 2))
+
+
+def _bounded_bytes(metadata: Mapping[str, Any]) -> int:
+    """Return the bytes of a task's first input whose outputs need half of a window at most; a record may be long."""
+    most, record_bytes = TASK_BYTES, int(metadata["inputs"][0]["record_bytes"])
+    for one in metadata["outputs"]:
+        a_byte = one["bound"]["per_input_byte"] + one["bound"]["per_record"] / record_bytes
+        if one["phase"] == "task" and a_byte:
+            most = min(most, max(record_bytes, int(WINDOW_BYTES // 2 // a_byte)))
+    return most
 
 
 def _bytes_of(given: Any, box: Boxed | None) -> int:
@@ -495,12 +515,18 @@ def _again(text: str, error: ProgramFailedError) -> ProgramFailedError:
 
 
 def watched(
-    run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress | None, seconds: float | None = None
+    run: Callable[[], Any],
+    watch: _nandarray.Watch,
+    progress: Progress | None,
+    seconds: float | None = None,
+    *,
+    is_remote: bool = False,
 ) -> Any:
     """Run in a thread; tell progress, and end the run, which looks at ``watch``, when this thread is interrupted.
 
     ``progress`` is called now and then with the state of ``watch``, and once with its state at the end. The run
-    may take ``seconds``. Its result is returned; its exception is raised here.
+    may take ``seconds``. Its result is returned; its exception is raised here. A remote run does not look at ``watch``:
+    it is left behind when its time is over or this thread is interrupted, and its account is the state at the end.
     """
     found: dict[str, Any] = {}
     until = math.inf if seconds is None else time.monotonic() + seconds
@@ -512,7 +538,7 @@ def watched(
         except BaseException as error:  # noqa: BLE001 (it is raised again where it is waited for)
             found["error"] = error
 
-    thread = threading.Thread(target=work, name="nandarray-offload")
+    thread = threading.Thread(target=work, name="nandarray-offload", daemon=is_remote)
     thread.start()
     try:
         ended = False
@@ -522,11 +548,18 @@ def watched(
             if not ended and not late and time.monotonic() >= until:
                 late = True
                 watch.cancel()
+                if is_remote:
+                    raise ProgramFailedError(
+                        f"more than {seconds} s: the run is left to the other side, where it ends when its "
+                        "instructions are used up or its connection breaks"
+                    )
             if progress is not None:
-                progress(*watch.state())
+                told = found.get("given") if is_remote else None
+                progress(*watch.state() if told is None else (told["tasks"], told["tasks"], told["bytes_in"]))
     except BaseException:
         watch.cancel()
-        thread.join()
+        if not is_remote:
+            thread.join()
         raise
     if "given" in found:
         return found["given"]

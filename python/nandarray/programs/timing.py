@@ -463,6 +463,7 @@ def timed(
         instructions=instructions,
         progress=progress,
         _watch=watch,
+        _learns="timing of programs",
         **options,
     )
     return figures(chosen, fitted, watch, done)

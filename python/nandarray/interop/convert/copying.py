@@ -32,6 +32,7 @@ from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make
 from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
+from nandarray.door import native_only
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
 from nandarray.interop.convert.limits import chunk_limit
@@ -140,6 +141,8 @@ def import_(
     ------
     StoreMissingError
         There is no such source.
+    DoorError
+        The store is behind a door.
     InvalidError
         The source is damaged, needs more memory than the budget, or reads other files and is not trusted.
     """
@@ -161,6 +164,7 @@ def import_(
         opened = stack.enter_context(open_source(path, kind, told))
         _refuse(opened, unsupported)
         target = _open_target(store, stack)
+        native_only(target._engine, "command that makes several arrays as one: an import needs the file")
         plan = _destinations(opened, target, name, path, member)
         job = _Import(target, create, building_block, budget, progress, path=path)
         return job.run(opened, plan, _group_prefix(opened, name))

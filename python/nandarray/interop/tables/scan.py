@@ -4,6 +4,10 @@ A table is an array of bytes with the attribute ``nandarray.table``: columns, de
 columns and a test of rows to the data; what comes back is the wanted fields of the rows that pass, span by span, each a
 batch of Arrow. A line that cannot be read ends a scan with a :class:`~nandarray.errors.MalformedLineError`.
 
+Behind a door (:mod:`nandarray.door`) the same programs run where the text is: no text comes here that is not asked
+for, but lines that an error shows and spans that have bytes above 127. A door limits what a run does and gives back,
+so that the text is cut into runs, and a run whose rows are too many for one into two.
+
 Nothing here compiles, or knows how a program reads a line: that is :mod:`nandarray.programs.library`.
 """
 
@@ -18,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray.door import Source
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, ProgramFailedError
 from nandarray.interop.tables.schema import Column, columns_of, unreadable
 from nandarray.interop.tables.where import Test, checked
@@ -37,6 +42,9 @@ ATTRIBUTE = "nandarray.table"
 LINE_BYTES = 4096
 #: Text of one batch.
 BATCH_BYTES = 16 << 20
+#: Text of one run behind a door, where the instructions of a run are limited.
+RUN_BYTES = 64 << 20
+_TOO_MUCH = re.compile(r"outputs in memory must have at most \d+ bytes")
 _STATUS = re.compile(r"returned (-\d+)")
 _WRONG = ("is malformed", "is too long", "is missing", "")
 _NO_END, _FAULTS = -2, -16
@@ -136,7 +144,7 @@ class Table:
         columns, where
             As for :meth:`scan`.
         **options
-            Options of :func:`nandarray.offload`.
+            Options of :func:`nandarray.offload`; of each run, where a door needs several.
 
         Returns
         -------
@@ -150,9 +158,11 @@ class Table:
         """
         numbers = self._numbers(columns)
         test = checked(where, self.columns)
-        found = self._rows(numbers, test, slice(0, self.text.size), options)
-        named = np.dtype([(self.columns[n].name, found.dtype[f"c{n}"]) for n in sorted(set(numbers))])
-        return np.asarray(found).view(named)
+        whole = [slice(0, self.text.size)]
+        spans = self._spans(RUN_BYTES) if self._is_behind_a_door and self.text.size else whole
+        runs = [rows for span in spans for _, rows in self._runs(numbers, test, span, options)]
+        found = np.asarray(runs[0] if len(runs) == 1 else np.concatenate(runs))
+        return found.view(np.dtype([(self.columns[n].name, found.dtype[f"c{n}"]) for n in sorted(set(numbers))]))
 
     def scan(
         self,
@@ -207,15 +217,18 @@ class Table:
         test = checked(where, self.columns)
         schema = self._schema(numbers)
 
+        def batch(span: slice, rows: Any) -> Any:
+            try:
+                arrays = [self.columns[number].array(rows[f"c{number}"]) for number in numbers]
+            except pa.ArrowInvalid:
+                self._check_text(numbers, span)
+                raise
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
         def batches() -> Iterator[Any]:
             for span in self._spans(batch_bytes):
-                rows = self._rows(numbers, test, span, options)
-                try:
-                    arrays = [self.columns[number].array(rows[f"c{number}"]) for number in numbers]
-                except pa.ArrowInvalid:
-                    self._check_text(numbers, span)
-                    raise
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                for run in self._runs(numbers, test, span, options):
+                    yield batch(*run)
 
         return pa.RecordBatchReader.from_batches(schema, batches())
 
@@ -243,8 +256,13 @@ class Table:
         low, high = (b"a", b"b") if self.columns[last].field.startswith("bytes") else (0, 1)
         never = ("and", ("==", last, low), ("==", last, high))
         for span in self._spans(BATCH_BYTES):
-            self._rows(range(len(self.columns)), never, span, {})
+            for _ in self._runs(range(len(self.columns)), never, span, {}):
+                pass
             self._check_text(range(len(self.columns)), span)
+
+    @property
+    def _is_behind_a_door(self) -> bool:
+        return isinstance(self.text.store._engine, Source)
 
     def _schema(self, numbers: Sequence[int]) -> Any:
         import pyarrow as pa
@@ -273,6 +291,22 @@ class Table:
             **form,
         )
 
+    def _runs(
+        self, numbers: Sequence[int], test: Any, span: slice, options: Mapping[str, Any]
+    ) -> Iterator[tuple[slice, Any]]:
+        """Scan a span by one run, or, where a door does not give as many rows back, by runs of its halves."""
+        try:
+            rows = self._rows(numbers, test, span, options)
+        except InvalidError as error:
+            middle = self._line_end(span.start, (span.start + span.stop) // 2)
+            if not _TOO_MUCH.search(str(error)) or middle >= span.stop:
+                raise
+        else:
+            yield span, rows
+            return
+        yield from self._runs(numbers, test, slice(span.start, middle), options)
+        yield from self._runs(numbers, test, slice(middle, span.stop), options)
+
     def _rows(self, numbers: Sequence[int], test: Any, span: slice, options: Mapping[str, Any]) -> Any:
         if test is False or span.start == span.stop:
             return np.empty(0, library.tuple_dtype([one.field for one in self.columns], numbers))
@@ -287,6 +321,10 @@ class Table:
 
     def _check_text(self, numbers: Sequence[int], span: slice) -> None:
         """Refuse characters that are no text, which the program takes as they are."""
+        if self._is_behind_a_door:
+            counts = self._counts(span)
+            if not counts[0] and not counts[128:].any():  # noqa: PLR2004 (ASCII: nothing of it has to come here)
+                return
         found = unreadable(self.text[span].tobytes(), self.delimiter, self.columns, numbers)
         if found is not None:
             offset, number, wrong = found
@@ -305,11 +343,19 @@ class Table:
         return self._malformed(offset, number, f"field {number}, {one.name} ({one.type}), {wrong}")
 
     def _malformed(self, offset: int, field: int | None, what: str) -> MalformedLineError:
-        line = 1
-        for at in range(0, offset, BATCH_BYTES):
-            line += int(np.count_nonzero(self.text[at : min(at + BATCH_BYTES, offset)] == ord("\n")))
+        line = 1 + sum(
+            int(self._counts(slice(at, min(at + BATCH_BYTES, offset)))[ord("\n")])
+            for at in range(0, offset, BATCH_BYTES)
+        )
         shown = self.text[offset : offset + _SHOWN].tobytes().partition(b"\n")[0].decode(errors="replace")
         return _error(self.text.name, line, field, f"{what}: {shown!r}")
+
+    def _counts(self, span: slice) -> np.ndarray[Any, Any]:
+        """Count the bytes of a span by their 256 values; behind a door where they are."""
+        if not self._is_behind_a_door:
+            return np.bincount(self.text[span], minlength=256)
+        program = library.get("histogram", dtype=np.dtype("uint8"), bins=256)
+        return np.asarray(offload(program, [Box(self.text, span)], {"low": 0, "high": 256}).result)
 
     def _spans(self, batch_bytes: int) -> Iterator[slice]:
         """Cut the text behind ends of lines."""
@@ -317,17 +363,22 @@ class Table:
             raise InvalidError(f"batch_bytes must be at least 1, not {batch_bytes}")
         begin, size = 0, self.text.size
         while begin < size:
-            end = min(begin + batch_bytes, size)
-            if end < size:
-                window = self.text[end - 1 : end - 1 + self.line_bytes].tobytes()
-                found = window.find(b"\n")
-                if found < 0 and len(window) == self.line_bytes:
-                    before = self.text[max(begin, end - self.line_bytes) : end].tobytes()
-                    at = end - len(before) + before.rfind(b"\n") + 1
-                    raise self._malformed(at, None, f"the line is longer than {self.line_bytes} bytes")
-                end = end + found if found >= 0 else size
+            end = self._line_end(begin, min(begin + batch_bytes, size))
             yield slice(begin, end)
             begin = end
+
+    def _line_end(self, begin: int, end: int) -> int:
+        """Return the place behind the first end of a line from the byte before ``end`` on; ``begin`` begins a line."""
+        size = self.text.size
+        if end >= size:
+            return size
+        window = self.text[end - 1 : end - 1 + self.line_bytes].tobytes()
+        found = window.find(b"\n")
+        if found < 0 and len(window) == self.line_bytes:
+            before = self.text[max(begin, end - self.line_bytes) : end].tobytes()
+            at = end - len(before) + before.rfind(b"\n") + 1
+            raise self._malformed(at, None, f"the line is longer than {self.line_bytes} bytes")
+        return end + found if found >= 0 else size
 
 
 def _error(name: str, line: int, field: int | None, what: str) -> MalformedLineError:

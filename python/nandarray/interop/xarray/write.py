@@ -32,6 +32,7 @@ from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
 from nandarray.array.group import MARKER, UNFINISHED, is_unfinished, make_marker
 from nandarray.array.opening import open as open_store
+from nandarray.door import native_only
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
 from nandarray.index import buffers
 from nandarray.index.shapes import Box, boxes, check_shape
@@ -99,6 +100,8 @@ def from_xarray(
 
     Raises
     ------
+    DoorError
+        The store is behind a door: arrays of a dataset appear as one in the process with the file alone.
     ExistsError
         A name is taken.
     InvalidError
@@ -107,6 +110,7 @@ def from_xarray(
     how = How.of(mode, append_dim, region, encoding=encoding or {}, create=create)
     with ExitStack() as stack:
         target = _open(store, how, stack)
+        native_only(target._engine, "command that writes several arrays as one: from_xarray needs the file")
         top = target._join_new("" if group is None else group)
         if isinstance(dataset, DataTree):
             if append_dim is not None or region is not None:

@@ -31,7 +31,9 @@ from nandarray.units import format_size
 __all__ = ["app", "serve"]
 
 app = typer.Typer(help="Namespaces of a store, and programs on a drive (NVMe).", no_args_is_help=True)
-program_app = typer.Typer(help="Programs on a drive: nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX.", no_args_is_help=True)
+program_app = typer.Typer(
+    help="Programs on a drive: nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX.", no_args_is_help=True
+)
 app.add_typer(program_app, name="program")
 
 Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]

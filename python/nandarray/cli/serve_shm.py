@@ -46,9 +46,7 @@ def serve_shm(path: Path, name: str, *, writable: bool, group: str | None, progr
             signal.signal(number, handler)
 
 
-def _watch(
-    server: RegionServer, store: Store, path: Path, about: dict[str, Any], over: threading.Event
-) -> None:
+def _watch(server: RegionServer, store: Store, path: Path, about: dict[str, Any], over: threading.Event) -> None:
     """Keep the server's status in a file until it is to stop; raise where it cannot serve any more."""
     file, watch = StatusFile(path, "shm", store._file_state()), FileWatch(store)
     try:

@@ -45,7 +45,8 @@ _LOAD_TAG = 0xFFFF
 
 def is_url(path: Any) -> bool:
     """Whether a path, as :func:`nandarray.open` got it, names a drive: it begins with its scheme, or is a device."""
-    return isinstance(path, str) and (path.startswith(("nvme+tcp://", "nvme+unix://")) or _DEVICE.fullmatch(path) is not None)
+    schemes = ("nvme+tcp://", "nvme+unix://")
+    return isinstance(path, str) and (path.startswith(schemes) or _DEVICE.fullmatch(path) is not None)
 
 
 def connect(
@@ -63,8 +64,8 @@ def connect(
     ----------
     url : str or path
         ``nvme+tcp://HOST:PORT/NQN``; ``nvme+unix:///PATH``, a unix socket of this machine, with ``/NQN`` behind it
-        where the name is to be checked, as a secret needs; or ``/dev/nvmeX``, the controller's device of a drive that this machine's kernel
-        is connected to, whose host and secrets are the kernel's.
+        where the name is to be checked, as a secret needs; or ``/dev/nvmeX``, the controller's device of a drive that
+        this machine's kernel is connected to, whose host and secrets are the kernel's.
     hostnqn : str, optional
         Qualified name of this host.
     secret : str, optional

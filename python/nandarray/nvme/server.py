@@ -102,10 +102,11 @@ class Server:
         Returns
         -------
         dict
-            ``address``, ``addresses``, ``nqn``, ``connections``; ``half_open``, those of them that are not yet a queue of a host that
-            has proved its identity, where it has to; ``associations`` (controller, host, I/O queues) of all other
-            hosts; ``peers`` (controller, user, process) of those that came by a unix socket; and numbers since the start: ``refused_logins`` (unknown hosts, wrong secrets), ``unfinished_logins``
-            (connections that ended before that), ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
+            ``address``, ``addresses``, ``nqn``, ``connections``; ``half_open``, those of them that are not yet a queue
+            of a host that has proved its identity, where it has to; ``associations`` (controller, host, I/O queues) of
+            all other hosts; ``peers`` (controller, user, process) of those that came by a unix socket; and numbers
+            since the start: ``refused_logins`` (unknown hosts, wrong secrets), ``unfinished_logins`` (connections that
+            ended before that), ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
         """
         return self._native.status()
 
@@ -215,7 +216,7 @@ def serve(
         check_nqn(nqn, "the subsystem")
     listening = places(listen)
     if group is not None and not any(map(is_unix, listening)):
-        raise InvalidError(f"group {group!r} is for unix sockets; the server would listen on {', '.join(listening)} alone")
+        raise InvalidError(f"group {group!r} is for unix sockets; the server would listen on {', '.join(listening)}")
     if advertise is not None and all(map(is_unix, listening)):
         raise InvalidError(f"advertise is {advertise!r}, and the server would listen on unix sockets alone")
     access = (None, None if group is None else group_number(group), False)

@@ -104,7 +104,7 @@ def _errors(session: Session) -> Results:
     with nandarray.open(path, "w") as store:
         store["words"] = session.host.words(0, 4096)
         sizes = {"queues": 2, "depth": session.sizes.depth, "data_bytes": 64 << 10}
-        server = gpu.serve(store, name, **sizes, threads=1, writable=True)
+        server = gpu.serve(store, name, **sizes, threads=1, writable=True, programs=True)
         try:
             with Door(session.host, session.card, name, queues=1, line_bytes=4096) as door:
                 before = _statuses(session, door, threads, (0, 1))

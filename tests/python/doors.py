@@ -1,8 +1,7 @@
 """One store behind each door, for tests that run over all of them: a file, a drive, shared memory.
 
 A test makes arrays by ``create`` and deletes them by ``del``, whatever the door. Elements go through a region of shared
-memory where the array was there when its server began, so that a :class:`Shelf` serves the file
-anew for each new array.
+memory where the array was there when its server began: a :class:`Shelf` serves the file anew for each new array.
 """
 
 from __future__ import annotations

@@ -120,9 +120,7 @@ def test_a_served_array_takes_every_index_of_numpy(served) -> None:
                 store["grid"][wrong]
 
 
-def test_errors_of_a_region_alone_say_what_became_of_the_array(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_a_region_alone_say_what_became_of_the_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nandarray.gpu.client._BEGINS", 0)
     with nandarray.open(tmp_path / "a.nand", "w") as store:
         store["x"], store["y"], store["empty"] = np.zeros((100, 10)), np.zeros((100, 10)), np.zeros((0, 3))

@@ -123,10 +123,9 @@ def test_secrets_hold_for_a_socket_too(tmp_path: Path, file: nandarray.Store) ->
     ],
 )
 def test_places_that_cannot_be_are_refused(
-    file: nandarray.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: Any, options: Any, message: str
+    file: nandarray.Store, tmp_path: Path, listen: Any, options: Any, message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidError, match=message):
+    with contextlib.chdir(tmp_path), pytest.raises(InvalidError, match=message):
         nandarray.serve(file, listen, **options)
     assert names(tmp_path) == ["a.nand"]
 
@@ -142,9 +141,7 @@ def test_urls_of_no_socket_are_refused(url: str) -> None:
 
 @pytest.mark.parametrize("door", ["listen", "shm"])
 @pytest.mark.parametrize("what", ["link", "dangling", "folder", "file", "fifo", "listener", "lock link", "lock file"])
-def test_what_lies_where_a_socket_is_to_be_stays(
-    tmp_path: Path, file: nandarray.Store, what: str, door: str
-) -> None:
+def test_what_lies_where_a_socket_is_to_be_stays(tmp_path: Path, file: nandarray.Store, what: str, door: str) -> None:
     region = tmp_path / "r"
     planted, other = tmp_path / ("r.sock.lock" if "lock" in what else "r.sock"), tmp_path / "other"
     with contextlib.ExitStack() as stack:
@@ -163,11 +160,9 @@ def test_what_lies_where_a_socket_is_to_be_stays(
         else:
             planted.write_text("mine")
         before, there = os.lstat(planted), names(tmp_path)
+        serve = gpu.serve if door == "shm" else nandarray.serve
         with pytest.raises(InvalidError, match=r"r\.sock"):
-            if door == "shm":
-                gpu.serve(file, str(region), **SMALL)
-            else:
-                nandarray.serve(file, f"unix:{region}.sock")
+            serve(file, str(region) if door == "shm" else f"unix:{region}.sock")
         assert names(tmp_path) == there
         after = os.lstat(planted)
         assert (before.st_ino, before.st_mode, before.st_size) == (after.st_ino, after.st_mode, after.st_size)
@@ -203,9 +198,8 @@ def test_a_killed_server_leaves_its_place_and_a_living_one_does_not(tmp_path: Pa
 def test_the_command_line_listens_at_several_places(tmp_path: Path, file: Any) -> None:
     file.close()
     path = tmp_path / "x.sock"
-    process, lines = serving(
-        tmp_path / "a.nand", "--listen", "127.0.0.1:0", "--listen", f"unix:{path}", "--group", grp.getgrgid(os.getegid()).gr_name
-    )
+    words = ["--listen", "127.0.0.1:0", "--listen", f"unix:{path}", "--group", grp.getgrgid(os.getegid()).gr_name]
+    process, lines = serving(tmp_path / "a.nand", *words)
     assert [line.split()[0] for line in lines] == ["address", "address", "NQN", "url", "url"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
     for line in lines[-2:]:
@@ -261,7 +255,7 @@ def test_another_user_needs_the_group(tmp_path: Path, file: nandarray.Store) -> 
         assert [oct((tmp_path / one).stat().st_mode & 0o777) for one in ("x.sock", "r", "r.sock")] == ["0o660"] * 3
         assert strange(group) == ["refused", "refused"]
         assert strange(group, 0) == ["11 45", "11 45"]
-        # Whoever widens the modes later lets nobody in: the kernel tells the user, and the connection ends.
+        # Wider modes let no other user in: the kernel tells the user, and the connection ends.
         for one in ("x.sock", "r", "r.sock"):
             (tmp_path / one).chmod(0o666)
         assert all("cannot connect" in one for one in strange(group))
@@ -359,8 +353,9 @@ def test_a_region_for_reading_has_a_socket_for_reading(tmp_path: Path, file: nan
         assert store["later"][2] == 2
         assert store["x"].reduce("sum", key=0) == 45
         changes = [
-            lambda: store["x"].__setitem__(0, 1), lambda: store["later"].__setitem__(0, 1), lambda: store["x"].resize((1, 1)),
-            lambda: store.create("y", data=[1]), lambda: store["x"].attrs.update(k=1), lambda: store.__delitem__("x"),
+            lambda: store["x"].__setitem__(0, 1), lambda: store["later"].__setitem__(0, 1),
+            lambda: store["x"].resize((1, 1)), lambda: store.create("y", data=[1]),
+            lambda: store["x"].attrs.update(k=1), lambda: store.__delitem__("x"),
         ]  # fmt: skip
         for change in changes:
             with pytest.raises(ReadOnlyError):
@@ -481,7 +476,7 @@ def test_threads_forks_and_pickles(tmp_path: Path, file: nandarray.Store) -> Non
         assert got.recv() == total
         child.join(60)
         assert child.exitcode == 0
-        # What the child had of the server is gone; the server serves on.
+        # The end of the child, which had copies of all, ends nothing here.
         assert int(store["x"][...].sum()) == total
         assert store["x"].reduce("sum", key=0) == 45
     assert names(tmp_path) == ["a.nand"]

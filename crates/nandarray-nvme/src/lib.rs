@@ -32,7 +32,7 @@
 //! | `subsystem` | namespaces of all kinds, associations, limits |
 //! | `association` | one controller as one host sees it: its state and events |
 //! | `admin`, `io` | its commands of the admin queue, including fabrics commands; of I/O queues |
-//! | `tcp` | the TCP transport: PDUs, connections, server, initiator |
+//! | `tcp` | the transport over TCP and unix sockets: PDUs, connections, server, initiator |
 
 mod accounts;
 mod admin;

@@ -191,7 +191,7 @@ fn a_unix_socket_carries_the_same_commands_and_tells_its_peers() {
     assert!(refused(&[Endpoint::Unix(dir.path().join("y.sock")), outside.into()]).contains("is no loopback address"));
     assert!(!dir.path().join("y.sock").exists());
 
-    // One who says nothing, and takes nobody's place.
+    // One that says nothing, and takes no place of others.
     let silent = UnixStream::connect(dir.path().join("x.sock")).unwrap();
     let options = InitiatorOptions::default();
     // By its name, and without, which only a unix socket allows.
@@ -210,7 +210,7 @@ fn a_unix_socket_carries_the_same_commands_and_tells_its_peers() {
             let write = NvmeCommand::Write(Blocks::new(1, 0, blocks));
             assert_eq!(io(&mut host, write, &data, 0).0, Status::SUCCESS);
             let read = NvmeCommand::Read(Blocks::new(1, 0, blocks));
-            assert!(io(&mut over_tcp, read.clone(), &[], data.len()) == (Status::SUCCESS, data.clone()));
+            assert!(io(&mut over_tcp, read, &[], data.len()) == (Status::SUCCESS, data.clone()));
             assert!(io(&mut host, read, &[], data.len()) == (Status::SUCCESS, data));
         }
         let status = server.status();

@@ -62,9 +62,9 @@ def open(
     ----------
     path : path_like
         The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix:///PATH``, see
-        :func:`nandarray.serve`) or by the controller's device of this machine's kernel (``/dev/nvmeX``); or ``shm://NAME``, a store that ``nandarray serve STORE --shm
-        NAME`` serves. A served store takes no option but ``mode``. Without a path, a store on a modelled device keeps
-        its bytes in memory.
+        :func:`nandarray.serve`) or by the controller's device of this machine's kernel (``/dev/nvmeX``); or
+        ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves. A served store takes no option but
+        ``mode``. Without a path, a store on a modelled device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional

@@ -72,7 +72,7 @@ def _watch(
     started: float = about["started"]
 
     def status() -> dict[str, Any]:
-        return {**about, "uptime_seconds": max(0.0, time.time() - started), **server.counts()}
+        return {**about, "uptime_seconds": max(0.0, time.time() - started), **server.status()}
 
     def look() -> None:
         if server.lost():

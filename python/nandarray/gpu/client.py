@@ -28,7 +28,7 @@ __all__ = ["connect"]
 DEADLINE_MS = 10_000
 #: Seconds within which a server that has made its region makes its socket, and between two looks for it.
 _BEGINS, _LOOK = 2.0, 0.02
-#: The end of an error of a socket that is not there, or on which nobody listens (ENOENT, ECONNREFUSED).
+#: The end of an error of a socket that is not there, or on which no process listens (ENOENT, ECONNREFUSED).
 _ABSENT = re.compile(r"\(os error (?:2|111)\)$")
 
 
@@ -62,7 +62,7 @@ def connect(name: str, *, deadline_ms: int = DEADLINE_MS, mode: Mode = "r+") -> 
 
 
 def _host(region: str, nqn: str) -> _nandarray.NvmeHost | None:
-    """Return a connection to the socket beside a region; None if nobody listens there."""
+    """Return a connection to the socket beside a region; None if no process listens there."""
     until = time.monotonic() + _BEGINS
     while True:
         try:
@@ -74,7 +74,7 @@ def _host(region: str, nqn: str) -> _nandarray.NvmeHost | None:
             if time.monotonic() > until:
                 return None
             time.sleep(_LOOK)
-    # Anybody may make a file in the folder of regions.
+    # Any user may make a file in the folder of regions.
     user, process = made.peer() or (-1, 0)
     of_region = os.stat(region).st_uid
     if user not in (0, of_region, os.geteuid()):

@@ -1,9 +1,9 @@
 """Serving a store in shared memory, from the process that has it open: a region, and a unix socket beside it.
 
 By the region's queue pairs clients read and write the elements of the arrays that are there when it is made. By the
-socket, which speaks NVMe, they do everything else: whatever changes names, shapes and attributes, programs, later arrays.
-It has the region's path with ``.sock`` behind it, and is for the same users. The region's catalog has the name of the
-socket's drive, which no other server has.
+socket, which speaks NVMe, they do everything else: names, shapes and attributes, programs, later arrays. It has the
+region's path with ``.sock`` behind it, and is for the same users. The region's catalog has the name of the socket's
+drive, which no other server has.
 """
 
 from __future__ import annotations

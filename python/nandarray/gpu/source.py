@@ -1,9 +1,9 @@
 """A region of queue pairs in shared memory, as :class:`~nandarray.array.store.Store` stands on it.
 
 The server's table and catalog say which arrays there are, as they were when it began. Where the server has a socket,
-too, :mod:`nandarray.gpu.shared` takes it for all that a region cannot; alone, a region has no more than this. Reads of any index are bytes and
-records that are gathered (:class:`~nandarray.gpu.reads.Reads`); writes are runs of elements. Each run of up to 1 MiB is
-whole or absent; a write of several runs is not.
+too, :mod:`nandarray.gpu.shared` takes it for all that a region cannot; alone, a region has no more than this. Reads of
+any index are bytes and records that are gathered (:class:`~nandarray.gpu.reads.Reads`); writes are runs of elements.
+Each run of up to 1 MiB is whole or absent; a write of several runs is not.
 """
 
 from __future__ import annotations

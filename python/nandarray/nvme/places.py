@@ -1,7 +1,7 @@
 """Places where a drive is served: addresses and unix sockets, as texts and in URLs.
 
-A place is ``HOST:PORT`` or ``unix:PATH``. Its URL is ``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix://PATH/NQN``, where the
-path is absolute; a drive at a unix socket is found without its name, too.
+A place is ``HOST:PORT`` or ``unix:PATH``. Its URL is ``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix://PATH/NQN``, where
+the path is absolute; a drive at a unix socket is found without its name, too.
 """
 
 from __future__ import annotations

@@ -47,9 +47,8 @@ _LOAD_TAG = 0xFFFF
 
 def is_url(path: Any) -> bool:
     """Whether a path, as :func:`nandarray.open` got it, names a drive: it begins with its scheme, or is a device."""
-    return isinstance(path, str) and (
-        path.startswith(("nvme+tcp://", "nvme+unix://")) or _DEVICE.fullmatch(path) is not None
-    )
+    schemes = ("nvme+tcp://", "nvme+unix://")
+    return isinstance(path, str) and (path.startswith(schemes) or _DEVICE.fullmatch(path) is not None)
 
 
 def connect(

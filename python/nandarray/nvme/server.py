@@ -309,9 +309,7 @@ def serve(
         check_nqn(nqn, "the subsystem")
     listening = places(listen)
     if group is not None and not any(map(is_unix, listening)):
-        raise InvalidError(
-            f"group {group!r} is for unix sockets; the server would listen on {', '.join(listening)} alone"
-        )
+        raise InvalidError(f"group {group!r} is for unix sockets; the server would listen on {', '.join(listening)}")
     if advertise is not None and all(map(is_unix, listening)):
         raise InvalidError(f"advertise is {advertise!r}, and the server would listen on unix sockets alone")
     access = (None, None if group is None else group_number(group), False)

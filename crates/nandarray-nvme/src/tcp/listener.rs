@@ -3,7 +3,8 @@
 //! The file of a unix socket has no wider mode than it is to have at any time, and each peer's user is asked of the
 //! kernel besides. `PATH.lock` beside the file is locked while the server lives: of servers that begin at once one has
 //! the path, and the file of a server that was killed is known as such. A server removes nothing but a socket of its
-//! own user on which nobody listens; whatever else has the path is refused, and stays. Both files are removed at the end.
+//! own user on which no process listens; anything else at the path is refused, and stays. Both files are removed at the
+//! end.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -119,7 +120,7 @@ impl SocketFile {
         let lock = LockFile::take(path)?;
         remove_left(path, access)?;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // The file that bind makes has the socket's mode. Nobody connects before the socket listens.
+        // The file that bind makes has the socket's mode. No process connects before it listens.
         rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600))?;
         at_path(path, |address| rustix::net::bind(&socket, address)).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => refused(path, "another process has just made it"),
@@ -152,7 +153,7 @@ impl SocketFile {
     /// Removes the file, unless another one has its path by now, then gives the path back.
     fn remove(&self) {
         if self.lock.home.is_here() && has_name(&self.own, &self.path) {
-            // Whoever may change the folder may have removed it.
+            // Others who may change the folder may have removed it.
             drop(std::fs::remove_file(&self.path));
         }
         self.lock.remove();

@@ -1,7 +1,8 @@
 //! A server: the listening sockets, a thread for each connection, workers, limits, and the end of silent associations.
 //!
-//! The server listens on unix sockets and loopback addresses only, unless every host has to authenticate itself, or an option allows
-//! hosts without. The number of connections that are not yet a queue is limited; each has ten seconds to become one.
+//! The server listens on unix sockets and loopback addresses only, unless every host has to authenticate itself, or an
+//! option allows hosts without. The number of connections that are not yet a queue is limited; each has ten seconds to
+//! become one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -75,8 +76,8 @@ pub struct ServerStatus {
     /// Associations, each with the controller's identifier, the host's name and the number of I/O queues. A host that
     /// has to prove its identity is listed once it has.
     pub associations: Vec<(u16, String, usize)>,
-    /// Associations of hosts that came by a unix socket, each with the controller's identifier and the process that made
-    /// its admin queue.
+    /// Associations of hosts that came by a unix socket, each with the controller's identifier and the process that
+    /// made its admin queue.
     pub peers: Vec<(u16, Peer)>,
     /// Number of logins that were refused: unknown hosts, and hosts that failed to prove their identity.
     pub refused_logins: u64,
@@ -291,7 +292,7 @@ impl ServerState {
 pub struct Server {
     shared: Arc<ServerState>,
     listeners: Vec<Arc<Listener>>,
-    /// Where each of them listens.
+    /// The place of each of them.
     endpoints: Vec<Endpoint>,
     threads: Vec<JoinHandle<()>>,
     /// The process of the threads: a process forked from it has copies of the sockets, and must leave them alone.
@@ -314,8 +315,8 @@ impl Server {
         Self::start_at(subsystem, &[Endpoint::Tcp(address)], options)
     }
 
-    /// Starts a server as [`Self::start`] does, which listens at several places. A unix socket is as local as a loopback
-    /// address.
+    /// Starts a server as [`Self::start`] does, which listens at several places. A unix socket is as local as a
+    /// loopback address.
     ///
     /// # Errors
     /// As [`Self::start`]; there is no place to listen at, or another server or another file has the path of a unix

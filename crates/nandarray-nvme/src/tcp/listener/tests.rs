@@ -145,7 +145,7 @@ fn another_user_is_refused_by_its_credentials_too() {
         let path = path.clone();
         // Identities are a thread's own by these calls of the kernel.
         std::thread::spawn(move || {
-            // SAFETY: plain calls of the kernel, the first with memory of the length that it is told.
+            // SAFETY: plain calls of the kernel, the first with memory of the length in its argument.
             let done = unsafe {
                 libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0
                     && libc::syscall(libc::SYS_setresgid, 65534, 65534, 65534) == 0
@@ -158,7 +158,7 @@ fn another_user_is_refused_by_its_credentials_too() {
         .unwrap()
     };
     assert_eq!(connects(&[]).unwrap_err().kind(), ErrorKind::PermissionDenied);
-    // Whoever widens the mode does not let anybody in.
+    // A wider mode lets no other user in.
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
     let refused = connects(&[]).unwrap();
     assert!(listener.accept().unwrap().is_none());

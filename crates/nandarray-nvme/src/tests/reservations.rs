@@ -357,7 +357,8 @@ fn hosts_may_do_what_the_tables_say() {
                     // Notifications of one command have no order among each other.
                     assert_eq!(found.len(), wanted.len(), "{context}: host {i} is told {found:?}, {wanted:?}");
                     let mut sorted = wanted.clone();
-                    (found.sort_unstable(), sorted.sort_unstable());
+                    found.sort_unstable();
+                    sorted.sort_unstable();
                     assert_eq!(found, sorted, "{context}: host {i}");
                 }
             }

@@ -33,6 +33,7 @@ impl DataPiece {
     pub(crate) fn put(data: &mut Vec<u8>, bytes: &[u8]) -> Self {
         let first = data.len();
         data.extend_from_slice(bytes);
+        assert_eq!(first + bytes.len(), data.len(), "a piece is the last part of the data");
         Self(first, bytes.len())
     }
 
@@ -183,6 +184,7 @@ impl ArrayRequest {
 /// Executes a request; returns its reply, a message.
 pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8]) -> Result<Vec<u8>, Error> {
     let device = at.runtime.device();
+    assert!(at.writable || !request.changes(), "a request that changes a read-only store was let through");
     let done = json!({});
     Ok(match request {
         ArrayRequest::Names { prefix } => {
@@ -326,6 +328,7 @@ fn change(
         at.unlocked.check(&*device.describe(before)?)?;
         changes.push(Change::SetAttrs { name, attrs: attributes(attrs, data)? });
     }
+    assert_eq!(changes.len(), delete.len() + rename.len() + attrs.len(), "each change is one of the batch");
     Ok(device.execute(command::Batch { changes: &changes })?)
 }
 

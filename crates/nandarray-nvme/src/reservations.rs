@@ -25,7 +25,7 @@ use crate::association::Association;
 use crate::commands::IoCommand;
 use crate::payload::Payload;
 use crate::registrants::{Consequences, HostId, Registrants, SpaceUse};
-use crate::saved_registrants;
+use crate::saved_registrants::{self, RegistrantsOwner};
 use crate::subsystem::command_set;
 
 /// The array of a namespace, with its registrants.
@@ -79,7 +79,7 @@ impl Reservations {
         let restored = |nsid: u32| {
             let array = inventory.namespace_space(nsid).ok()?;
             let attrs = device.by_id(array).ok()?.peek().record.attrs.clone();
-            let registrants = saved_registrants::restored(&attrs, drive)?;
+            let registrants = saved_registrants::restored(&attrs, RegistrantsOwner { drive, nsid })?;
             Some((array, ReservableArray { nsid, registrants }))
         };
         let namespaces = inventory.namespaces().unwrap_or_default();
@@ -94,6 +94,7 @@ impl Reservations {
     fn look(&self, arrays: &BTreeMap<SpaceId, ReservableArray>) {
         let is_any = arrays.values().any(|one| one.registrants.held().is_some());
         self.is_any.store(is_any, Ordering::SeqCst);
+        assert!(arrays.values().all(|one| (1..NSID_MEMORY).contains(&one.nsid)), "registrants of no block namespace");
     }
 
     /// Whether any namespace has a reservation.
@@ -117,23 +118,25 @@ impl Reservations {
         if is_namespace(device, array, excluded) { Err(Status::RESERVATION_CONFLICT) } else { Ok(()) }
     }
 
-    fn registrants(&self, array: SpaceId) -> Registrants {
-        self.arrays.read().get(&array).map(|one| one.registrants.clone()).unwrap_or_default()
+    /// Returns the registrants of a namespace; those of an array that was another namespace before are none.
+    fn registrants(&self, (nsid, array): (u32, SpaceId)) -> Registrants {
+        let arrays = self.arrays.read();
+        arrays.get(&array).filter(|one| one.nsid == nsid).map(|one| one.registrants.clone()).unwrap_or_default()
     }
 
     /// Changes the registrants of a namespace, durably if they persist or did so; nothing is changed by an error.
     fn change<T>(
         &self,
         device: &Device,
-        (nsid, array): (u32, SpaceId),
+        place: (u32, SpaceId),
         change: impl FnOnce(&mut Registrants) -> Result<T, Status>,
     ) -> Result<T, Status> {
         let _one = self.changing.lock();
-        let before = self.registrants(array);
+        let ((nsid, array), before) = (place, self.registrants(place));
         let mut registrants = before.clone();
         let done = change(&mut registrants)?;
         if before.persists || registrants.persists {
-            self.save(device, array, &registrants)?;
+            self.save(device, place, &registrants)?;
         }
         let known: Vec<(SpaceId, u32)> = self.arrays.read().iter().map(|(array, one)| (*array, one.nsid)).collect();
         let gone = known.into_iter().filter(|(array, nsid)| !is_namespace(device, *array, *nsid));
@@ -146,9 +149,10 @@ impl Reservations {
     }
 
     /// Makes registrants durable as an attribute of their array, or removes the attribute.
-    fn save(&self, device: &Device, array: SpaceId, registrants: &Registrants) -> Result<(), Status> {
+    fn save(&self, device: &Device, (nsid, array): (u32, SpaceId), registrants: &Registrants) -> Result<(), Status> {
         let attrs = device.by_id(array)?.peek().record.attrs.clone();
-        let changed = saved_registrants::with(&attrs, registrants, self.drive).ok_or(Status::INVALID_FIELD)?;
+        let changed = saved_registrants::with(&attrs, registrants, RegistrantsOwner { drive: self.drive, nsid })
+            .ok_or(Status::INVALID_FIELD)?;
         if changed == attrs {
             return Ok(());
         }
@@ -188,7 +192,7 @@ impl Association {
         let (device, all) = (self.subsystem().device()?, &self.subsystem().reservations);
         let done = match command {
             ReservationCommand::Report { dwords_z, extended } => {
-                self.report(place.1, dwords_z, extended, &mut payload)?;
+                self.report(place, dwords_z, extended, &mut payload)?;
                 return Ok((0, 0));
             }
             ReservationCommand::Register { action, ignore_key, persistence } => {
@@ -247,14 +251,20 @@ impl Association {
         }
     }
 
-    fn report(&self, array: SpaceId, dwords_z: u32, extended: bool, payload: &mut Payload<'_>) -> Result<(), Status> {
+    fn report(
+        &self,
+        place: (u32, SpaceId),
+        dwords_z: u32,
+        extended: bool,
+        payload: &mut Payload<'_>,
+    ) -> Result<(), Status> {
         if !extended {
             return Err(Status::HOST_ID_FORMAT);
         }
         if payload.room()?.len() as u64 != (u64::from(dwords_z) + 1) * 4 {
             return Err(Status::DATA_LENGTH_INVALID);
         }
-        let registrants = self.subsystem().reservations.registrants(array);
+        let registrants = self.subsystem().reservations.registrants(place);
         let mut head = ReservationStatus::zeroed();
         head.generation.set(registrants.generation);
         head.kind = registrants.held().map_or(0, |(kind, _)| kind as u8);
@@ -264,6 +274,7 @@ impl Association {
         for (host, key) in registrants.keys() {
             page.extend_from_slice(RegistrantStatus::new(*host, *key, registrants.is_holder(host)).as_bytes());
         }
+        assert_eq!(page.len(), 64 * (1 + registrants.keys().len()), "a head, and an entry a registrant");
         payload.give(&page, 0)
     }
 
@@ -340,11 +351,11 @@ impl Association {
         select: FeatureSelect,
         nsid: u32,
     ) -> Result<u32, Status> {
-        let (_, array) = self.reservable(nsid)?;
+        let place = self.reservable(nsid)?;
         Ok(match (feature, select) {
             (_, FeatureSelect::Capabilities) => FeatureCapabilities::CHANGEABLE | FeatureCapabilities::OF_NAMESPACE,
             (_, FeatureSelect::Default) => 0,
-            (Feature::ReservationPersistence, _) => self.subsystem().reservations.registrants(array).persists.into(),
+            (Feature::ReservationPersistence, _) => self.subsystem().reservations.registrants(place).persists.into(),
             (_, FeatureSelect::Saved) => 0,
             (_, FeatureSelect::Current) => self.state.lock().notices.mask(nsid),
         })

@@ -296,7 +296,7 @@ impl RegistrantStatus {
     /// Creates an entry of a report.
     pub fn new(hostid: [u8; 16], key: u64, is_holder: bool) -> Self {
         let mut entry = Self::new_zeroed();
-        entry.cntlid.set(crate::CNTLID_ANY);
+        entry.cntlid.set(crate::fabrics::CNTLID_ANY);
         assert!(key != 0, "no registrant has the key 0");
         entry.status = u8::from(is_holder);
         entry.key.set(key);

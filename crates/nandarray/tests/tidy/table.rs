@@ -47,7 +47,7 @@ pub(crate) const CRATES: &[Crate] = &[
         name: "nandarray-nvme-spec",
         uses: &[],
         layers: "status < entry < fields sets < identify features properties logs memory programs pages < io fabrics \
-                 admin < nd < lib",
+                 admin < nd reservations < lib",
         lines_max: 800,
         folders: &["src"],
         ..PLAIN
@@ -146,8 +146,9 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-nvme",
         uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec"],
-        layers: "limits < commands features properties < payload queue < auth < accounts slm boxes logs < programs < \
-                 requests arrays offload < subsystem association identify < admin io < tcp < lib < tests",
+        layers: "limits < commands features properties executing running unlocked registrants notices < payload queue \
+                 saved_registrants < auth reservations < accounts slm boxes logs < programs < requests arrays offload \
+                 < subsystem association identify < reserve < admin io < tcp < lib < tests",
         lines_max: 800,
         up: &[
             ("requests.rs", "arrays", "a request is one on arrays, which is executed when it is whole"),

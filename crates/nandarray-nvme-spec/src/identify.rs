@@ -338,6 +338,9 @@ impl NdCapabilities {
     }
 }
 
+const _: () = assert!(size_of::<NamespaceOfAnySet>() == IDENTIFY_BYTES, "CNS 08h");
+const _: () = assert!(size_of::<IdentifyMemory>() == IDENTIFY_BYTES && size_of::<IdentifyPrograms>() == IDENTIFY_BYTES);
+
 /// Fills the page of CNS 03h: a namespace's identifiers, and its command set.
 pub fn put_descriptors(page: &mut [u8; IDENTIFY_BYTES], uuid: [u8; 16], csi: u8) {
     for (at, kind) in [(0, NIDT_NGUID), (20, NIDT_UUID)] {

@@ -181,6 +181,8 @@ impl HealthPage {
     }
 }
 
+const _: () = assert!(size_of::<HealthPage>() == 512 && size_of::<ErrorEntry>() == 64);
+
 /// Log page 03h (firmware slots), 512 bytes (base 2.0, figure 209).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -249,6 +251,8 @@ impl Default for EffectsPage {
         Self::new_zeroed()
     }
 }
+
+const _: () = assert!(size_of::<SupportedPage>() == 1024 && size_of::<EffectsPage>() == 4096);
 
 /// Log page 04h (changed namespaces), 4096 bytes: identifiers in order, then zeroes.
 #[repr(C)]

@@ -296,7 +296,8 @@ impl RegistrantStatus {
     /// Creates an entry of a report.
     pub fn new(hostid: [u8; 16], key: u64, is_holder: bool) -> Self {
         let mut entry = Self::new_zeroed();
-        entry.cntlid.set(crate::CNTLID_ANY);
+        entry.cntlid.set(crate::fabrics::CNTLID_ANY);
+        assert!(key != 0, "no registrant has the key 0");
         entry.status = u8::from(is_holder);
         entry.key.set(key);
         entry.hostid = hostid;
@@ -351,6 +352,10 @@ impl ReservationCapabilities {
     /// The key is ignored as base specification 1.3 and later say.
     pub const IGNORED_KEY: u8 = 1 << 7;
 }
+
+const _: () = assert!(size_of::<ReservationStatus>() == 64 && size_of::<RegistrantStatus>() == 64, "extended form");
+const _: () = assert!(size_of::<ReservationNoticePage>() == 64, "log page 80h");
+const _: () = assert!(ReservationCapabilities::ALL_TYPES.count_ones() as usize == ReservationType::ALL.len());
 
 #[cfg(test)]
 mod tests {

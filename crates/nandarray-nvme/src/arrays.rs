@@ -33,6 +33,7 @@ impl DataPiece {
     pub(crate) fn put(data: &mut Vec<u8>, bytes: &[u8]) -> Self {
         let first = data.len();
         data.extend_from_slice(bytes);
+        assert_eq!(first + bytes.len(), data.len(), "a piece is the last part of the data");
         Self(first, bytes.len())
     }
 
@@ -63,6 +64,21 @@ pub(crate) enum ElementsGiven {
     Points(DataPiece),
 }
 
+/// The array that a request makes ([`NewSpace`]).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewArrayGiven {
+    name: String,
+    shape: Vec<u64>,
+    itemsize: u32,
+    dtype: String,
+    building_block: Option<Vec<u64>>,
+    compression: Option<String>,
+    key: Option<DataPiece>,
+    fill: Option<DataPiece>,
+    attrs: DataPiece,
+}
+
 /// A request of a host.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
@@ -81,17 +97,7 @@ pub(crate) enum ArrayRequest {
         array: SpaceId,
         key: DataPiece,
     },
-    Create {
-        name: String,
-        shape: Vec<u64>,
-        itemsize: u32,
-        dtype: String,
-        building_block: Option<Vec<u64>>,
-        compression: Option<String>,
-        key: Option<DataPiece>,
-        fill: Option<DataPiece>,
-        attrs: DataPiece,
-    },
+    Create(NewArrayGiven),
     /// Deletes arrays, then renames arrays (from, to), then replaces attributes (name, text), all as one.
     Change {
         delete: Vec<String>,
@@ -150,7 +156,7 @@ impl ArrayRequest {
         match self {
             Self::Names { .. } | Self::Describe { .. } | Self::Unlock { .. } | Self::Stat { .. } => false,
             Self::Read { .. } => false,
-            Self::Create { .. } | Self::Change { .. } | Self::SetAttrs { .. } | Self::Resize { .. } => true,
+            Self::Create(_) | Self::Change { .. } | Self::SetAttrs { .. } | Self::Resize { .. } => true,
             Self::Append { .. } | Self::Deallocate { .. } | Self::Write { .. } => true,
             Self::Offload(request) => request.writes(),
         }
@@ -161,7 +167,7 @@ impl ArrayRequest {
     pub(crate) fn uses(&self, device: &Device) -> Vec<(SpaceId, SpaceUse)> {
         match self {
             Self::Names { .. } | Self::Describe { .. } | Self::Unlock { .. } | Self::Stat { .. } => Vec::new(),
-            Self::Create { .. } => Vec::new(),
+            Self::Create(_) => Vec::new(),
             Self::Change { delete, rename, attrs } => {
                 let renamed = rename.iter().map(|(from, _)| from);
                 let names = delete.iter().chain(renamed).chain(attrs.iter().map(|(name, _)| name));
@@ -183,6 +189,7 @@ impl ArrayRequest {
 /// Executes a request; returns its reply, a message.
 pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8]) -> Result<Vec<u8>, Error> {
     let device = at.runtime.device();
+    assert!(at.writable || !request.changes(), "a request that changes a read-only store was let through");
     let done = json!({});
     Ok(match request {
         ArrayRequest::Names { prefix } => {
@@ -197,23 +204,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
             at.unlocked.add(array);
             described(&space)
         }
-        ArrayRequest::Create { name, shape, itemsize, dtype, building_block, compression, key, fill, attrs } => {
-            check_new(&name, &shape)?;
-            check_writes(at, &name)?;
-            let space = device.execute(command::Create(NewSpace {
-                name: &name,
-                shape: &shape,
-                item_bytes: itemsize,
-                dtype: &dtype,
-                block: building_block.as_deref(),
-                compression: compression.as_deref(),
-                key: key.map(|key| key.of(data)).transpose()?,
-                fill: fill.map(|fill| fill.of(data)).transpose()?,
-                attrs: attributes(&attrs, data)?,
-            }))?;
-            at.unlocked.add(space.id);
-            described(&space)
-        }
+        ArrayRequest::Create(new) => created(at, &new, data)?,
         ArrayRequest::Change { delete, rename, attrs } => {
             change(at, &delete, &rename, &attrs, data)?;
             Message::join(&done, &[])
@@ -260,6 +251,25 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
         }
         ArrayRequest::Offload(request) => offload::execute(at, &request, data)?,
     })
+}
+
+/// Makes the array of a request; returns its description.
+fn created(at: &Surroundings<'_>, new: &NewArrayGiven, data: &[u8]) -> Result<Vec<u8>, Error> {
+    check_new(&new.name, &new.shape)?;
+    check_writes(at, &new.name)?;
+    let space = at.runtime.device().execute(command::Create(NewSpace {
+        name: &new.name,
+        shape: &new.shape,
+        item_bytes: new.itemsize,
+        dtype: &new.dtype,
+        block: new.building_block.as_deref(),
+        compression: new.compression.as_deref(),
+        key: new.key.as_ref().map(|key| key.of(data)).transpose()?,
+        fill: new.fill.as_ref().map(|fill| fill.of(data)).transpose()?,
+        attrs: attributes(&new.attrs, data)?,
+    }))?;
+    at.unlocked.add(space.id);
+    Ok(described(&space))
 }
 
 /// Returns an array that the host may know of; to others it is none.
@@ -375,6 +385,7 @@ fn change(
         at.unlocked.check(&*device.describe(before)?)?;
         changes.push(Change::SetAttrs { name, attrs: attributes(attrs, data)? });
     }
+    assert_eq!(changes.len(), delete.len() + rename.len() + attrs.len(), "each change is one of the batch");
     Ok(device.execute(command::Batch { changes: &changes })?)
 }
 

@@ -61,6 +61,7 @@ impl StoredBoxes {
         let handle = table.last;
         let before = table.stored.insert(handle, stored);
         assert!(before.is_none(), "handle {handle} was given twice");
+        assert!(table.stored.len() <= BOXES_MAX, "{} boxes", table.stored.len());
         Ok(handle)
     }
 

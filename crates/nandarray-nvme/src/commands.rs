@@ -162,11 +162,13 @@ impl IoCommand {
             // A reserved action is refused when the command is decoded, in a store that may be written.
             _ => OpenAction::decode(entry).is_none_or(OpenAction::changes),
         };
-        match self.effect() {
+        let effect = match self.effect() {
             CommandEffect::StoreByAction if changes() => CommandEffect::Store,
             CommandEffect::StoreByAction => CommandEffect::Nothing,
             effect => effect,
-        }
+        };
+        assert_ne!(effect, CommandEffect::StoreByAction, "{self:?} depends on its fields, which are known");
+        effect
     }
 
     /// Whether the command is on the reservation of a namespace.

@@ -77,6 +77,7 @@ impl FeatureValues {
                 // (base 2.0, section 5.27.1.5).
                 let wanted_z = submission_z.max(completion_z);
                 self.queues = wanted_z.checked_add(1).ok_or(Status::INVALID_FIELD)?.min(QUEUES_MAX);
+                assert!(self.queues <= wanted_z.saturating_add(1), "more queues than the host wants");
                 return Ok(queue_counts(self.queues));
             }
             FeatureChange::Events(mask) => self.event_mask = mask,

@@ -106,7 +106,9 @@ impl Association {
         // No boundary, since a host would split its requests there.
         told.noiob.set(0);
         // Every write of one transfer is whole or absent.
-        told.nawupf.set(((TRANSFER_BYTES_MAX >> told.lbaf[0].lbads) - 1) as u16);
+        let whole = TRANSFER_BYTES_MAX >> told.lbaf[0].lbads;
+        assert!(whole > usize::from(AWUPF_Z), "{whole} blocks of a transfer, fewer than the controller tells");
+        told.nawupf.set((whole - 1) as u16);
         told.nsattr = u8::from(!self.may_write(nsid));
         Ok(zerocopy::transmute!(told))
     }

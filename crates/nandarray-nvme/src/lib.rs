@@ -27,6 +27,7 @@
 //! | `identify`, `logs` | data of identify and of log pages |
 //! | `auth` | in-band authentication of hosts |
 //! | `registrants`, `reservations` | rules of one namespace's reservation; those of all, and who is excluded |
+//! | `reserve` | commands on reservations of one host |
 //! | `saved_registrants`, `notices` | registrants as an attribute; notifications of one host |
 //! | `executing` | commands of one host that are being executed |
 //! | `subsystem` | namespaces of all kinds, associations, limits |
@@ -61,6 +62,7 @@ mod queue;
 mod registrants;
 mod requests;
 mod reservations;
+mod reserve;
 mod running;
 mod saved_registrants;
 mod slm;

@@ -162,6 +162,7 @@ pub(crate) fn supported(has: impl Fn(LogPage) -> bool) -> SupportedPage {
     let mut page = SupportedPage::default();
     let there = LogPage::ALL.iter().filter(|one| has(**one));
     there.for_each(|&one| page.of[one as usize].set(SupportedBits::SUPPORTED));
+    assert_eq!(page.of[LogPage::Supported as usize].get(), SupportedBits::SUPPORTED, "the list has itself");
     page
 }
 

@@ -211,6 +211,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
         .collect::<Result<_, Error>>()?;
     let names = stages.iter().filter_map(|stage| at.runtime.program_name(stage.program));
     at.begin_programs(names.collect::<Vec<_>>().join(" | "));
+    assert_eq!(loaded.programs.len(), programs, "programs that are unloaded with this run");
     let threads = at.runtime.threads(THREADS);
     let done = at.runtime.execute(&Execution {
         stages: &stages,
@@ -219,6 +220,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
         collect_bytes: COLLECT_BYTES_MAX,
         progress: at.running.progress(),
     })?;
+    assert_eq!(done.stages.len(), request.stages.len(), "stages that ran");
     let mut found = Vec::new();
     let mut value = |value: Option<OutputValue>| match value? {
         OutputValue::Bytes(bytes) => Some(ValueGiven::Bytes(DataPiece::put(&mut found, &bytes))),

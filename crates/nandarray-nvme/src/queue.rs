@@ -57,6 +57,7 @@ impl QueuePair {
         if self.in_flight.len() >= self.entries as usize {
             return Err(Status::SEQUENCE_ERROR);
         }
+        assert!(self.head < self.entries, "slot {} of {} entries", self.head, self.entries);
         if self.in_flight.insert(cid) { Ok(()) } else { Err(Status::CID_CONFLICT) }
     }
 
@@ -77,6 +78,7 @@ impl QueuePair {
         let status = entry.status_phase.get() & !1;
         entry.status_phase.set(status | u16::from(self.phase));
         let slot = self.tail;
+        assert!(slot < self.entries, "slot {slot} of {} entries", self.entries);
         self.tail += 1;
         if self.tail == self.entries {
             self.tail = 0;

@@ -84,6 +84,7 @@ impl Registrants {
     /// Whether the reservation lets a host use the namespace so.
     pub(crate) fn admits(&self, host: &HostId, what: SpaceUse) -> bool {
         let Some(held) = self.held else { return true };
+        assert!(!held.kind.is_of_all() || self.is_holder(&held.holder), "{held:?} without its registrant");
         let is_reader = what == SpaceUse::Read && held.kind.admits_readers();
         let is_registrant = held.kind.admits_registrants() && self.keys.contains_key(host);
         is_reader || is_registrant || held.holder == *host
@@ -177,6 +178,7 @@ impl Registrants {
             leaving.iter().for_each(|one| self.remove(one, &mut done));
         }
         leaving.retain(|one| one != host);
+        assert!(!takes_over || self.is_holder(host), "{host:?} took the reservation over, and does not hold it");
         done.notices.extend(leaving.iter().map(|one| (*one, ReservationNoticeKind::RegistrationPreempted)));
         done.preempted = leaving;
         self.changed();

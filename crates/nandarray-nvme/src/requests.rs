@@ -60,6 +60,7 @@ impl<'a> Message<'a> {
         bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&text);
         bytes.extend_from_slice(data);
+        assert_eq!(bytes.len(), HEADER_BYTES + text.len() + data.len(), "a message is header, text and data");
         bytes
     }
 }
@@ -138,6 +139,18 @@ pub(crate) struct ArrayRequests {
     budget: Arc<Budget>,
 }
 
+impl HeldRequests {
+    /// Checks that the bytes that count for limits are those that are kept.
+    fn check(&self) {
+        let arriving: usize = self.arriving.values().map(|one| one.size as usize).sum();
+        let replies: usize = self.replies.values().map(|reply| reply.bytes.len()).sum();
+        assert_eq!((self.arriving_bytes, self.reply_bytes), (arriving, replies), "bytes of requests and of replies");
+        assert!(arriving <= HELD_BYTES_MAX, "{arriving} bytes of requests");
+        assert!(self.arriving.len() <= HELD_MAX, "{} requests", self.arriving.len());
+        assert!(self.arriving.values().all(|one| one.bytes.len() < one.size as usize), "a whole request waits");
+    }
+}
+
 impl ArrayRequests {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
         Self { held: Mutex::default(), budget }
@@ -191,6 +204,7 @@ impl ArrayRequests {
             if let Some(reply) = held.replies.remove(&handle) {
                 held.reply_bytes -= reply.bytes.len();
             }
+            held.check();
         }
         Ok((0, 0))
     }
@@ -247,7 +261,9 @@ impl ArrayRequests {
             handle = next(handle);
         }
         held.last = handle;
-        held.replies.insert(handle, Arc::new(KeptReply { bytes: reply, _held: reserved }));
+        let before = held.replies.insert(handle, Arc::new(KeptReply { bytes: reply, _held: reserved }));
+        assert!(before.is_none(), "reply {handle} waits twice");
+        held.check();
         (handle, size)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Attributes are a JSON object that Python writes, with words (NaN) that a parser of JSON refuses; therefore the other
 //! attributes stay as they are, character by character, and only the member of this file is read. The drive's identity
-//! is in it: registrants of a store of which this one is a copy are none of its own.
+//! and the namespace are in it ([`RegistrantsOwner`]): those of a store of which this one is a copy, or of an array
+//! that had another name, are none.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,21 @@ use crate::registrants::{HostId, Registrants};
 /// Name of the attribute.
 pub(crate) const ATTRIBUTE: &str = "nvme_reservations";
 
+/// The namespace to which registrants belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegistrantsOwner {
+    /// Identity of the drive.
+    pub(crate) drive: [u8; 16],
+    pub(crate) nsid: u32,
+}
+
 /// The attribute: identifiers and keys are hexadecimal numbers, since numbers of JSON are shorter.
 #[derive(Debug, Deserialize, Serialize)]
 struct SavedRegistrants {
     /// Identity of the drive.
     drive: String,
+    /// Namespace.
+    nsid: u32,
     /// Type of the reservation; 0 if there is none.
     kind: u8,
     /// Host that has the reservation; empty if none has it.
@@ -35,11 +46,11 @@ fn id_of(hex: &str) -> Option<HostId> {
     u128::from_str_radix(hex, 16).ok().map(u128::to_be_bytes)
 }
 
-/// Returns the registrants that attributes have for this drive; `None` if there are none, or they make no sense.
-pub(crate) fn restored(attrs: &str, drive: [u8; 16]) -> Option<Registrants> {
+/// Returns the registrants that attributes have for this namespace; `None` if there are none, or they make no sense.
+pub(crate) fn restored(attrs: &str, owner: RegistrantsOwner) -> Option<Registrants> {
     let saved = members(attrs)?.into_iter().find_map(value)?;
     let saved: SavedRegistrants = serde_json::from_str(saved).ok()?;
-    if saved.drive != hex(drive) {
+    if saved.drive != hex(owner.drive) || saved.nsid != owner.nsid {
         return None;
     }
     let key_of = |(host, key): (&String, &String)| {
@@ -56,13 +67,14 @@ pub(crate) fn restored(attrs: &str, drive: [u8; 16]) -> Option<Registrants> {
 
 /// Returns attributes with these registrants in the place of others, or with none if these do not persist; `None` if
 /// the text is no object.
-pub(crate) fn with(attrs: &str, registrants: &Registrants, drive: [u8; 16]) -> Option<String> {
+pub(crate) fn with(attrs: &str, registrants: &Registrants, owner: RegistrantsOwner) -> Option<String> {
     let mut members: Vec<String> =
         members(attrs)?.into_iter().filter(|member| value(member).is_none()).map(str::to_owned).collect();
     if registrants.persists {
         let held = registrants.held();
         let saved = SavedRegistrants {
-            drive: hex(drive),
+            drive: hex(owner.drive),
+            nsid: owner.nsid,
             kind: held.map_or(0, |(kind, _)| kind as u8),
             holder: held.map_or_else(String::new, |(_, host)| hex(host)),
             keys: registrants.keys().iter().map(|(host, key)| (hex(*host), format!("{key:016x}"))).collect(),
@@ -70,7 +82,11 @@ pub(crate) fn with(attrs: &str, registrants: &Registrants, drive: [u8; 16]) -> O
         let text = serde_json::to_string(&saved).expect("registrants are text");
         members.push(format!("{}\"{ATTRIBUTE}\": {text}", if members.is_empty() { "" } else { " " }));
     }
-    Some(format!("{{{}}}", members.join(",")))
+    let text = format!("{{{}}}", members.join(","));
+    let read = restored(&text, owner);
+    assert_eq!(read.is_some(), registrants.persists, "registrants are read as they were written: {text}");
+    assert!(read.is_none_or(|read| read.keys() == registrants.keys() && read.held() == registrants.held()), "{text}");
+    Some(text)
 }
 
 /// Returns the value of a member of an object, if it is that of this file.
@@ -112,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    const DRIVE: [u8; 16] = *b"a drive's number";
+    const OWNER: RegistrantsOwner = RegistrantsOwner { drive: *b"a drive's number", nsid: 7 };
 
     fn reserved() -> Registrants {
         let mut made = Registrants::restored(BTreeMap::new(), None).unwrap();
@@ -129,18 +145,19 @@ mod tests {
     fn other_attributes_stay_as_they_are() {
         let others = ["{}", r#"{"a": NaN}"#, r#"{"x":"} , \" {", "b": [{"nvme_reservations": 1}, 2], "n": 1e400}"#];
         for text in others {
-            let with_them = with(text, &reserved(), DRIVE).unwrap();
+            let with_them = with(text, &reserved(), OWNER).unwrap();
             assert!(with_them.contains(&text[1..text.len() - 1]), "{with_them}");
-            assert_eq!(restored(&with_them, DRIVE), Some(reserved()), "{with_them}");
-            assert_eq!(with(&with_them, &reserved(), DRIVE).unwrap(), with_them);
-            assert_eq!(with(&with_them, &Registrants::default(), DRIVE).unwrap(), text);
-            assert_eq!(restored(&with_them, [0; 16]), None, "of another drive");
+            assert_eq!(restored(&with_them, OWNER), Some(reserved()), "{with_them}");
+            assert_eq!(with(&with_them, &reserved(), OWNER).unwrap(), with_them);
+            assert_eq!(with(&with_them, &Registrants::default(), OWNER).unwrap(), text);
+            let others = [RegistrantsOwner { drive: [0; 16], ..OWNER }, RegistrantsOwner { nsid: 8, ..OWNER }];
+            assert_eq!(others.map(|other| restored(&with_them, other)), [None, None], "of another drive or namespace");
         }
     }
 
     #[test]
     fn damaged_attributes_are_no_registrants() {
-        let whole = with("{}", &reserved(), DRIVE).unwrap();
+        let whole = with("{}", &reserved(), OWNER).unwrap();
         let no_holder = whole.replace(&hex([0xfe; 16]), &hex([2; 16]));
         let changed = [
             whole.replace("\"kind\":2", "\"kind\":9"),
@@ -151,10 +168,10 @@ mod tests {
             r#"{"nvme_reservations": {}}"#.to_owned(),
         ];
         for text in changed {
-            assert_eq!(restored(&text, DRIVE), None, "{text}");
+            assert_eq!(restored(&text, OWNER), None, "{text}");
         }
         for text in ["", "[]", "{\"a\": \"", "{]}", "{\"a\": [}"] {
-            assert_eq!((restored(text, DRIVE), with(text, &reserved(), DRIVE)), (None, None), "{text}");
+            assert_eq!((restored(text, OWNER), with(text, &reserved(), OWNER)), (None, None), "{text}");
         }
     }
 }

@@ -67,6 +67,7 @@ impl LocalMemory {
 
     fn range(&self, first: u64, len: u64) -> Result<Range<usize>, Status> {
         let end = first.checked_add(len).filter(|&end| end <= self.len()).ok_or(Status::LBA_OUT_OF_RANGE)?;
+        assert!(first <= end, "a range from {first} to {end}");
         Ok(first as usize..end as usize)
     }
 

@@ -203,6 +203,7 @@ impl ControllerExchange {
                 Some(open.hash.hmac(&secret.key(&self.subnqn), &parts))
             }
         };
+        assert!(response.as_ref().is_none_or(|own| own.len() == open.hash.bytes()), "a response is a digest");
         Ok(ExchangeState::Replied { t_id: open.t_id, digest_bytes: open.hash.bytes() as u8, response })
     }
 
@@ -239,7 +240,10 @@ impl ControllerExchange {
                 self.authentic = true;
                 ExchangeState::Idle
             }
-            ExchangeState::Failing { .. } => ExchangeState::Ended,
+            ExchangeState::Failing { .. } => {
+                assert!(!self.authentic, "a host whose exchange failed counts as authentic");
+                ExchangeState::Ended
+            }
             state => unreachable!("{state:?} has no answer"),
         };
     }

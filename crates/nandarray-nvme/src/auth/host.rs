@@ -52,10 +52,12 @@ impl HostExchange {
         let numbers = response_numbers(seqnum, self.t_id);
         let parts = response_parts(false, &challenge, &numbers, (&self.hostnqn, &self.subnqn));
         let response = hash.hmac(&self.credentials.host.key(&self.hostnqn), &parts);
+        assert_eq!(response.len(), hash.bytes(), "a response is a digest");
         if self.credentials.controller.is_some() {
             let mut own = vec![0; hash.bytes() + 4];
             random(&mut own);
             let number = own.split_off(hash.bytes());
+            assert_eq!(own.len(), hash.bytes(), "a challenge is as long as a digest");
             let seqnum = u32::from_le_bytes(number.try_into().expect("four bytes")).max(1);
             self.sent = Some(SentChallenge { hash, seqnum, challenge: own });
         }

@@ -358,7 +358,8 @@ fn hosts_may_do_what_the_tables_say() {
                     // Notifications of one command have no order among each other.
                     assert_eq!(found.len(), wanted.len(), "{context}: host {i} is told {found:?}, {wanted:?}");
                     let mut sorted = wanted.clone();
-                    (found.sort_unstable(), sorted.sort_unstable());
+                    found.sort_unstable();
+                    sorted.sort_unstable();
                     assert_eq!(found, sorted, "{context}: host {i}");
                 }
             }
@@ -390,6 +391,21 @@ fn a_deleted_or_renamed_namespace_has_no_reservation() {
     };
     assert_eq!(client(&other), Status::SUCCESS, "no namespace any more");
     assert_eq!(host.fetch(&entry(0x0e, 1, &[(10, 15), (11, 1)]), 64), Err(Status::INVALID_NAMESPACE));
+    // As another namespace, it has none of its registrants, also once a server has started again.
+    device.execute(command::Rename { from: "moved", to: "ns/2" }).unwrap();
+    let registered = |of: &Host| of.fetch(&entry(0x0e, 2, &[(10, 15), (11, 1)]), 64).unwrap()[5];
+    assert_eq!((send(&other, REGISTER, 2, PERSIST, [0, 6]), registered(&other)), (Status::SUCCESS, 1));
+    device.execute(command::Rename { from: "ns/2", to: "ns/3" }).unwrap();
+    device.execute(command::Rename { from: "ns/3", to: "ns/1" }).unwrap();
+    let subsystem = Subsystem::new(&host.runtime, SubsystemOptions::default());
+    let again = Host { runtime: host.runtime.clone(), association: Host::associate_as(&subsystem, [1; 16]), subsystem };
+    again.enable(true);
+    assert_eq!(report(&again).3, []);
+    device.execute(command::Rename { from: "ns/1", to: "ns/2" }).unwrap();
+    let subsystem = Subsystem::new(&host.runtime, SubsystemOptions::default());
+    let again = Host { runtime: host.runtime.clone(), association: Host::associate_as(&subsystem, [1; 16]), subsystem };
+    again.enable(true);
+    assert_eq!(registered(&again), 1, "its own name again");
 }
 
 #[test]

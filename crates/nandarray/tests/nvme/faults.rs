@@ -241,22 +241,23 @@ fn filled(
 fn a_write_of_blocks_is_never_torn() {
     const MOST: u64 = 2 << 20;
     // Sizes in bytes and first blocks: within a page, over pages and building blocks, aligned to nothing.
-    let small = [(512, 16 << 10), (4096, 16 << 10), (4096, 8 << 10), (512, 33 * 512), (65536, 65536)];
+    let small = [(512, 16 << 10), (4096, 16 << 10), (512, 33 * 512), (65536, 65536)];
     let mut cases: Vec<(u32, u64, u64)> = Vec::new();
     for (lba, bytes) in small {
-        cases.extend([0, 1, 3, 7, 30].map(|first| (lba, bytes, first)));
+        cases.extend([0, 3, 29].map(|first| (lba, bytes, first)));
     }
-    cases.extend([(4096, MOST, 0), (4096, MOST, 1), (512, MOST, 5), (65536, MOST, 1)]);
+    cases.extend([(4096, MOST, 1), (512, MOST, 5)]);
     let mut torn_media = 0u32;
     for (lba, bytes, first) in cases {
         let (nlb, nsze) = (bytes / u64::from(lba), first + bytes / u64::from(lba) + 2);
         let new = vec![NEW; bytes as usize];
         // Without a write buffer a write reaches the medium at once; with one, at the flush behind it. Each of the
         // medium's writes is the last one, or a sample of them.
-        for (geometry, buffer) in [(Geometry::TINY, 0), (Geometry::FILE, 0), (Geometry::FILE, 64 << 20)] {
-            if geometry == Geometry::TINY && bytes > 128 << 10 {
-                continue; // its segments are smaller than that many pages
-            }
+        let places = match bytes {
+            MOST => [(Geometry::FILE, 0), (Geometry::FILE, 64 << 20)],
+            _ => [(Geometry::TINY, 0), (Geometry::FILE, 0)],
+        };
+        for (geometry, buffer) in places {
             let mut at = 1;
             loop {
                 let media = Arc::new(FaultMedia::default());
@@ -287,7 +288,7 @@ fn a_write_of_blocks_is_never_torn() {
                 if !media.crashed() {
                     break;
                 }
-                at += 1 + at / 8;
+                at += 1 + at / 4;
             }
         }
     }

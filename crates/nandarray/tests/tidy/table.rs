@@ -47,7 +47,7 @@ pub(crate) const CRATES: &[Crate] = &[
         name: "nandarray-nvme-spec",
         uses: &[],
         layers: "status < entry < fields sets < identify features properties logs memory programs pages < io fabrics \
-                 admin < nd < lib",
+                 admin < nd reservations < lib",
         lines_max: 800,
         folders: &["src"],
         ..PLAIN
@@ -145,12 +145,14 @@ pub(crate) const CRATES: &[Crate] = &[
     },
     Crate {
         name: "nandarray-nvme",
-        uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec"],
-        layers: "limits cpu_time events < commands features properties < payload queue metrics < auth < accounts slm \
-                 boxes logs running unlocked < programs < requests arrays offload < subsystem association identify < \
-                 admin io < measures < tcp < lib < tests",
+        uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec", "nandarray-describe"],
+        layers: "limits cpu_time events budget < commands features properties executing running unlocked registrants \
+                 notices < payload queue saved_registrants metrics < auth reservations < accounts slm boxes logs \
+                 < programs < tenants < requests arrays offload < subsystem association identify < reserve < admin io \
+                 < measures < tcp < lib < tests",
         lines_max: 800,
         up: &[
+            ("programs.rs", "tenants", "an execution has the arrays and the budget of its tenant"),
             ("requests.rs", "arrays", "a request is one on arrays, which is executed when it is whole"),
             ("arrays.rs", "offload", "a request on arrays may run programs"),
             ("arrays.rs", "requests", "requests and replies are messages"),

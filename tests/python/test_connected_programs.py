@@ -108,7 +108,7 @@ def test_a_network_has_a_layer_per_core() -> None:
 
 
 def test_a_network_that_no_scratchpad_holds_is_refused_as_one_program() -> None:
-    with pytest.raises(InvalidError, match=r"compute.scratchpad = \"65536 B\""):
+    with pytest.raises(InvalidError, match=r"compute.core.scratchpad_bytes = 65536"):
         run(device(), lambda x: pipelines.fused(pipelines.network(1)).on(x), np.zeros(512, np.int8))
 
 

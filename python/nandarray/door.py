@@ -28,7 +28,7 @@ from nandarray.errors import (
 )
 from nandarray.index.shapes import check_shape
 
-__all__ = ["Source", "Space", "described", "native_only"]
+__all__ = ["Source", "Space", "described"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -313,16 +313,3 @@ def described(told: Any, fill: bytes, door: str) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError) as error:
         raise NandarrayError(f"{door}: a description that is none: {error}") from None
     return known
-
-
-def native_only(engine: Any, what: str) -> Any:
-    """Return the native store behind a store's engine, for what only the process with the file can do.
-
-    Raises
-    ------
-    DoorError
-        It is behind a door.
-    """
-    if isinstance(engine, Source):
-        engine.refuse(what)
-    return engine

@@ -370,6 +370,6 @@ def test_tasks_fit_the_halves_of_cores_if_nothing_is_said() -> None:
         added = nandarray.programs.get("add", dtype="float32")
         found = nandarray.offload(added, [store["a"], store["b"]])
         assert np.array_equal(found.outputs[added.outputs[0]["name"]], np.arange(100_000, dtype="float32") * 2)
-        assert found.account.tasks >= 2 * 400_000 // device.resolved["compute"]["half_bytes"]
+        assert found.account.tasks >= 2 * 400_000 // (device.resolved["compute"]["core"]["pingpong_bytes"] // 2)
         with pytest.raises(InvalidError, match="give a smaller task_bytes"):
             nandarray.offload(added, [store["a"], store["b"]], task_bytes=1 << 20)

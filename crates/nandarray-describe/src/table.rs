@@ -1,6 +1,6 @@
 //! The macro that declares a table whose values have no units or sources, such as a core's cache: its keys with their
-//! ranges and meanings, the struct, its reading and writing by serde, and the checks of ranges. The keys of a table can be
-//! those of a section of a vocabulary, too ([`Key::of_table`](crate::Key::of_table)).
+//! ranges and meanings, the struct, its reading and writing by serde, and the checks of ranges. The keys of a table can
+//! be those of a section of a vocabulary, too ([`Key::of_table`](crate::Key::of_table)).
 
 use std::fmt::Display;
 
@@ -66,25 +66,23 @@ impl TableKey {
         keys.iter().flat_map(below).collect()
     }
 
-    /// Returns the kind of the value; bytes may be written as a size.
-    fn kinds(&self) -> [ValueKind; 2] {
-        let bytes = match self.kind {
-            ValueKind::Count(min, max) if self.name.ends_with("_bytes") => ValueKind::Size(min, max),
-            kind => kind,
-        };
-        [self.kind, bytes]
-    }
-
     /// Returns a description of the allowed values.
     pub(crate) fn allowed(&self) -> String {
-        format!("{}, or \"none\" to leave it out", self.kind.allowed())
+        let kind = match self.kind {
+            ValueKind::Count(0, max) if max >= u32::MAX.into() => "a whole number".to_owned(),
+            kind => kind.allowed(),
+        };
+        format!("{kind}, or \"none\" to leave it out")
     }
 
     /// Reads a quantity from a value, which may be `"none"` for no value.
     pub(crate) fn read(&self, value: &Value) -> Result<Quantity, Wrong> {
-        let [kind, bytes] = self.kinds();
-        let kind = if value.text().is_some() { bytes } else { kind };
-        match value.text().map(str::trim) {
+        let text = value.text().map(str::trim);
+        let kind = match self.kind {
+            ValueKind::Count(min, max) if self.name.ends_with("_bytes") && text.is_some() => ValueKind::Size(min, max),
+            kind => kind,
+        };
+        match text {
             Some("none") => Ok(Quantity::Nothing),
             _ => kind.read(value).map_err(|wrong| Wrong { allowed: self.allowed(), ..wrong }),
         }

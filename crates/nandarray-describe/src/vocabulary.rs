@@ -58,7 +58,7 @@ pub struct Renamed {
     pub old: &'static str,
     /// Returns the keys that a value sets, each with its value; `None` for the value of a key that is left out.
     pub sets: fn(&Value) -> Vec<(&'static str, Option<Value>)>,
-    /// Whether the spelling goes away, which is to be told where it is read.
+    /// Whether the spelling goes away; its reader is then given the key that takes its place.
     pub told: bool,
 }
 

@@ -5,7 +5,7 @@ The work is done by :func:`nandarray.replay`; this file has options, a progress 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -50,11 +50,11 @@ def _sizes(texts: list[str]) -> int | dict[int, float]:
     return found
 
 
-def _rate(text: str, sizes: Any) -> float:
+def _rate(text: str, sizes: int | Mapping[int, float]) -> float:
     """Read requests a second ("20k") or bytes a second ("400MB/s"), the latter at the sizes' average."""
     number, slash, _ = text.strip().partition("/")
     if slash:
-        weights = sizes if isinstance(sizes, dict) else {sizes: 1.0}
+        weights = sizes if isinstance(sizes, Mapping) else {sizes: 1.0}
         mean = sum(size * weight for size, weight in weights.items()) / sum(weights.values())
         return parse_size(number) / mean
     digits = number.rstrip("kKmMgG")
@@ -112,7 +112,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
 class _Form(NamedTuple):
-    """How the command line writes a field of a workload that is no number or flag of the same name."""
+    """Form of the option of a field that is no number or flag of the same name."""
 
     kind: Any
     read: Callable[[Any], Any]

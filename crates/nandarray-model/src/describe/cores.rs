@@ -23,7 +23,7 @@ pub(super) fn core(q: &Quantities<'_>) -> Result<Option<CoreDescription>, CorePr
     let base: &str = q.get("compute.core.base");
     let text = match base {
         "none" => return Ok(None),
-        // What a device says in place of its core is set below.
+        // The clock's tick takes the place of this one.
         "own" => "source = \"the device's\"\ntick_ps = 1",
         preset => CoreDescription::preset_text(preset).expect("one of the words of compute.core.base"),
     };

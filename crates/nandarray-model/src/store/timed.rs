@@ -27,6 +27,7 @@ use super::feeds::{FeedRules, InputFeed, Leg};
 use super::timed_cores::TimedCores;
 use crate::flash_trace::FlashTrace;
 use crate::machine::{SpaceJobId, SpaceJobKind};
+use nandarray_describe::words;
 use nandarray_sim::Ps;
 
 mod call;
@@ -41,30 +42,19 @@ const PAGE: u64 = 4096;
 /// First address in DRAM of windows.
 const WINDOWS: u64 = 1 << 33;
 
-/// State of a core as its firmware sees and manages it (Zou, dissertation, 2023, Figure 7.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CoreState {
-    /// The core has no program, or the first page of its input has not arrived.
-    Idle,
-    /// The firmware is setting up the core.
-    Assigned,
-    /// The core executes, up to a known time.
-    Running,
-    /// The core waits for a page of an input.
-    WaitsForInput,
-    /// The core waits for room for an output.
-    WaitsForRoom,
-}
-
-impl CoreState {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Assigned => "assigned",
-            Self::Running => "run",
-            Self::WaitsForInput => "wait for input",
-            Self::WaitsForRoom => "wait for room",
-        }
+words! {
+    /// State of a core as its firmware sees and manages it (Zou, dissertation, 2023, Figure 7.7).
+    enum CoreState {
+        /// The core has no program, or the first page of its input has not arrived.
+        Idle = "idle",
+        /// The firmware is setting up the core.
+        Assigned = "assigned",
+        /// The core executes, up to a known time.
+        Running = "run",
+        /// The core waits for a page of an input.
+        WaitsForInput = "wait for input",
+        /// The core waits for room for an output.
+        WaitsForRoom = "wait for room",
     }
 }
 
@@ -363,7 +353,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let now = self.now();
         (self.slots[core].state, self.slots[core].since) = (state, now);
         if before != CoreState::Idle {
-            self.clock.with(|clock| clock.machine.core_state(core as u32, since, now, before.name()));
+            self.clock.with(|clock| clock.machine.core_state(core as u32, since, now, before.word()));
         }
     }
 

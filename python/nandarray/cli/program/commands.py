@@ -288,9 +288,7 @@ HoldBytes = Annotated[str, typer.Option(metavar="SIZE", help="Most bytes held be
 Bare = Annotated[Path, typer.Argument(metavar="FILE", help="ELF file of the test.", show_default=False)]
 Signature = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the signature of the test.")]
 Granularity = Annotated[int, typer.Option(metavar="4|8", help="Bytes in a line of the signature.")]
-Isa = Annotated[
-    str | None, typer.Option(metavar="ISA", help="Extensions of the hart, like rv64imac; all if left out.")
-]
+Isa = Annotated[str | None, typer.Option(metavar="ISA", help="Extensions of the hart, like rv64imac; all if left out.")]
 Vlen = Annotated[
     int | None,
     typer.Option(metavar="BITS", help="Bits of a vector register, a power of two from 32 to 1024."),
@@ -300,7 +298,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no acco
 
 
 @app.command("test-bare")
-def test_bare(
+def bare_test(
     *,
     elf: Bare,
     signature: Signature = None,

@@ -1,5 +1,5 @@
-//! `[compute]`: cores that run programs beside the data; `[compute.core]`: the timed core of each, as a description of a
-//! core has it.
+//! `[compute]`: cores that run programs beside the data; `[compute.core]`: the timed core of each, in the keys of a
+//! description of a core.
 
 use nandarray_describe::ValueKind::{self, CountOrNone, Frequency, RateOr, Real, Word};
 use nandarray_describe::{Checks, Key, Quantities, Quantity, Renamed, Value, declare, words};
@@ -44,8 +44,8 @@ declare! {
         "clock": Frequency(1_000_000, 10_000_000_000), "cycles a second of each",
             bound "no processor sold runs at 10 GHz",
             default "1 GHz" => clock_hz: u64 =>
-            /// The timed core, which has this clock and the device's DRAM as its memory; `None` for a core that executes
-            /// one instruction per cycle.
+            /// The timed core, which has this clock and the device's DRAM as its memory; `None` for a core that
+            /// executes one instruction per cycle.
             core: Option<CoreDescription> = |q| cores::core(q).ok().flatten();
         "core_active": POWER, "a core that runs a program; parts with a power take its place", default "0 W" =>
             /// Power of a core that works, in microwatts.

@@ -1,5 +1,5 @@
 //! `[compute.core]` is a core's own table: what a description of a core says, the table says in the same words; old
-//! spellings say the same and are told.
+//! spellings say the same and name the new ones.
 
 use nandarray_uarch::{CoreDescription, PRESETS};
 use serde_json::json;
@@ -45,7 +45,7 @@ fn every_key_of_a_core_is_one_of_a_device() {
 }
 
 #[test]
-fn old_spellings_say_what_the_new_ones_say_and_are_told() {
+fn old_spellings_say_what_the_new_ones_say_and_name_them() {
     const SAME: &[(&str, &str, &str, &[(&str, &str)])] = &[
         ("five-stage", "l1i_size", "16 KiB", &[("l1i.size_bytes", "16384")]),
         ("five-stage", "l1i_ways", "2", &[("l1i.ways", "2")]),
@@ -100,7 +100,8 @@ fn old_spellings_say_what_the_new_ones_say_and_are_told() {
         assert_eq!((told[0][0].as_str(), told.as_array().map(Vec::len)), (Some(&*path), Some(1)));
         // A text has its sources under the old spellings, too.
         let text = format!(
-            "name = 'x'\nbase = 'tiny'\n[compute]\ncore = '{}'\n{old} = {}\nsources.core = 's'\nsources.{old} = 'a sheet'\n",
+            "name = 'x'\nbase = 'tiny'\n[compute]\ncore = '{}'\n{old} = {}\nsources.core = 's'\n\
+             sources.{old} = 'a sheet'\n",
             core.1,
             Value::from_bare(value),
         );
@@ -124,7 +125,8 @@ fn a_cache_goes_and_comes_back() {
         let again = Sheet::parse(&sheet.to_toml()).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(again.description().unwrap(), sheet.description().unwrap());
     }
-    let text = "name = 'x'\nbase = 'tiny'\n[compute.core]\nbase = 'ex5'\nsource = 's'\n[compute.core.l2]\nways = 0\nhits = 1\n";
+    let text = "name = 'x'\nbase = 'tiny'\n[compute.core]\nbase = 'ex5'\nsource = 's'\n[compute.core.l2]\n\
+                ways = 0\nhits = 1\n";
     let wrong = Sheet::parse(text).unwrap_err().to_string();
     assert_eq!(
         wrong,

@@ -115,7 +115,8 @@ const MANAGEMENT: &[Rule<'_>] = &[
     (
         &[("compute.core", "zou-2023-stream"), ("compute.core.stream_pages", "8"), ("compute.read_ahead", "8")],
         ("compute.read_ahead", "7"),
-        "compute.read_ahead = 7 is less than the 8 pages of a stream buffer; allowed is at least compute.core.stream_pages (8), or \
+        "compute.read_ahead = 7 is less than the 8 pages of a stream buffer; allowed is at least \
+         compute.core.stream_pages (8), or \
          \"none\"",
     ),
     (

@@ -233,8 +233,8 @@ fn malformed_texts_are_refused_word_by_word() {
     }
     // A section or key that is like none gets the list of those that are there.
     let said = |path: &str| preset_with("tiny", &[(path, "1")]).unwrap_err().problems[0].allowed.clone();
-    let sections = "sections are geometry, bus, nand, reliability, controller, compute, compute.core, ftl, dram, link, host, energy, \
-                    power, spec";
+    let sections = "sections are geometry, bus, nand, reliability, controller, compute, compute.core, ftl, dram, link, \
+                    host, energy, power, spec";
     assert_eq!((said("qqq").as_str(), said("qqq.zzz").as_str()), (sections, sections));
     let like_none = format!("dram.{}", "q".repeat(40));
     assert_eq!(said(&like_none), "keys of dram are rate, t_access, size, burst, read_crossings");

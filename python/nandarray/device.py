@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping
 from functools import cache, cached_property
 from html import escape
@@ -68,6 +69,10 @@ class Description:
         self._text = text
         self._overrides = {key: _plain(key, value) for key, value in (overrides or {}).items()}
         self._data: dict[str, Any] = json.loads(_nandarray.device_json(text, json.dumps(self._overrides)))
+        for old, new in self._data.pop("renamed", []):
+            if old not in _told:
+                _told.add(old)
+                warnings.warn(f"{old} is now {new}; the old spelling goes after 0.2", FutureWarning, stacklevel=2)
 
     @classmethod
     def parse(cls, text: str) -> Description:
@@ -161,7 +166,7 @@ class Description:
             Values by dotted keys. A value is what TOML would hold: ``"25 us"``, ``8``, ``["25 us", "50 us"]``, True;
             None is "none".
         **overrides
-            The same by keyword, with two underscores for the dot, or a whole section as a mapping.
+            The same by keyword, with two underscores for a dot, or a whole section as a mapping.
 
         Returns
         -------
@@ -174,16 +179,7 @@ class Description:
         >>> load("tiny").with_(nand={"t_erase": "2 ms"}, ftl__hot_cold=True)["nand.t_erase"]
         '2 ms'
         """
-        found: dict[str, Any] = {**(changes or {}), **overrides}
-        flat: dict[str, Any] = {}
-        for key, value in found.items():
-            if not isinstance(key, str):
-                raise DescriptionError(f"{key!r} is no key of a description: a key is a text")
-            dotted = key.replace("__", ".", 1)
-            if isinstance(value, Mapping):
-                flat |= {f"{dotted}.{name}": inner for name, inner in value.items()}
-            else:
-                flat[dotted] = value
+        flat = _flat({**(changes or {}), **overrides})
         return Description(self._text, {**self._overrides, **flat})
 
     def texts(self) -> tuple[str, str]:
@@ -238,6 +234,24 @@ class Description:
         title = f"<strong>{escape(self.name)}</strong>: {escape(self.summary)}"
         values = "".join(folded(section, table(rows)) for section, rows in sections.items())
         return f"<div>{title}{table(effective_rows(self))}{values}</div>"
+
+
+#: Spellings of keys that go away, each once told.
+_told: set[str] = set()
+
+
+def _flat(changes: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return changes by dotted keys, those of sections and tables as those of their keys."""
+    flat: dict[str, Any] = {}
+    for key, value in changes.items():
+        if not isinstance(key, str):
+            raise DescriptionError(f"{key!r} is no key of a description: a key is a text")
+        dotted = key.replace("__", ".")
+        if isinstance(value, Mapping):
+            flat |= {f"{dotted}.{name}": inner for name, inner in _flat(value).items()}
+        else:
+            flat[dotted] = value
+    return flat
 
 
 def _plain(key: str, value: Any) -> Any:

@@ -64,14 +64,14 @@ def test_signatures_are_those_of_qemu(bits: int, vlen: int, tmp_path: Path) -> N
 
 
 def test_the_command_line_runs_a_bare_program_with_vectors(tmp_path: Path) -> None:
-    """As ELFs of others are run: ``program run --bare --vlen``, whose signature is that of the length."""
+    """As ELFs of others are run: ``program test-bare --vlen``, whose signature is that of the length."""
     pytest.importorskip("ziglang")
     group = next(vector_groups(64, 256, 1, seed=7))
     elf, out = arch_run.build(group, tmp_path), tmp_path / "signature"
     words = ["--isa", "rv64gcv_zba_zbb_zbs", "--signature", str(out), "--signature-granularity", "8"]
 
     def run(*more: str) -> Result:
-        return CliRunner().invoke(app, ["program", "run", "--bare", str(elf), *words, *more])
+        return CliRunner().invoke(app, ["program", "test-bare", str(elf), *words, *more])
 
     for vlen in (256, 1024):
         assert run("--vlen", str(vlen)).exit_code == 0
@@ -80,7 +80,7 @@ def test_the_command_line_runs_a_bare_program_with_vectors(tmp_path: Path) -> No
     assert refused.exit_code != 0
     assert "128 to 1024 bits" in refused.output + str(refused.exception)
     # Without a vector unit there is no lane to set: its first instruction traps, and the program fails.
-    none = CliRunner().invoke(app, ["program", "run", "--bare", str(elf), "--isa", "rv64gc_zba_zbb_zbs"])
+    none = CliRunner().invoke(app, ["program", "test-bare", str(elf), "--isa", "rv64gc_zba_zbb_zbs"])
     assert none.exit_code != 0
 
 

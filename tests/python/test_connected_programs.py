@@ -108,7 +108,7 @@ def test_a_network_has_a_layer_per_core() -> None:
 
 
 def test_a_network_that_no_scratchpad_holds_is_refused_as_one_program() -> None:
-    with pytest.raises(InvalidError, match=r"compute.scratchpad = \"65536 B\""):
+    with pytest.raises(InvalidError, match=r"compute.core.scratchpad_bytes = 65536"):
         run(device(), lambda x: pipelines.fused(pipelines.network(1)).on(x), np.zeros(512, np.int8))
 
 
@@ -119,7 +119,8 @@ def test_trees_on_any_cores_give_the_same_bytes(seed: int, tmp_path: Path) -> No
     shape = [(str(rng.choice(["add", "xor"])), rng.integers(0, 1 << 30, 2)) for _ in range(int(rng.integers(2, 6)))]
     cores = int(rng.integers(len(shape), 9))
     own = np.array_split(rng.permutation(cores), len(shape))
-    buffers = {"cores": cores, "streams": 2, "pages": int(rng.integers(1, 5)), "read_ahead": int(rng.integers(4, 9))}
+    pages = int(rng.integers(1, 5))
+    buffers = {"cores": cores, "core.streams": 2, "core.stream_pages": pages, "read_ahead": int(rng.integers(4, 9))}
 
     def tree(x: Any, *, pinned: bool) -> Any:
         made = [x]

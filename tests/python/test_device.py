@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,12 @@ def loads(*words: Any) -> Any:
 def test_presets() -> None:
     files = {path.stem for path in PRESETS.glob("*.toml")} - {"defaults"}
     assert set(device.names()) == files == set(nandarray.devices())
+    own = {key.key for key in device.keys() if not key.key.startswith("compute.core.")}  # noqa: SIM118
     for name, found in nandarray.devices().items():
         assert found.name == name
         assert found.summary
         assert found.effective["user_bytes"] > 0
-        assert len(found.values) == len(device.keys())
+        assert own <= {*found.values}
         for key in found.values:
             assert found.source(key)
 
@@ -266,9 +268,26 @@ def test_show(tmp_path: Path) -> None:
     assert "none.toml" in call("check", tmp_path / "none.toml", code=1)
 
 
+def test_an_old_spelling_is_read_and_named_once() -> None:
+    sp = nandarray.devices()["assasin-sp"]
+    device._told.discard("compute.l1d_size")
+    with pytest.warns(FutureWarning, match=r"compute\.l1d_size is now compute\.core\.l1d\.size_bytes"):
+        old = sp.with_({"compute.l1d_size": "16 KiB"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sp.with_({"compute.l1d_size": "16 KiB"}) == old
+        assert sp.with_(compute={"core": {"l1d": {"size_bytes": "16 KiB"}}}) == old
+        assert sp.with_(compute__core__l1d__size_bytes=16384) == old
+    assert old.resolved["compute"]["core"]["l1d"]["size_bytes"] == 16384
+    assert (sp["compute.core.base"], old["compute.core.l1d.size_bytes"]) == ("zou-2023-sp", "16 KiB")
+    assert device.Description.parse(old.to_toml()) == old
+
+
 def test_keys() -> None:
     assert "bus.rate" in call("keys", "bus")
-    assert [row["key"] for row in loads("keys")] == list(device.load("tiny").values)
+    listed, own = [row["key"] for row in loads("keys")], device.load("tiny").values
+    assert [key for key in listed if key in own] == list(own)
+    assert {key.rpartition(".")[0] for key in listed if key not in own} >= {"compute.core", "compute.core.vector"}
     assert "sections" not in call("keys")
     call("keys", "buss", code=2)
 
@@ -294,6 +313,8 @@ def table() -> str:
     section = ""
     listed = device.keys()
     for key in listed:
+        if key.key.startswith("compute.core.latency."):
+            continue  # a row for each unit, which core-descriptions.md lists
         own, _, name = key.key.partition(".")
         if own != section:
             section = own

@@ -112,7 +112,7 @@ def test_every_preset_says_the_same_after_its_own_text() -> None:
         assert [again.source(key) for key in again.values] == [found.source(key) for key in found.values]
         assert again.effective == found.effective
         assert found.to_dict() == json.loads(json.dumps(found.to_dict()))
-        assert set(found.values) == set(KEYS)
+        assert {key for key in KEYS if not key.startswith("compute.core.")} <= set(found.values) <= set(KEYS)
         for about in KEYS.values():
             assert isinstance(about, Key)
             assert about.meaning

@@ -136,17 +136,16 @@ def test_a_wrong_option_of_a_replay_is_named_with_its_word(words: list[str], say
 @pytest.mark.parametrize(
     ("text", "sizes", "wanted"),
     [
-        (None, 4096, None), ("20k", 4096, 20_000.0), ("1.5M", 4096, 1.5e6), ("7", 4096, 7.0), (" 2g ", 4096, 2e9),
+        ("20k", 4096, 20_000.0), ("1.5M", 4096, 1.5e6), ("7", 4096, 7.0), (" 2g ", 4096, 2e9),
         ("400MB/s", 4096, 4e8 / 4096), ("1GiB/s", {4096: 1.0, 12288: 1.0}, (1 << 30) / 8192),
         ("4096/s", {4096: 3.0, 8192: 1.0}, 4096 / 5120),
     ],
 )  # fmt: skip
-def test_a_rate_in_bytes_is_over_the_mean_size(text: str | None, sizes: Any, wanted: float | None) -> None:
+def test_a_rate_in_bytes_is_over_the_mean_size(text: str, sizes: Any, wanted: float) -> None:
     assert cli_replay._rate(text, sizes) == wanted
 
 
 def test_sizes_with_weights_are_a_table() -> None:
-    assert cli_replay._sizes(None) == {4096: 1.0}
     assert cli_replay._sizes(["4KiB:3", "16k"]) == {4096: 3.0, 16384: 1.0}
 
 

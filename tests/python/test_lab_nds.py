@@ -253,12 +253,9 @@ def test_constants_have_sources_and_none_is_of_a_workload() -> None:
 
 def test_the_preset_holds_no_answer_of_section_7_3() -> None:
     device = nandarray.devices()["nds-prototype"]
-    # Cores for programs have the sizes of another text's Table 7.3, and the preset has no such cores.
     sources = {key: device.source(key) for key in device.values}
-    zou = {key for key, source in sources.items() if source.startswith("Zou (dissertation, 2023), Table 7.3")}
-    assert zou == {"compute.streams", "compute.pages", "compute.half_size"}
     assert device["compute.cores"] == "none"
-    assert [key for key, source in sources.items() if "7.3" in source and key not in zou] == []
+    assert [key for key, source in sources.items() if "7.3" in source] == []
     assert "41 us" not in device.values.values()
     assert "17 us" not in device.values.values()
 

@@ -219,8 +219,14 @@ def test_a_core_refuses_what_it_cannot_run() -> None:
     program = nandarray.programs.get("sum", dtype="int32", kind="stream")
     for changes, says in (
         ({}, 'compute.isa = "own"'),
-        ({"compute.isa": "any", "compute.streams": 0, "compute.input": "dram"}, "compute.streams = 0"),
-        ({"compute.isa": "any", "compute.input": "pingpong"}, 'compute.input = "pingpong"'),
+        (
+            {"compute.isa": "any", "compute.core.streams": 0, "compute.core.input_source": "dram"},
+            "compute.core.streams = 0",
+        ),
+        (
+            {"compute.isa": "any", "compute.core.input_source": "ping-pong", "compute.core.pingpong_bytes": 131072},
+            'compute.core.input_source = "ping-pong"',
+        ),
     ):
         device = load("assasin-sb").with_({"geometry.blocks": 24, "ftl.over_provisioning": "60 %"} | changes)
         with nandarray.open(device=device, mode="w") as store:
@@ -364,6 +370,6 @@ def test_tasks_fit_the_halves_of_cores_if_nothing_is_said() -> None:
         added = nandarray.programs.get("add", dtype="float32")
         found = nandarray.offload(added, [store["a"], store["b"]])
         assert np.array_equal(found.outputs[added.outputs[0]["name"]], np.arange(100_000, dtype="float32") * 2)
-        assert found.account.tasks >= 2 * 400_000 // device.resolved["compute"]["half_bytes"]
+        assert found.account.tasks >= 2 * 400_000 // (device.resolved["compute"]["core"]["pingpong_bytes"] // 2)
         with pytest.raises(InvalidError, match="give a smaller task_bytes"):
             nandarray.offload(added, [store["a"], store["b"]], task_bytes=1 << 20)

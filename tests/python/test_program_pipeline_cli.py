@@ -255,7 +255,6 @@ def test_what_does_not_go_together_is_refused() -> None:
         ("-p", "work/tree.toml", "-o", "a.npy"),
         ("-p", "work/tree.toml", "-o", "mean=a.npy", "-o", "mean=b.npy"),
         ("-p", "work/tree.toml", "-o", "mean=a.npy", "-o", "late=a.npy"),
-        ("-p", "work/tree.toml", "--bare", "x.elf"),
     ]:
         assert run(*words)[0] == 2, words
     for words, says in [

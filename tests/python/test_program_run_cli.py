@@ -109,7 +109,6 @@ def test_what_cannot_be_run_is_said_in_a_line() -> None:
         ("double.c", "data.nand:/group/x", "-o", "z=data.nand:/y"),
         ("double.c", "data.nand:/group/x", "-s", "by"),
         ("sum", "data.nand:/f", "--isa", "rv64i"),
-        ("sum", "data.nand:/f", "--bare", "x.elf"),
     ]:
         assert run("run", *words)[0] == 2, words
     # An array that was made for an output goes with a run that fails.
@@ -166,20 +165,20 @@ def test_a_profile_is_shown_as_tables_or_as_json() -> None:
 
 
 def test_a_bare_metal_test_gives_its_exit_status_and_signature() -> None:
-    code, out, _ = run("run", "--bare", BARE / "traps-64.elf")
+    code, out, _ = run("test-bare", BARE / "traps-64.elf")
     assert code == 0
     assert "passed" in out
-    code, _, said = run("run", "--bare", BARE / "fails-32.elf")
+    code, _, said = run("test-bare", BARE / "fails-32.elf")
     assert code == 3
     assert "test 3 failed, at pc 0x8000" in said
     assert " in end+" in said
-    code, out, _ = run("run", "--bare", BARE / "host-64.elf")
+    code, out, _ = run("test-bare", BARE / "host-64.elf")
     assert (code, out) == (0, "console, write\n")
     words = ("--signature", "sig", "--signature-granularity", "8", "--json")
-    code, out, _ = run("run", "--bare", BARE / "state-64.elf", *words)
+    code, out, _ = run("test-bare", BARE / "state-64.elf", *words)
     assert (code, json.loads(out)["status"]) == (0, "passed")
     assert Path("sig").read_text() == "0000000501020304\n4008000000000000\n"
-    code, _, said = run("run", "--bare", BARE / "modes-64.elf", "--max-instructions", "20")
+    code, _, said = run("test-bare", BARE / "modes-64.elf", "--max-instructions", "20")
     assert code == 255
     assert "instruction limit reached, at pc 0x8000" in said
 
@@ -189,7 +188,7 @@ def test_a_bare_metal_test_passes_without_what_reads_lines(monkeypatch: pytest.M
         raise ImportError("this needs pyelftools")
 
     monkeypatch.setattr("nandarray.programs.elf.lines_of", none)
-    code, out, _ = run("run", "--bare", BARE / "traps-64.elf")
+    code, out, _ = run("test-bare", BARE / "traps-64.elf")
     assert (code, "passed" in out) == (0, True)
 
 
@@ -204,6 +203,6 @@ def test_a_bare_metal_test_that_cannot_be_run_is_refused() -> None:
         (("no.elf",), "ELF"),
         (("none.elf",), "none.elf"),
     ]:
-        code, _, said = run("run", "--bare", *words)
+        code, _, said = run("test-bare", *words)
         assert (code, said.count("\n")) == (1, 1), said
         assert says in said

@@ -171,7 +171,7 @@ def test_cores_beside_modelled_flash_have_vectors() -> None:
     strips = [np.random.default_rng(i).integers(1, 8, 16_384).astype(np.int32) for i in range(STRIPS)]
     seconds = {}
     for form in ("v", "full"):
-        device = nandarray.devices()["assasin-varve"].with_({"compute.align_bits": 4})
+        device = nandarray.devices()["assasin-varve"].with_({"compute.core.vector.align_bits": 4})
         made = Program.from_c(raid5(form), target="rv64gcv")
         with nandarray.open(device=device, mode="w", seed=1) as store:
             arrays = [store.create(f"x{i}", data=data) for i, data in enumerate(strips)]

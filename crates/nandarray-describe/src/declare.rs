@@ -149,7 +149,8 @@ macro_rules! declare {
     }};
 }
 
-/// Declares an enum of the words that a key allows, so that the code that reads the key must handle all of them.
+/// Declares an enum of the words that a key allows, so that the code that reads the key must handle all of them; serde
+/// reads and writes the words.
 #[macro_export]
 macro_rules! words {
     (
@@ -165,6 +166,34 @@ macro_rules! words {
         impl $name {
             /// The words as they are written in descriptions.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// All of them, in the order of their declaration.
+            pub const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),+];
+
+            /// Returns the word as it is written in descriptions.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+        }
+
+        impl $crate::Field for $name {
+            const KIND: $crate::ValueKind = $crate::ValueKind::Word(Self::WORDS);
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.word())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = <String as serde::Deserialize>::deserialize(deserializer)?;
+                let unknown = || serde::de::Error::unknown_variant(&word, Self::WORDS);
+                Self::ALL.into_iter().find(|one| one.word() == word).ok_or_else(unknown)
+            }
         }
 
         impl $crate::FromQuantity for $name {

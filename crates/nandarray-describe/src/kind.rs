@@ -3,6 +3,7 @@
 
 use nandarray_sim::Ps;
 
+use crate::table::TableKey;
 use crate::unit::{
     ENERGIES, ENERGIES_PER_BYTE, FREQUENCIES, POWERS, RATES, SIZES, TIMES, WATTS_MAX, in_units, list, rate,
     show_decimal, show_rate, show_size, split, watts,
@@ -57,6 +58,12 @@ pub enum ValueKind {
     Counts(usize, u64, u64),
     /// A list of this many cores, each a number or `"none"`.
     Cores(usize),
+    /// Any text.
+    Text,
+    /// A table, whose keys are keys themselves; only `"none"` is a value.
+    Table,
+    /// A value of a key of a table, or `"none"`.
+    Of(&'static TableKey),
 }
 
 /// A quantity read from a value.
@@ -98,7 +105,17 @@ pub struct Wrong {
 impl ValueKind {
     /// Whether the kind is a number, which needs a source.
     pub fn is_number(&self) -> bool {
-        !matches!(self, Self::Flag | Self::Word(_) | Self::Striping | Self::Cores(_))
+        match self {
+            Self::Flag | Self::Word(_) | Self::Striping | Self::Cores(_) | Self::Text | Self::Table => false,
+            Self::List(kind, _) => kind.is_number(),
+            Self::Of(key) => key.kind.is_number(),
+            _ => true,
+        }
+    }
+
+    /// Whether the kind is that of a table within a table.
+    pub(crate) fn is_table(&self) -> bool {
+        matches!(self, Self::Of(TableKey { kind: Self::Table, .. }))
     }
 
     /// Returns a description of the allowed values: the range, and the form in which they are written.
@@ -162,6 +179,9 @@ impl ValueKind {
             }
             Self::Counts(n, min, max) => format!("a list of {n} whole numbers from {min} to {max}"),
             Self::Cores(n) => format!("a list of {n} entries, each the number of a core or \"none\""),
+            Self::Text => "a text".to_owned(),
+            Self::Table => "a table of its keys".to_owned(),
+            Self::Of(key) => key.allowed(),
         }
     }
 
@@ -196,9 +216,15 @@ impl ValueKind {
             | Self::Energy(..)
             | Self::EnergyPerByte(..)
             | Self::Power(..) => self.read_with_unit(value),
-            Self::Count(..) | Self::Real(..) | Self::Share(..) | Self::Flag | Self::Word(_) | Self::Striping => {
-                self.read_plain(value)
-            }
+            Self::Of(key) => key.read(value),
+            Self::Count(..)
+            | Self::Real(..)
+            | Self::Share(..)
+            | Self::Flag
+            | Self::Word(_)
+            | Self::Striping
+            | Self::Text
+            | Self::Table => self.read_plain(value),
         }
     }
 
@@ -232,6 +258,9 @@ impl ValueKind {
                 found.map(|word| Quantity::Word(word)).ok_or_else(|| wrong("is none of the words"))
             }
             Self::Striping => striping(value.text().unwrap_or("")).ok_or_else(|| wrong("is no striping order")),
+            Self::Text if value.text().is_some() => Ok(Quantity::Nothing),
+            Self::Text => Err(wrong("is no text")),
+            Self::Table => Err(wrong("is a value, where keys of a table are meant")),
             _ => unreachable!("{self:?} is read elsewhere"),
         }
     }

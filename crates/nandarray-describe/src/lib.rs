@@ -16,7 +16,7 @@
 //! | `write` | TOML and JSON out of written descriptions |
 //! | `sheet` | from what is written to what is described; rules between keys |
 //! | `declare` | the macros that declare keys, and words |
-//! | `table` | the macro that declares tables without units and sources |
+//! | `table` | the macro that declares tables without units and sources, which a section of a vocabulary can be |
 
 mod declare;
 mod kind;
@@ -34,10 +34,10 @@ pub use declare::FromQuantity;
 pub use kind::{Quantity, ValueKind, Wrong};
 pub use problem::{Invalid, LineNumbers, Problem};
 pub use sheet::{Checks, Described, Quantities, TypedSheet};
-pub use table::TableKey;
+pub use table::{Field, TableKey};
 pub use unit::{show_size, units};
 pub use value::Value;
-pub use vocabulary::{Default, Key, Vocabulary, concat, count, nearest};
+pub use vocabulary::{Default, Key, Renamed, Vocabulary, concat, count, nearest};
 pub use written::{SheetEntry, Written};
 
 #[cfg(test)]

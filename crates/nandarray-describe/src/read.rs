@@ -3,11 +3,13 @@
 
 use crate::problem::{Invalid, LineNumbers, Problem};
 use crate::value::Value;
-use crate::vocabulary::{Default, Vocabulary};
-use crate::written::{SheetEntry, Written};
+use crate::vocabulary::Vocabulary;
+use crate::written::{SheetEntry, Written, default_of};
 
 type TomlTable<'i> = toml::de::DeTable<'i>;
 type Spanned<T> = toml::Spanned<T>;
+/// A dotted name within a section, its last part where it is written, and the value.
+type Leaf<'t, 'i> = (String, &'t Spanned<toml::de::DeString<'i>>, &'t Spanned<toml::de::DeValue<'i>>);
 
 /// Maximum depth of a chain of bases; a deeper chain must be circular.
 const BASES_MAX: usize = 16;
@@ -109,7 +111,14 @@ impl TomlReader<'_> {
     /// Reads the sheet of the base that the description names, or of the defaults.
     fn base(&mut self, table: &TomlTable<'_>, depth: usize) -> Written {
         let (name, summary, bases) = (String::new(), String::new(), Vec::new());
-        let default = Written { vocabulary: self.vocabulary, name, summary, bases, entries: defaults(self.vocabulary) };
+        let default = Written {
+            vocabulary: self.vocabulary,
+            name,
+            summary,
+            bases,
+            entries: defaults(self.vocabulary),
+            renamed: Vec::new(),
+        };
         let at = table.get("base").map_or(0, |b| b.span().start);
         let Some(base) = self.top(table, "base") else { return default };
         if depth + 1 >= BASES_MAX {
@@ -132,36 +141,55 @@ impl TomlReader<'_> {
         if let Some(sources) = table.get("sources") {
             self.sources(section, sources, table);
         }
-        for (key, value) in table {
-            let name = key.get_ref().as_ref();
-            if matches!(name, "source" | "sources") {
+        for (name, key, value) in self.leaves(section, "", table) {
+            if matches!(&*name, "source" | "sources") {
                 continue;
             }
             let path = format!("{section}.{name}");
             let at = key.span().start;
-            let Some(index) = self.vocabulary.index(&path) else {
+            if let (Some(inner), true) = (value.get_ref().as_table(), self.vocabulary.has_section(&path)) {
+                self.section(&path, inner, subject, sheet);
+                continue;
+            }
+            let kind = self.vocabulary.index(&path).map(|index| self.vocabulary.keys[index].kind);
+            if kind.is_none() && self.vocabulary.renamed(&path).is_none() {
                 let line = self.line(at);
                 self.problems.push(self.vocabulary.unknown(&path, Some(line)));
                 continue;
-            };
-            let kind = self.vocabulary.keys[index].kind;
+            }
             let read = match Value::from_toml(value.get_ref()) {
                 Ok(read) => read,
                 Err(what) => {
-                    self.problem(at, &path, "", &format!("is {what}"), &kind.allowed());
+                    self.problem(at, &path, "", &format!("is {what}"), &kind.map_or_else(String::new, |k| k.allowed()));
                     continue;
                 }
             };
-            let source = own.and_then(|s| s.get(name)).and_then(|s| s.get_ref().as_str()).or(all.as_deref());
-            if source.is_none() && kind.is_number() {
+            let source = own.and_then(|sources| leaf(sources, &name)).and_then(|s| s.as_str()).or(all.as_deref());
+            if source.is_none() && self.vocabulary.is_number(&path, &read) {
                 let how = format!("add source = \"...\" to [{section}], or {name} = \"...\" to [{section}.sources]");
                 self.problem(at, &path, &read.to_string(), "has no source", &how);
                 continue;
             }
             let source = source.unwrap_or("choice").to_owned();
             let line = self.line(at);
-            sheet.entries[index] = Some(SheetEntry { value: read, source, origin: subject.to_owned(), line });
+            sheet.set_by(&path, SheetEntry { value: read, source, origin: subject.to_owned(), line });
         }
+    }
+
+    /// Returns the values of a section and of the tables within it that have keys, by dotted names.
+    fn leaves<'t, 'i>(&self, section: &str, prefix: &str, table: &'t TomlTable<'i>) -> Vec<Leaf<'t, 'i>> {
+        let mut found = Vec::new();
+        for (key, value) in table {
+            let name = format!("{prefix}{}", key.get_ref());
+            let is_table = |at: usize| self.vocabulary.keys[at].kind.is_table();
+            match value.get_ref().as_table() {
+                Some(inner) if self.vocabulary.index(&format!("{section}.{name}")).is_some_and(is_table) => {
+                    found.extend(self.leaves(section, &format!("{name}."), inner));
+                }
+                _ => found.push((name, key, value)),
+            }
+        }
+        found
     }
 
     /// Reads the source that holds for a whole section; `None` if the section has none.
@@ -182,12 +210,11 @@ impl TomlReader<'_> {
             self.problem(sources.span().start, &format!("{section}.sources"), "", "is no table", "");
             return;
         };
-        for (key, value) in inner {
-            let name = key.get_ref().as_ref();
+        for (name, key, value) in self.leaves(section, "", inner) {
             let path = format!("{section}.sources.{name}");
             if value.get_ref().as_str().is_none_or(|t| t.trim().is_empty()) {
                 self.problem(value.span().start, &path, "", "is no text, or an empty one", "");
-            } else if !table.contains_key(name) {
+            } else if leaf(table, &name).is_none() {
                 let how = format!("it is the source of nothing: [{section}] has no {name} in this text");
                 self.problem(key.span().start, &path, "", &how, "");
             }
@@ -195,13 +222,16 @@ impl TomlReader<'_> {
     }
 }
 
+/// Returns the value of a dotted name in a table and the tables within it.
+fn leaf<'t, 'i>(table: &'t TomlTable<'i>, name: &str) -> Option<&'t toml::de::DeValue<'i>> {
+    if let Some(value) = table.get(name) {
+        return Some(value.get_ref());
+    }
+    let (first, rest) = name.split_once('.')?;
+    leaf(table.get(first)?.get_ref().as_table()?, rest)
+}
+
 /// Returns the values of keys that have a default, in the order of the keys.
 fn defaults(vocabulary: &Vocabulary) -> Vec<Option<SheetEntry>> {
-    let entry = |default: Default| SheetEntry {
-        value: Value::from_bare(default.value),
-        source: default.source.to_owned(),
-        origin: "defaults".to_owned(),
-        line: 0,
-    };
-    vocabulary.keys.iter().map(|key| key.default.map(entry)).collect()
+    vocabulary.keys.iter().map(default_of).collect()
 }

@@ -16,7 +16,7 @@ use crate::written::{SheetEntry, Written};
 /// A type that descriptions describe.
 pub trait Described: Serialize + Sized {
     /// Keys and presets of its descriptions.
-    const VOCABULARY: &'static Vocabulary;
+    fn vocabulary() -> &'static Vocabulary;
 
     /// Makes the value from the quantities of all keys.
     fn read(quantities: &Quantities<'_>) -> Self;
@@ -42,7 +42,7 @@ impl<T: Described> TypedSheet<T> {
     /// # Errors
     /// If there is no preset of that name.
     pub fn preset(name: &str) -> Result<Self, Invalid> {
-        Written::read(T::VOCABULARY, T::VOCABULARY.preset(name)?, name).map(Self::from)
+        Written::read(T::vocabulary(), T::vocabulary().preset(name)?, name).map(Self::from)
     }
 
     /// Reads a sheet from a TOML text.
@@ -51,7 +51,7 @@ impl<T: Described> TypedSheet<T> {
     /// All problems of its form: malformed TOML, unknown keys, missing sources. Values are checked by
     /// [`description`](Self::description).
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        Written::read(T::VOCABULARY, text, "").map(Self::from)
+        Written::read(T::vocabulary(), text, "").map(Self::from)
     }
 
     /// Returns a copy with some values changed. Keys are written as `section.name`; the source of these values is "set
@@ -92,14 +92,15 @@ impl<T: Described> TypedSheet<T> {
     pub fn description(&self) -> Result<T, Invalid> {
         let written = &self.written;
         let resolved = written.quantities().and_then(|all| {
-            let description = T::read(&Quantities { written, all: &all });
-            let mut checks = Checks { written, problems: Vec::new() };
+            let quantities = Quantities { written, all: &all };
+            let description = T::read(&quantities);
+            let mut checks = Checks { quantities, problems: Vec::new() };
             description.check(&mut checks);
             if checks.problems.is_empty() { Ok(description) } else { Err(checks.problems) }
         });
         resolved.map_err(|mut problems| {
             problems.sort_by_key(|p| p.line.unwrap_or(u32::MAX));
-            Invalid { noun: T::VOCABULARY.noun, subject: written.name.clone(), problems }
+            Invalid { noun: T::vocabulary().noun, subject: written.name.clone(), problems }
         })
     }
 
@@ -163,6 +164,11 @@ impl Quantities<'_> {
         V::from_quantity(quantity).unwrap_or_else(|| panic!("{path} is {quantity:?}"))
     }
 
+    /// Returns the values of a section's keys as written, by name, of those that have one.
+    pub fn section(&self, section: &str) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.written.section(section)
+    }
+
     /// Whether the word of a key is this one.
     ///
     /// # Panics
@@ -178,14 +184,15 @@ impl Quantities<'_> {
 
 /// Rules between several keys, and what breaks them.
 pub struct Checks<'a> {
-    written: &'a Written,
+    /// The quantities of all keys.
+    pub quantities: Quantities<'a>,
     problems: Vec<Problem>,
 }
 
 impl Checks<'_> {
     /// Returns the value of a key as written; `None` if it has none.
     pub fn written(&self, path: &str) -> Option<&Value> {
-        self.written.get(path).map(|entry| &entry.value)
+        self.quantities.written.get(path).map(|entry| &entry.value)
     }
 
     /// Records a problem with a key unless `fine` holds; `what` and `allowed` return the problem and the allowed
@@ -197,9 +204,10 @@ impl Checks<'_> {
         if fine {
             return;
         }
-        let entry = self.written.entries[self.written.at(path)].as_ref();
+        let written = self.quantities.written;
+        let entry = written.entries[written.at(path)].as_ref();
         self.problems.push(Problem {
-            line: entry.and_then(|e| self.written.line_of(e)),
+            line: entry.and_then(|e| written.line_of(e)),
             key: path.to_owned(),
             value: entry.map(|e| e.value.to_string()).unwrap_or_default(),
             what: what(),

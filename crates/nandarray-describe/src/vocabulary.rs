@@ -4,6 +4,8 @@ use serde_json::{Value as Json, json};
 
 use crate::kind::ValueKind;
 use crate::problem::{Invalid, Problem};
+use crate::table::TableKey;
+use crate::value::Value;
 
 /// A key of a description.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,6 +39,27 @@ impl Key {
     /// A key of a list that is still to be filled.
     const NONE: Self =
         Self { section: "", name: "", path: "", kind: ValueKind::Flag, meaning: "", bound: "", default: None };
+
+    /// Returns the keys of a table as those of a section, by their dotted names. Values are optional: what is left out
+    /// is up to who reads the table. The names live as long as the process.
+    pub fn of_table(section: &'static str, keys: &'static [TableKey]) -> impl Iterator<Item = Self> {
+        TableKey::dotted(keys).into_iter().map(move |(name, key)| {
+            let path: &'static str = String::leak(format!("{section}.{name}"));
+            let (name, kind) = (&path[section.len() + 1..], ValueKind::Of(key));
+            Self { section, name, path, kind, meaning: key.meaning, bound: "", default: None }
+        })
+    }
+}
+
+/// Another spelling of keys, which descriptions may still have.
+#[derive(Debug)]
+pub struct Renamed {
+    /// The other spelling.
+    pub old: &'static str,
+    /// Returns the keys that a value sets, each with its value; `None` for the value of a key that is left out.
+    pub sets: fn(&Value) -> Vec<(&'static str, Option<Value>)>,
+    /// Whether the spelling goes away; its reader is then given the key that takes its place.
+    pub told: bool,
 }
 
 /// Returns the number of keys of sections.
@@ -75,6 +98,8 @@ pub struct Vocabulary {
     pub noun: &'static str,
     /// All keys, in the order in which they are printed.
     pub keys: &'static [Key],
+    /// Other spellings of keys.
+    pub renamed: &'static [Renamed],
     /// Names and TOML texts of the descriptions that come with the product.
     pub presets: &'static [(&'static str, &'static str)],
 }
@@ -83,6 +108,18 @@ impl Vocabulary {
     /// Returns the index of a key in `keys`; `None` if there is no such key.
     pub fn index(&self, path: &str) -> Option<usize> {
         self.keys.iter().position(|k| k.path == path)
+    }
+
+    /// Whether a value of a key, or of another spelling of keys, is a number, which needs a source.
+    pub(crate) fn is_number(&self, path: &str, value: &Value) -> bool {
+        let number = |path: &str| self.index(path).is_some_and(|index| self.keys[index].kind.is_number());
+        let renamed = |other: &Renamed| (other.sets)(value).iter().any(|(path, value)| value.is_some() && number(path));
+        number(path) || self.renamed(path).is_some_and(renamed)
+    }
+
+    /// Returns the other spelling of keys that a path is, if it is one.
+    pub(crate) fn renamed(&self, path: &str) -> Option<&'static Renamed> {
+        self.renamed.iter().find(|other| other.old == path)
     }
 
     /// Returns the TOML text of a preset.
@@ -124,8 +161,14 @@ impl Vocabulary {
 
     /// Makes the problem of an unknown key, with a suggestion.
     pub(crate) fn unknown(&self, path: &str, line: Option<u32>) -> Problem {
-        let (section, name) = path.split_once('.').unwrap_or(("", path));
-        let known = self.has_section(section);
+        let sections = self.keys.iter().map(|key| key.section);
+        let within = sections.filter(|section| path.strip_prefix(section).is_some_and(|name| name.starts_with('.')));
+        let of = within.max_by_key(|section| section.len());
+        let known = of.is_some();
+        let (section, name) = match of {
+            Some(section) => (section, &path[section.len() + 1..]),
+            None => path.split_once('.').unwrap_or(("", path)),
+        };
         // For a known section the names of its keys are compared first; for a misspelt section the whole path is.
         let near = known
             .then(|| nearest(name, self.keys.iter().filter(|k| k.section == section).map(|k| k.name)))

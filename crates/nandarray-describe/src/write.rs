@@ -45,7 +45,11 @@ impl Written {
                 .collect();
             values.insert(section.to_owned(), Json::Object(inner));
         }
-        json!({"name": self.name, "summary": self.summary, "bases": self.bases, "values": values})
+        let mut json = json!({"name": self.name, "summary": self.summary, "bases": self.bases, "values": values});
+        if !self.renamed.is_empty() {
+            json["renamed"] = json!(self.renamed);
+        }
+        json
     }
 
     /// Returns the sections in order, each with its keys that have a value.

@@ -13,10 +13,12 @@ declare! {
     }
 }
 
-static CACHES: Vocabulary = Vocabulary { noun: "cache", keys: Cache::KEYS, presets: &[] };
+static CACHES: Vocabulary = Vocabulary { noun: "cache", keys: Cache::KEYS, renamed: &[], presets: &[] };
 
 impl Described for Cache {
-    const VOCABULARY: &'static Vocabulary = &CACHES;
+    fn vocabulary() -> &'static Vocabulary {
+        &CACHES
+    }
 
     fn read(q: &Quantities<'_>) -> Self {
         Self::read(q)

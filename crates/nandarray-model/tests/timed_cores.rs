@@ -204,13 +204,20 @@ impl Store {
 /// Returns the small version of ASSASIN's device with one core of the preset `core`, and the changes of `more`.
 fn device(core: &str, more: &[(&str, &str)]) -> Description {
     let base = [("geometry.blocks", "24"), ("geometry.pages", "64"), ("ftl.over_provisioning", "60 %")];
-    let all: Vec<_> =
-        base.iter().chain(&[("compute.core", core), ("compute.cores", "1")]).chain(more).copied().collect();
+    let cores = [
+        ("compute.core", core),
+        ("compute.cores", "1"),
+        ("compute.core.input_source", "dram"),
+        ("compute.core.scratchpad_bytes", "0"),
+        ("compute.core.pingpong_bytes", "128 KiB"),
+        ("compute.core.streams", "8"),
+    ];
+    let all: Vec<_> = base.iter().chain(&cores).chain(more).copied().collect();
     describe::preset_with("assasin", &all).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Settings of stream buffers that read far enough ahead to hide the latency of flash.
-const STREAM: [(&str, &str); 2] = [("compute.input", "stream"), ("compute.read_ahead", "64")];
+const STREAM: [(&str, &str); 2] = [("compute.core.input_source", "stream"), ("compute.read_ahead", "64")];
 
 fn near(got: f64, wanted: f64, by: f64) {
     assert!((got / wanted - 1.0).abs() < by, "{got} is not {wanted} within {by}");
@@ -284,7 +291,11 @@ fn a_stream_is_bound_by_its_channel() {
 fn ping_pong_halves_are_bound_by_the_flash_or_the_channel() {
     // Sixteen tasks of a program with a state run one after the other; four such runs alternate.
     let elements = 1 << 20;
-    let halves = [("compute.input", "pingpong"), ("compute.half_size", "64 KiB"), ("geometry.channels", "1")];
+    let halves = [
+        ("compute.core.input_source", "ping-pong"),
+        ("compute.core.pingpong_bytes", "128 KiB"),
+        ("geometry.channels", "1"),
+    ];
     let one_die =
         [("geometry.ways", "1"), ("geometry.dies", "1"), ("geometry.planes", "1"), ("geometry.blocks", "192")];
     for (name, more) in [("flash", &one_die[..]), ("channel", &[("compute.clock", "10 GHz")])] {
@@ -332,7 +343,12 @@ fn what_cores_move_and_do_adds_up() {
     for (core, kind, more, dram) in [
         ("zou-2023", false, &[("compute.cores", "3")][..], 2.0),
         ("zou-2023-stream", true, &STREAM, 0.0),
-        ("zou-2023-stream", false, &[("compute.input", "pingpong"), ("compute.half_size", "64 KiB")], 0.0),
+        (
+            "zou-2023-stream",
+            false,
+            &[("compute.core.input_source", "ping-pong"), ("compute.core.pingpong_bytes", "128 KiB")],
+            0.0,
+        ),
     ] {
         let ran = store(&device(core, more), elements).run(&stat(kind), 1 << 16);
         let cores = ran.cores();
@@ -401,15 +417,14 @@ fn results_do_not_depend_on_any_timing_parameter() {
     let mut times = std::collections::BTreeSet::new();
     for round in 0..12 {
         let stream = round % 2 == 0;
-        let input = if stream { pick(&["stream", "dram"]) } else { pick(&["pingpong", "dram"]) };
+        let input = if stream { pick(&["stream", "dram"]) } else { pick(&["ping-pong", "dram"]) };
         let more = [
             ("compute.cores", pick(&["1", "3", "8"])),
             ("compute.clock", pick(&["20 MHz", "1 GHz", "5 GHz"])),
-            ("compute.input", input),
+            ("compute.core.input_source", input),
             ("compute.read_ahead", pick(&["none", "3", "40"])),
             ("compute.prefetch", pick(&["core", "next-line", "stride", "dcpt"])),
             ("compute.l1d_size", pick(&["core", "4 KiB", "0 B"])),
-            ("compute.l1d_ways", pick(&["none", "2"])),
             ("compute.placement", pick(&["crossbar", "channel"])),
             ("compute.crossbar_rate", pick(&["ideal", "300 MB/s"])),
             ("compute.t_request", pick(&["0 s", "2 us"])),
@@ -473,10 +488,16 @@ fn what_a_core_cannot_be_or_run_names_key_value_and_range() {
         describe::preset_with("assasin", &all).unwrap_err().to_string()
     };
     for (more, says) in [
-        (("compute.l1d_size", "48 KiB"), ["compute.l1d_size", "number of sets has to be a power of two"]),
-        (("compute.l1d_ways", "7"), ["compute.l1d_size", "multiple of ways times line_bytes"]),
-        (("compute.read_ahead", "1"), ["compute.read_ahead", "at least compute.pages (2)"]),
-        (("compute.streams", "9"), ["compute.streams", "from 0 to 8"]),
+        (
+            ("compute.core.l1d.size_bytes", "48 KiB"),
+            ["compute.core.l1d.size_bytes", "number of sets has to be a power of two"],
+        ),
+        (
+            ("compute.core.l1d.ways", "7"),
+            ["compute.core.l1d.ways", "l1d.size_bytes = 32768; a multiple of ways times line_bytes"],
+        ),
+        (("compute.read_ahead", "1"), ["compute.read_ahead", "at least compute.core.stream_pages (2)"]),
+        (("compute.core.streams", "9"), ["compute.core.streams", "programs have at most 8"]),
     ] {
         let text = refused(&[more]);
         assert!(says.iter().all(|part| text.contains(part)), "{more:?}: {text}");
@@ -485,36 +506,37 @@ fn what_a_core_cannot_be_or_run_names_key_value_and_range() {
         let all = [("compute.core", "zou-2023-varve"), ("compute.isa", "own"), (key, value)];
         describe::preset_with("assasin", &all).map_err(|error| error.to_string())
     };
-    assert!(vectors("compute.align_bits", "1").is_ok() && vectors("compute.vector_length", "512").is_ok());
+    assert!(vectors("compute.core.vector.align_bits", "1").is_ok() && vectors("compute.core.isa", "+zvl512b").is_ok());
     for (key, value, says) in [
-        ("compute.align_bits", "12", "compute.align_bits"),
-        ("compute.align_bits", "128", "from 1 to 64"),
-        ("compute.vector_length", "128", "a power of two from 256 to 1024"),
-        ("compute.datapath_bits", "512", "compute.datapath_bits"),
-        ("compute.unpack_lines", "65", "from 0 to 64"),
+        ("compute.core.vector.align_bits", "12", "compute.core.vector.align_bits"),
+        ("compute.core.vector.align_bits", "128", "from 1 to 64"),
+        ("compute.vector_length", "128", "isa = +zvl128b; it must add something to rv64gcv"),
+        ("compute.core.vector.datapath_bits", "512", "compute.core.vector.datapath_bits"),
+        ("compute.core.vector.unpack_lines", "65", "from 0 to 64"),
     ] {
         let text = vectors(key, value).unwrap_err();
         assert!(text.contains(says), "{key} = {value}: {text}");
     }
-    assert!(refused(&[("compute.align_bits", "4")]).contains("gives a vector unit to zou-2023, which has none"));
-    let text = refused(&[("compute.input", "stream"), ("compute.streams", "0")]);
-    assert!(text.contains("compute.streams") && text.contains("1 to 8"), "{text}");
+    let text = refused(&[("compute.core.vector.align_bits", "4")]);
+    assert!(text.contains("vector.align_bits") && text.contains("isa has no vectors"), "{text}");
+    let text = refused(&[("compute.core.input_source", "stream"), ("compute.core.streams", "0")]);
+    assert!(text.contains("input_source = stream; streams are needed for it"), "{text}");
     let wide = r#"{"abi": 1, "name": "wide", "kind": "stream", "state_bytes": 8, "scratchpad_bytes": 200000,
         "inputs": [{"name": "x", "dtype": "int32"}], "outputs": [], "scalars": []}"#;
     let elf = common::elf(&[("nd_stream", STAT_STREAM), ("nd_merge", ADD)], Some(wide));
     for (more, elf, says) in [
         (
-            &[STREAM[0], ("compute.scratchpad", "64 KiB")][..],
+            &[STREAM[0], ("compute.core.scratchpad_bytes", "64 KiB")][..],
             &elf,
-            "compute.scratchpad = \"65536 B\": program \"wide\"",
+            "compute.core.scratchpad_bytes = 65536: program \"wide\"",
         ),
-        (&[("compute.streams", "0")], &elf, "compute.streams = 0: program \"wide\" has 1 streams"),
+        (&[("compute.core.streams", "0")], &elf, "compute.core.streams = 0: program \"wide\" has 1 streams"),
         (
             &[("compute.isa", "own")],
             &stat(true),
             "compute.isa = \"own\": the program is of 64 bits; the core zou-2023-stream has isa = rv32im",
         ),
-        (&STREAM, &stat(false), "compute.input = \"stream\": program \"stat\" has windows"),
+        (&STREAM, &stat(false), "compute.core.input_source = \"stream\": program \"stat\" has windows"),
     ] {
         let store = store(&device("zou-2023-stream", more), 1 << 12);
         let error = store.execute(elf, &Modelled::new(&store.clock).unwrap(), 1 << 14).unwrap_err().to_string();

@@ -84,7 +84,7 @@ fn reported<'py>(py: Python<'py>, report: &CoreReport) -> PyResult<Bound<'py, Py
     given.set_item("reasons", reasons)?;
     let units = PyDict::new(py);
     let counted = FunctionalUnit::ALL.into_iter().zip(report.instructions_by_unit).filter(|(_, times)| *times > 0);
-    counted.into_iter().try_for_each(|(unit, times)| units.set_item(unit.name(), times))?;
+    counted.into_iter().try_for_each(|(unit, times)| units.set_item(unit.word(), times))?;
     given.set_item("units", units)?;
     let caches = PyDict::new(py);
     for (level, counts) in ["l1i", "l1d", "l2"].into_iter().zip(report.caches) {

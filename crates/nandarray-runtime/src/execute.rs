@@ -144,12 +144,7 @@ impl Runtime {
         });
         let makers: Vec<_> = makers.collect();
         let metadata: Vec<&Metadata> = programs.iter().map(|ready| ready.program.metadata()).collect();
-        let states = metadata.iter().map(|own| own.state_bytes).fold(0u64, u64::saturating_add);
-        if states > collect_bytes {
-            return Err(Error::invalid(format!(
-                "the states of the programs have {states} bytes; at most {collect_bytes} are given back"
-            )));
-        }
+        check_states(&metadata, collect_bytes)?;
         let scalars: Vec<Vec<u64>> = (stages.iter().zip(&metadata))
             .map(|(stage, own)| typed(compound, own, stage, &metadata))
             .collect::<Result<_>>()?;
@@ -195,6 +190,17 @@ impl Runtime {
         };
         Ok(Executed { stages: steps.iter().zip(done.stages).map(stage).collect(), account: done.account })
     }
+}
+
+/// Checks that the states of the programs fit what is given back of a run.
+fn check_states(metadata: &[&Metadata], collect_bytes: u64) -> Result<()> {
+    let states = metadata.iter().map(|own| own.state_bytes).fold(0u64, u64::saturating_add);
+    if states > collect_bytes {
+        return Err(Error::invalid(format!(
+            "the states of the programs have {states} bytes; at most {collect_bytes} are given back"
+        )));
+    }
+    Ok(())
 }
 
 /// Checks that an execution can be timed: it has one thread and no native form, and the timer's core can run its

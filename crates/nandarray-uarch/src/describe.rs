@@ -6,65 +6,68 @@
 
 use std::collections::BTreeMap;
 
-use nandarray_describe::{TableKey, table};
+use nandarray_describe::{Field, TableKey, ValueKind, table, words};
 use nandarray_hart::{Extension, Extensions};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{DescribeError, range, within};
 use crate::parts::CorePart;
 use crate::unit::FunctionalUnit;
 use crate::vector::VectorDescription;
 
-/// Order in which a core issues instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Issue {
-    /// One instruction after the other, each occupying the core for its latency, as in gem5's TimingSimple.
-    Blocking,
-    /// In order through a pipeline, which hazards stall.
-    InOrder,
-    /// Blocks are re-scheduled onto the units of a VLIW core.
-    Vliw,
+words! {
+    /// Order in which a core issues instructions.
+    pub enum Issue {
+        /// One instruction after the other, each occupying the core for its latency, as in gem5's TimingSimple.
+        Blocking = "blocking",
+        /// In order through a pipeline, which hazards stall.
+        InOrder = "in-order",
+        /// Blocks are re-scheduled onto the units of a VLIW core.
+        Vliw = "vliw",
+    }
 }
 
-/// Replacement policy of a cache: which line leaves a full set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Replacement {
-    /// Least recently used.
-    #[default]
-    Lru,
-    /// Pseudo-random by a linear-feedback shift register, as in Spike's cache simulator.
-    Lfsr,
+words! {
+    /// Replacement policy of a cache: which line leaves a full set.
+    #[derive(Default)]
+    pub enum Replacement {
+        /// Least recently used.
+        #[default]
+        Lru = "lru",
+        /// Pseudo-random by a linear-feedback shift register, as in Spike's cache simulator.
+        Lfsr = "lfsr",
+    }
 }
 
-/// Kind of the prefetcher of a cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PrefetchKind {
-    /// No prefetches.
-    #[default]
-    None,
-    /// The next line is fetched at each miss.
-    NextLine,
-    /// Lines are fetched ahead by the stride of each instruction's addresses.
-    Stride,
-    /// Delta-correlating prediction tables, which repeat patterns of distances (Grannaes, Jahre, Natvig, 2009).
-    Dcpt,
+words! {
+    /// Kind of the prefetcher of a cache.
+    #[derive(Default)]
+    pub enum PrefetchKind {
+        /// No prefetches.
+        #[default]
+        None = "none",
+        /// The next line is fetched at each miss.
+        NextLine = "next-line",
+        /// Lines are fetched ahead by the stride of each instruction's addresses.
+        Stride = "stride",
+        /// Delta-correlating prediction tables, which repeat patterns of distances (Grannaes, Jahre, Natvig, 2009).
+        Dcpt = "dcpt",
+    }
 }
 
-/// Path by which a core gets a task's input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum InputPath {
-    /// From the device's memory, through the caches.
-    #[default]
-    Dram,
-    /// From a buffer of two halves beside the core: one is filled while the core reads the other.
-    PingPong,
-    /// From stream buffers beside the core.
-    Stream,
+words! {
+    /// Path by which a core gets a task's input.
+    #[derive(Default)]
+    pub enum InputPath {
+        /// From the device's memory, through the caches.
+        #[default]
+        Dram = "dram",
+        /// From a buffer of two halves beside the core: one is filled while the core reads the other.
+        PingPong = "ping-pong",
+        /// From stream buffers beside the core.
+        Stream = "stream",
+    }
 }
 
 table! {
@@ -72,8 +75,8 @@ table! {
     #[derive(Copy, Eq)]
     pub struct CacheDescription {
         size_bytes: u64, "capacity for data, in bytes";
-        ways in 1..=1_024: u32, "number of lines of a set";
-        line_bytes: u32, "bytes of a line, a power of two from 8 to 4096";
+        ways in 1..=1_024: u32, "number of lines of a set", default by "ways";
+        line_bytes: u32, "bytes of a line, a power of two from 8 to 4096", default by "line_bytes";
         t_hit: u32, "ticks that a hit takes beyond the access of the level above; of a first level, beyond the \
             latency of the load or store unit", default;
         replacement: Replacement, "policy that chooses the line that leaves a full set", default;
@@ -138,7 +141,7 @@ table! {
         pingpong_bytes: u64, "bytes of both halves of the ping-pong buffer; 0 if the core has none", default;
         streams: u32, "number of input streams, and of output streams; 0 if the core has no stream instructions",
             default;
-        stream_pages: u32, "number of pages of each stream that the core's buffers hold", default;
+        stream_pages: u32, "number of pages of each stream that the core's buffers hold", default by "stream_pages";
         input_source: InputPath, "path by which the core gets a task's input", default;
         vector: Option<VectorDescription>, "the vector unit; left out if the description gives no value of one";
         parts: Vec<CorePart>, "parts of the core, with their area and power", default;
@@ -151,6 +154,21 @@ fn yes() -> bool {
 
 fn one() -> u32 {
     1
+}
+
+/// Ways of a cache whose description does not say them.
+fn ways() -> u32 {
+    8
+}
+
+/// Bytes of a line of a cache whose description does not say them.
+fn line_bytes() -> u32 {
+    64
+}
+
+/// Pages of a stream of a core whose description does not say them: P of Table 7.3 of Zou 2023.
+fn stream_pages() -> u32 {
+    2
 }
 
 /// Latencies of functional units: ticks (of `tick_ps` picoseconds) from an instruction's issue to its result.
@@ -176,7 +194,9 @@ impl<'de> Deserialize<'de> for UnitLatencies {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut latency = Self([Self::CYCLE; FunctionalUnit::COUNT]);
         for (name, ticks) in BTreeMap::<String, u32>::deserialize(deserializer)? {
-            let unit = unit(&name, || format!("latency.{name}")).map_err(D::Error::custom)?;
+            let unit = FunctionalUnit::ALL.into_iter().find(|unit| unit.word() == name).ok_or_else(|| {
+                D::Error::custom(format!("latency.{name}: {NO_UNIT}; there are {}", FunctionalUnit::WORDS.join(", ")))
+            })?;
             // As large a number is out of range in any case.
             latency.set(unit, ticks.min(Self::CYCLE - 1));
         }
@@ -184,22 +204,32 @@ impl<'de> Deserialize<'de> for UnitLatencies {
     }
 }
 
-impl<'de> Deserialize<'de> for FunctionalUnit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        unit(&name, || format!("unpipelined = {name:?}")).map_err(D::Error::custom)
+impl Serialize for UnitLatencies {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(FunctionalUnit::ALL.into_iter().zip(self.0))
     }
 }
 
+impl Field for UnitLatencies {
+    const KIND: ValueKind = ValueKind::Table;
+    const KEYS: &'static [TableKey] = &LATENCIES;
+}
+
+/// The keys of `[latency]`: a unit each.
+const LATENCIES: [TableKey; FunctionalUnit::COUNT] = {
+    let kind = ValueKind::Count(1, LATENCY_MAX as u64);
+    let (meaning, range) = ("ticks from the issue of an instruction of the unit to its result", "1 to 4096 ticks");
+    let mut keys = [TableKey { name: "", meaning, range, kind, keys: &[] }; FunctionalUnit::COUNT];
+    let mut unit = 0;
+    while unit < keys.len() {
+        keys[unit].name = FunctionalUnit::WORDS[unit];
+        unit += 1;
+    }
+    keys
+};
+
 /// End of the messages of names that no unit has.
 const NO_UNIT: &str = "no unit has this name";
-
-fn unit(name: &str, what: impl Fn() -> String) -> Result<FunctionalUnit, String> {
-    FunctionalUnit::ALL.into_iter().find(|u| u.name() == name).ok_or_else(|| {
-        let known: Vec<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
-        format!("{}: {NO_UNIT}; there are {}", what(), known.join(", "))
-    })
-}
 
 /// Highest latency that is accepted, which keeps pipeline states small.
 const LATENCY_MAX: u32 = 4_096;
@@ -260,7 +290,7 @@ impl CoreDescription {
             let ticks = self.latency.of(unit);
             if !(1..=LATENCY_MAX).contains(&ticks) {
                 return Err(range(
-                    format!("latency.{}", unit.name()),
+                    format!("latency.{}", unit.word()),
                     ticks,
                     TableKey::needed(1, LATENCY_MAX, "ticks"),
                 ));
@@ -314,8 +344,8 @@ impl CoreDescription {
         if self.streams > 8 {
             return Err(range("streams", self.streams, "programs have at most 8"));
         }
-        if self.stream_pages > 4_096 || (self.stream_pages == 0) != (self.streams == 0) {
-            return Err(range("stream_pages", self.stream_pages, "1 to 4096 if there are streams, and else 0"));
+        if self.stream_pages > 4_096 || (self.stream_pages == 0 && self.streams > 0) {
+            return Err(range("stream_pages", self.stream_pages, "1 to 4096 are needed if there are streams"));
         }
         match self.input_source {
             InputPath::PingPong if self.pingpong_bytes == 0 => {

@@ -1,10 +1,11 @@
 //! The core descriptions that come with the product, by name, and descriptions with some of their values replaced.
 
 use nandarray_describe::{Quantity, Value, ValueKind};
+use nandarray_hart::Extensions;
 use toml::Table;
 
 use crate::describe::CoreDescription;
-use crate::error::DescribeError;
+use crate::error::{DescribeError, range};
 
 /// Names and texts of the core descriptions that come with the product.
 pub const PRESETS: [(&str, &str); 17] = [
@@ -27,63 +28,102 @@ pub const PRESETS: [(&str, &str); 17] = [
     ("lwp", include_str!("../presets/lwp.toml")),
 ];
 
-/// Reads a value from a text; a size such as `16KiB` is its bytes.
-fn value(text: &str) -> toml::Value {
-    match ValueKind::Size(0, i64::MAX as u64).read(&Value::from(text)) {
+/// Returns a value as tables have it: a size such as `16KiB` is its bytes.
+fn plain(value: &Value) -> toml::Value {
+    match ValueKind::Size(0, i64::MAX as u64).read(value) {
         Ok(Quantity::Whole(bytes)) => toml::Value::Integer(bytes as i64),
-        _ => Value::from_bare(text).into(),
+        _ => value.clone().into(),
     }
 }
 
-/// Sets a key of a table to a value; the value `none` removes the key. The error is a message that names the key and
-/// the value.
-fn change(table: &mut Table, key: &str, text: &str) -> Result<(), String> {
+/// Sets a key of a table to a value; the value `none` removes the key. The error names the key and the value.
+fn change(table: &mut Table, key: &str, value: &Value) -> Result<(), DescribeError> {
     let (path, last) = key.rsplit_once('.').map_or((None, key), |(path, last)| (Some(path), last));
     let last = match last {
         "size" | "line" | "scratchpad" | "pingpong" => format!("{last}_bytes"),
         other => other.to_owned(),
     };
-    let mut at = table;
+    let value = plain(value);
+    let none = value.as_str().is_some_and(|text| text.trim() == "none");
+    let mut at = &mut *table;
     for part in path.iter().flat_map(|path| path.split('.')) {
-        if text == "none" && !at.contains_key(part) {
+        if none && !at.contains_key(part) {
             // Of a table that is not there, every key is removed already.
             return Ok(());
         }
         let next = at.entry(part).or_insert_with(|| toml::Value::Table(Table::new()));
-        at = next.as_table_mut().ok_or_else(|| format!("{key} = {text}: {part} is no table"))?;
+        let no_table = || DescribeError::Syntax(format!("{key} = {value}: {part} is no table"));
+        at = next.as_table_mut().ok_or_else(no_table)?;
     }
-    if text == "none" {
-        at.remove(&last);
-    } else {
-        at.insert(last, value(text));
+    let added = value.as_str().filter(|_| key == "isa").and_then(|text| text.strip_prefix('+'));
+    match (added, at.get(&last).and_then(toml::Value::as_str)) {
+        _ if none => drop(at.remove(&last)),
+        (Some(added), Some(isa)) => {
+            let longer = format!("{isa}_{added}");
+            let set = |isa| Extensions::parse(isa).ok();
+            if !isa.contains(added) && set(&longer).is_some_and(|longer| set(isa) == Some(longer)) {
+                return Err(range("isa", format!("+{added}"), format!("it must add something to {isa}")));
+            }
+            at.insert(last, longer.into());
+            // A datapath that is as wide as the registers grows with them.
+            if let Some(vector) = at.get_mut("vector").and_then(toml::Value::as_table_mut) {
+                vector.remove("datapath_bits");
+            }
+        }
+        _ => drop(at.insert(last, value)),
     }
     Ok(())
 }
 
-/// Returns a parser's message without the lines of the description that it quotes, followed by a list of the changes.
-fn without_lines(said: &str, changes: &[(&str, &str)]) -> String {
-    let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+/// Returns a parser's message without the lines of the description that it quotes.
+fn without_lines(said: &str) -> String {
     let message: Vec<&str> = said.lines().filter(|line| !line.contains('|') && !line.starts_with("TOML")).collect();
-    let after = if made.is_empty() { String::new() } else { format!(" (with {})", made.join(", ")) };
-    format!("{}{after}", message.join(" ").trim())
+    message.join(" ").trim().to_owned()
 }
 
 impl CoreDescription {
     /// Reads a description with some of its values replaced: pairs of a key such as `l1d.size_bytes` and a value as
-    /// text. Sizes may be written as `16KiB`, with their keys without `_bytes`; `none` removes a key or table.
+    /// text. Sizes may be written as `16KiB`, with their keys without `_bytes`; `none` removes a key or table; an `isa`
+    /// such as `+zvl512b` is added to that of the description, and a vector datapath as wide as its registers stays so.
     ///
     /// # Errors
     /// [`DescribeError`], which names the key, its value, and the values allowed.
     pub fn parse_with(text: &str, changes: &[(&str, &str)]) -> Result<Self, DescribeError> {
-        let mut table: Table = text.parse().map_err(|e: toml::de::Error| DescribeError::Syntax(e.to_string()))?;
-        for (key, value) in changes {
-            change(&mut table, key, value).map_err(DescribeError::Syntax)?;
-        }
-        Self::parse(&table.to_string()).map_err(|error| match error {
-            // Line numbers of the changed text would mean nothing to the caller.
-            DescribeError::Syntax(said) => DescribeError::Syntax(without_lines(&said, changes)),
+        let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let changes: Vec<_> = changes.iter().map(|(key, text)| (*key, Value::from_bare(text))).collect();
+        let table = Self::table_with(text, changes.iter().map(|(key, value)| (*key, value)));
+        table.and_then(|table| Self::of_table(&table)).map_err(|error| match error {
+            DescribeError::Syntax(said) if !made.is_empty() => {
+                DescribeError::Syntax(format!("{said} (with {})", made.join(", ")))
+            }
             other => other,
         })
+    }
+
+    /// Reads a description from its table, which has no text and so no lines.
+    ///
+    /// # Errors
+    /// [`DescribeError`], which names the key, its value, and the values allowed.
+    pub fn of_table(table: &Table) -> Result<Self, DescribeError> {
+        Self::parse(&table.to_string()).map_err(|error| match error {
+            DescribeError::Syntax(said) => DescribeError::Syntax(without_lines(&said)),
+            other => other,
+        })
+    }
+
+    /// Returns the table of a description with some of its values replaced, as [`parse_with`](Self::parse_with) does.
+    ///
+    /// # Errors
+    /// [`DescribeError::Syntax`]: the text is not TOML, or a value is no table where keys of one are replaced.
+    pub fn table_with<'k, 'v>(
+        text: &str,
+        changes: impl IntoIterator<Item = (&'k str, &'v Value)>,
+    ) -> Result<Table, DescribeError> {
+        let mut table: Table = text.parse().map_err(|e: toml::de::Error| DescribeError::Syntax(e.to_string()))?;
+        for (key, value) in changes {
+            change(&mut table, key, value)?;
+        }
+        Ok(table)
     }
 
     /// Returns the text of a preset by its name; [`PRESETS`] lists them.
@@ -164,6 +204,10 @@ mod tests {
         assert!(said("vector.memory_bits", "100").contains("vector.memory_bits = 100"));
         assert!(said("vector.unpack_lines", "65").contains("at most 64"));
         assert!(said("vector.t_align", "5000").contains("at most 4096"));
+        let wider = of(&[("isa", "+zvl512b")]).unwrap();
+        assert_eq!((wider.extensions().1.vlen(), wider.vector_unit().datapath_bits), (512, 0));
+        assert!(said("isa", "+zvl128b").contains("isa = +zvl128b: it must add something to rv64gcv"));
+        assert!(said("isa", "+zvl100b").contains("an architecture string"));
         assert!(said("isa", "rv64gc").contains("vector = a unit: isa has no vectors"));
         assert!(said("vector.width", "1").contains("unknown field `width`"));
     }

@@ -3,184 +3,99 @@
 //! There is one table for all cores: a description gives each unit a latency, and an issue model uses the registers to
 //! find hazards. Latencies beyond the first-level cache are modelled by the caches.
 
+use nandarray_describe::words;
 use nandarray_hart::isa::{Code, Format, Instruction};
 use nandarray_hart::{Class, Extension};
 
-/// Kind of functional unit, as far as latencies differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum FunctionalUnit {
-    /// Integer addition, logic, shifts, comparison, bit manipulation.
-    Alu,
-    /// Integer multiplication.
-    Multiply,
-    /// Integer division and remainder.
-    Divide,
-    /// Load from memory.
-    Load,
-    /// Store to memory.
-    Store,
-    /// Atomic memory operation.
-    Atomic,
-    /// Conditional branch.
-    Branch,
-    /// Jump, call or return.
-    Jump,
-    /// Single-precision addition and subtraction.
-    FloatAdd,
-    /// Single-precision multiplication.
-    FloatMultiply,
-    /// Single-precision fused multiply-add.
-    FloatFused,
-    /// Single-precision division.
-    FloatDivide,
-    /// Single-precision square root.
-    FloatSqrt,
-    /// Double-precision addition and subtraction.
-    DoubleAdd,
-    /// Double-precision multiplication.
-    DoubleMultiply,
-    /// Double-precision fused multiply-add.
-    DoubleFused,
-    /// Double-precision division.
-    DoubleDivide,
-    /// Double-precision square root.
-    DoubleSqrt,
-    /// Floating-point moves, sign changes, comparisons, minimum and maximum.
-    FloatMove,
-    /// Conversions between numbers.
-    Convert,
-    /// Stream instructions and stream registers.
-    Stream,
-    /// Fences, control registers, environment calls.
-    System,
-    /// Setting of the vector type and length, and moves of single elements to and from vectors.
-    VectorSet,
-    /// Vector addition, logic, shifts, comparison of integers.
-    VectorInteger,
-    /// Vector multiplication of integers, with or without an addition.
-    VectorMultiply,
-    /// Vector division of integers.
-    VectorDivide,
-    /// Vector arithmetic in floating point.
-    VectorFloat,
-    /// Vector division and square root in floating point.
-    VectorFloatDivide,
-    /// Reductions of a vector to one element.
-    VectorReduce,
-    /// Moves of elements within vectors.
-    VectorPermute,
-    /// Operations on masks, and their counts.
-    VectorMask,
-    /// Vector loads.
-    VectorLoad,
-    /// Vector stores.
-    VectorStore,
-    /// VarVE addition, logic, shifts, comparison, and copies.
-    VarveInteger,
-    /// VarVE multiplication.
-    VarveMultiply,
-    /// VarVE division.
-    VarveDivide,
-    /// Reads of packed streams into vectors.
-    VarveUnpack,
-    /// Writes of vectors to packed streams.
-    VarvePack,
-    /// Descriptions and ends of packed streams, consumed values, NumE and numbers of elements.
-    VarveStream,
+words! {
+    /// Kind of functional unit, as far as latencies differ; the words are the units' keys in descriptions.
+    #[derive(Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum FunctionalUnit {
+        /// Integer addition, logic, shifts, comparison, bit manipulation.
+        Alu = "alu",
+        /// Integer multiplication.
+        Multiply = "multiply",
+        /// Integer division and remainder.
+        Divide = "divide",
+        /// Load from memory.
+        Load = "load",
+        /// Store to memory.
+        Store = "store",
+        /// Atomic memory operation.
+        Atomic = "atomic",
+        /// Conditional branch.
+        Branch = "branch",
+        /// Jump, call or return.
+        Jump = "jump",
+        /// Single-precision addition and subtraction.
+        FloatAdd = "float_add",
+        /// Single-precision multiplication.
+        FloatMultiply = "float_multiply",
+        /// Single-precision fused multiply-add.
+        FloatFused = "float_fused",
+        /// Single-precision division.
+        FloatDivide = "float_divide",
+        /// Single-precision square root.
+        FloatSqrt = "float_sqrt",
+        /// Double-precision addition and subtraction.
+        DoubleAdd = "double_add",
+        /// Double-precision multiplication.
+        DoubleMultiply = "double_multiply",
+        /// Double-precision fused multiply-add.
+        DoubleFused = "double_fused",
+        /// Double-precision division.
+        DoubleDivide = "double_divide",
+        /// Double-precision square root.
+        DoubleSqrt = "double_sqrt",
+        /// Floating-point moves, sign changes, comparisons, minimum and maximum.
+        FloatMove = "float_move",
+        /// Conversions between numbers.
+        Convert = "convert",
+        /// Stream instructions and stream registers.
+        Stream = "stream",
+        /// Fences, control registers, environment calls.
+        System = "system",
+        /// Setting of the vector type and length, and moves of single elements to and from vectors.
+        VectorSet = "vector_set",
+        /// Vector addition, logic, shifts, comparison of integers.
+        VectorInteger = "vector_integer",
+        /// Vector multiplication of integers, with or without an addition.
+        VectorMultiply = "vector_multiply",
+        /// Vector division of integers.
+        VectorDivide = "vector_divide",
+        /// Vector arithmetic in floating point.
+        VectorFloat = "vector_float",
+        /// Vector division and square root in floating point.
+        VectorFloatDivide = "vector_float_divide",
+        /// Reductions of a vector to one element.
+        VectorReduce = "vector_reduce",
+        /// Moves of elements within vectors.
+        VectorPermute = "vector_permute",
+        /// Operations on masks, and their counts.
+        VectorMask = "vector_mask",
+        /// Vector loads.
+        VectorLoad = "vector_load",
+        /// Vector stores.
+        VectorStore = "vector_store",
+        /// VarVE addition, logic, shifts, comparison, and copies.
+        VarveInteger = "varve_integer",
+        /// VarVE multiplication.
+        VarveMultiply = "varve_multiply",
+        /// VarVE division.
+        VarveDivide = "varve_divide",
+        /// Reads of packed streams into vectors.
+        VarveUnpack = "varve_unpack",
+        /// Writes of vectors to packed streams.
+        VarvePack = "varve_pack",
+        /// Descriptions and ends of packed streams, consumed values, NumE and numbers of elements.
+        VarveStream = "varve_stream",
+    }
 }
 
 impl FunctionalUnit {
     /// Number of kinds of units.
-    pub const COUNT: usize = 39;
-
-    /// All kinds of units, in the order of their declaration.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::Alu,
-        Self::Multiply,
-        Self::Divide,
-        Self::Load,
-        Self::Store,
-        Self::Atomic,
-        Self::Branch,
-        Self::Jump,
-        Self::FloatAdd,
-        Self::FloatMultiply,
-        Self::FloatFused,
-        Self::FloatDivide,
-        Self::FloatSqrt,
-        Self::DoubleAdd,
-        Self::DoubleMultiply,
-        Self::DoubleFused,
-        Self::DoubleDivide,
-        Self::DoubleSqrt,
-        Self::FloatMove,
-        Self::Convert,
-        Self::Stream,
-        Self::System,
-        Self::VectorSet,
-        Self::VectorInteger,
-        Self::VectorMultiply,
-        Self::VectorDivide,
-        Self::VectorFloat,
-        Self::VectorFloatDivide,
-        Self::VectorReduce,
-        Self::VectorPermute,
-        Self::VectorMask,
-        Self::VectorLoad,
-        Self::VectorStore,
-        Self::VarveInteger,
-        Self::VarveMultiply,
-        Self::VarveDivide,
-        Self::VarveUnpack,
-        Self::VarvePack,
-        Self::VarveStream,
-    ];
-
-    /// Returns the unit's key in descriptions.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alu => "alu",
-            Self::Multiply => "multiply",
-            Self::Divide => "divide",
-            Self::Load => "load",
-            Self::Store => "store",
-            Self::Atomic => "atomic",
-            Self::Branch => "branch",
-            Self::Jump => "jump",
-            Self::FloatAdd => "float_add",
-            Self::FloatMultiply => "float_multiply",
-            Self::FloatFused => "float_fused",
-            Self::FloatDivide => "float_divide",
-            Self::FloatSqrt => "float_sqrt",
-            Self::DoubleAdd => "double_add",
-            Self::DoubleMultiply => "double_multiply",
-            Self::DoubleFused => "double_fused",
-            Self::DoubleDivide => "double_divide",
-            Self::DoubleSqrt => "double_sqrt",
-            Self::FloatMove => "float_move",
-            Self::Convert => "convert",
-            Self::Stream => "stream",
-            Self::System => "system",
-            Self::VectorSet => "vector_set",
-            Self::VectorInteger => "vector_integer",
-            Self::VectorMultiply => "vector_multiply",
-            Self::VectorDivide => "vector_divide",
-            Self::VectorFloat => "vector_float",
-            Self::VectorFloatDivide => "vector_float_divide",
-            Self::VectorReduce => "vector_reduce",
-            Self::VectorPermute => "vector_permute",
-            Self::VectorMask => "vector_mask",
-            Self::VectorLoad => "vector_load",
-            Self::VectorStore => "vector_store",
-            Self::VarveInteger => "varve_integer",
-            Self::VarveMultiply => "varve_multiply",
-            Self::VarveDivide => "varve_divide",
-            Self::VarveUnpack => "varve_unpack",
-            Self::VarvePack => "varve_pack",
-            Self::VarveStream => "varve_stream",
-        }
-    }
+    pub const COUNT: usize = Self::WORDS.len();
 
     /// Whether instructions of the unit occupy the port of the data cache.
     pub fn accesses_memory(self) -> bool {
@@ -426,7 +341,7 @@ mod tests {
         for (i, unit) in FunctionalUnit::ALL.into_iter().enumerate() {
             assert_eq!(unit as usize, i, "{unit:?}");
         }
-        let names: std::collections::BTreeSet<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
+        let names: std::collections::BTreeSet<_> = FunctionalUnit::ALL.iter().map(|u| u.word()).collect();
         assert_eq!(names.len(), FunctionalUnit::COUNT);
     }
 

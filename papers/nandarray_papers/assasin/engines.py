@@ -53,7 +53,7 @@ ENGINES = {
 }
 
 #: Section 7.3.6, inputs: without a data cache the clock period is 11 % shorter; a scratchpad of 64 KB takes 2 cycles.
-ADJUSTED = {"Sb": (("compute.clock", "1.1236 GHz"),), "Sp": (("compute.scratchpad_ticks", 3),)}
+ADJUSTED = {"Sb": (("compute.clock", "1.1236 GHz"),), "Sp": (("compute.core.t_scratchpad", 3),)}
 
 ASSUMPTIONS = (
     "Cores are those of the authors' gem5 scripts: one instruction a nanosecond, a data hit one more, a stream or "

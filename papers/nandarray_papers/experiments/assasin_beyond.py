@@ -45,6 +45,12 @@ def _device(name: str, variant: str) -> Description:
     return device.with_(VARIANTS[variant]) if VARIANTS[variant] else device
 
 
+def _input(device: Description) -> str:
+    """Return the way of a task's input to the device's cores."""
+    core = device.resolved["compute"]["core"]
+    return str(core["input_source"]) if core else "dram"
+
+
 def run_device(program: str, name: str, variant: str, seed: int) -> dict[str, Any]:
     """Run a ready-made program's sample on a preset in one of :data:`VARIANTS`.
 
@@ -54,7 +60,7 @@ def run_device(program: str, name: str, variant: str, seed: int) -> dict[str, An
     inputs, scalars, parameters = sample(program, seed)
     size = sum(one.nbytes for one in inputs)
     found: dict[str, Any] = {"program": program, "device": name, "variant": variant, "bytes": size}
-    kind = "stream" if device.resolved["compute"]["input"] == "stream" else "block"
+    kind = "stream" if _input(device) == "stream" else "block"
     try:
         made = programs.get(program, **parameters, kind=kind)
         # Every core has work: two tasks, of a program with a state two runs of tasks.
@@ -153,7 +159,8 @@ def run_design(point: tuple[int, int, int, float], scale: float, seed: int) -> d
     """
     streams, pages, cores, ghz = point
     ahead = streams * pages
-    changes = {"compute__streams": streams, "compute__pages": pages, "compute__read_ahead": ahead}
+    core = {"compute__core__streams": streams, "compute__core__stream_pages": pages}
+    changes = {**core, "compute__read_ahead": ahead}
     device = ENGINES["Sb"].description(compute__cores=cores, compute__clock=f"{ghz} GHz", **changes)
     works = {name: _work(name, cores, scale, seed) for name in ("Stat", "6l")}
     reason, rates = "", {}

@@ -55,7 +55,7 @@ def run_one(pipeline: str, mapping: str, where: tuple[str, str], size: int, seed
     device = ENGINES[engine].description(compute__cores=_cores(mapping))
     if mapping == "one program":
         # No scratchpad holds all weights: the cache gets them.
-        device = device.with_({"compute.scratchpad": "0 B"})
+        device = device.with_({"compute.core.scratchpad_bytes": 0})
     rng = np.random.default_rng(seed)
     coded = pipeline == "write path"
     if coded:

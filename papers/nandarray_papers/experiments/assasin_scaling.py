@@ -33,7 +33,7 @@ def run_one(cores: int, read_ahead: int, tasks: int, seed: int, device: str = "a
 
     A core holds ``read_ahead`` pages of an input ahead.
     """
-    changes = {"compute__cores": cores, "compute__read_ahead": read_ahead, "compute__stream_ticks": 0}
+    changes = {"compute__cores": cores, "compute__read_ahead": read_ahead, "compute__core__t_stream": 0}
     described = ENGINES["Sb"].description(**changes, **WITHOUT[device])
     work = touch(cores * tasks * TASK_BYTES, seed)
     found = measure(described, work, "stream", seed=seed, task_bytes=TASK_BYTES)

@@ -73,7 +73,8 @@ def measure(case: Case, seed: int) -> dict[str, Any]:
         if case.program:
             cores = case.device.resolved["compute"]
             # A device without cores refuses the program itself.
-            kind = "block" if cores is not None and cores["input"] != "stream" else "stream"
+            streams = cores is None or (cores["core"] or {}).get("input_source") == "stream"
+            kind = "stream" if streams else "block"
             made = nandarray.programs.get(case.program, dtype="uint32", kind=kind, target=TARGET)
             nandarray.offload(made, [store["scanned"]])
         took = store.clock.now - began

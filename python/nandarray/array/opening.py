@@ -259,7 +259,7 @@ def _modelled(
         native = _nandarray.Store.open_modelled(name, how, text, overrides, bytes=where, trace=trace, **options)
     store = Store(native, mode)
     holders.opened(store)
-    compute = described.resolved.get("compute") or {}
-    if compute.get("input") == "ping-pong":
-        store._half_bytes = int(compute["half_bytes"])
+    core = (described.resolved.get("compute") or {}).get("core")
+    if core and core["input_source"] == "ping-pong":
+        store._half_bytes = int(core["pingpong_bytes"]) // 2
     return store

@@ -11,6 +11,7 @@ import base64
 import binascii
 import difflib
 import errno
+import inspect
 import json
 import math
 import os
@@ -19,6 +20,7 @@ import sys
 import sysconfig
 import traceback
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +57,7 @@ __all__ = [
     "complete_array",
     "complete_name",
     "console",
+    "documented",
     "facts_of",
     "find_array",
     "json_or_text",
@@ -67,6 +70,7 @@ __all__ = [
     "refuse_existing",
     "say",
     "table_of",
+    "with_options",
 ]
 
 #: Called with a name, how much of it is done, and of how much.
@@ -229,6 +233,29 @@ def parse_pairs(words: Iterable[str] | None, form: str) -> dict[str, str]:
             raise typer.BadParameter(f"{word!r} is not {form}")
         found[name.strip()] = value
     return found
+
+
+def documented(kind: type) -> dict[str, str]:
+    """Return the texts of a class' parameters, from its docstring in numpydoc's form; empty ones without docstrings."""
+    entries = re.findall(r"^(\w+) : [^\n]*\n((?:    [^\n]*\n?)+)", inspect.getdoc(kind) or "", re.MULTILINE)
+    return defaultdict(str, {name: " ".join(text.split()) for name, text in entries})
+
+
+def with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options, types by name, in place of its ``**`` parameter; one not given is None."""
+
+    def dressed(command: Callable[..., None]) -> Callable[..., None]:
+        given = inspect.signature(command, eval_str=True)
+        own = [one for one in given.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in options.items()
+        ]
+        command.__signature__ = given.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        command.__annotations__ |= options
+        return command
+
+    return dressed
 
 
 def json_or_text(text: str) -> Any:

@@ -5,17 +5,29 @@ The work is done by :func:`nandarray.replay`; this file has options, a progress 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from nandarray import device
-from nandarray.cli.common import Json, console, facts_of, parse_pairs, parse_size, print_json, table_of
+from nandarray.cli.common import (
+    Json,
+    console,
+    documented,
+    facts_of,
+    parse_pairs,
+    parse_size,
+    print_json,
+    table_of,
+    with_options,
+)
 from nandarray.cli.device import Settings, complete_device
 from nandarray.model.replay import Replay, Synthetic, Trace, replay
 from nandarray.model.replay_rows import LATENCIES, energy_rows, facts, promise_rows, throughput_rows
@@ -26,10 +38,10 @@ __all__ = ["replay_command"]
 _THOUSANDS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
-def _sizes(texts: list[str] | None) -> int | dict[int, float]:
+def _sizes(texts: list[str]) -> int | dict[int, float]:
     """Read sizes: "4KiB", or several like "4KiB:3" with how often each comes."""
     found: dict[int, float] = {}
-    for text in texts or ["4KiB"]:
+    for text in texts:
         size, _, weight = text.partition(":")
         try:
             found[parse_size(size)] = float(weight or 1)
@@ -38,13 +50,11 @@ def _sizes(texts: list[str] | None) -> int | dict[int, float]:
     return found
 
 
-def _rate(text: str | None, sizes: int | dict[int, float]) -> float | None:
+def _rate(text: str, sizes: int | Mapping[int, float]) -> float:
     """Read requests a second ("20k") or bytes a second ("400MB/s"), the latter at the sizes' average."""
-    if text is None:
-        return None
     number, slash, _ = text.strip().partition("/")
     if slash:
-        weights = sizes if isinstance(sizes, dict) else {sizes: 1.0}
+        weights = sizes if isinstance(sizes, Mapping) else {sizes: 1.0}
         mean = sum(size * weight for size, weight in weights.items()) / sum(weights.values())
         return parse_size(number) / mean
     digits = number.rstrip("kKmMgG")
@@ -89,40 +99,6 @@ Precondition = Annotated[
         help="The device before the run: empty, full, steady, or the number of times it was overwritten at random.",
     ),
 ]
-Requests = Annotated[int | None, typer.Option(min=1, help="Most requests to replay.")]
-Depth = Annotated[int | None, typer.Option(min=1, help="Requests in flight at all times (synthetic: 32).")]
-TimeScale = Annotated[float, typer.Option(help="Factor for the recorded times of a trace.")]
-Format = Annotated[
-    str | None,
-    typer.Option(help="Format of the trace: fio, blktrace or msr; recognised by its first line if left out."),
-]
-Issued = Annotated[bool, typer.Option("--issued", help="Take a blktrace's requests as the driver got them, merged.")]
-ReadShare = Annotated[float, typer.Option(min=0, max=1, help="Share of requests that read (synthetic).")]
-TrimShare = Annotated[float, typer.Option(min=0, max=1, help="Share of requests that trim (synthetic).")]
-FlushEvery = Annotated[int, typer.Option(min=0, help="Writes between flushes, 0 for none (synthetic).")]
-Size = Annotated[
-    list[str] | None,
-    typer.Option(metavar="SIZE[:WEIGHT]", help="Size of requests (synthetic); may be repeated.", show_default="4KiB"),
-]
-Sequential = Annotated[bool, typer.Option("--sequential", help="Request places in order, not at random (synthetic).")]
-Streams = Annotated[int, typer.Option(min=1, help="Number of streams, each with a queue pair (synthetic).")]
-Zipf = Annotated[float | None, typer.Option(help="Zipf skew of the places, like 0.99 (synthetic).")]
-Hot = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SPACE:SHARE",
-        help="Hot part of the space: 0.2:0.8 sends 80 % of the requests to 20 % of it (synthetic).",
-    ),
-]
-Rate = Annotated[
-    str | None,
-    typer.Option(metavar="RATE", help="Arrivals a second, like 20k or 400MB/s (synthetic)."),
-]
-Poisson = Annotated[bool, typer.Option("--poisson", help="Let requests arrive at random at that rate (synthetic).")]
-WorkingSet = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Bytes in use, the whole device if left out (synthetic).")
-]
-Seconds = Annotated[float | None, typer.Option(help="Modelled seconds after which the run ends (synthetic).")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of random choices, in workload and device.")]
 Timeline = Annotated[
     Path | None,
@@ -135,6 +111,46 @@ TraceWindow = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
+class _Form(NamedTuple):
+    """Form of the option of a field that is no number or flag of the same name."""
+
+    kind: Any
+    read: Callable[[Any], Any]
+    metavar: str | None = None
+    name: str | None = None
+
+
+_FORMS = {
+    "size": _Form(list[str], _sizes, "SIZE[:WEIGHT]"),
+    "hot": _Form(str, partial(_pair, what="SPACE:SHARE, like 0.2:0.8"), "SPACE:SHARE"),
+    "rate": _Form(str, str, "RATE"),
+    "format": _Form(str, str),
+    "pattern": _Form(bool, lambda _: "sequential", name="--sequential"),
+    **dict.fromkeys(("bytes", "align", "offset", "working_set"), _Form(str, parse_size, "SIZE")),
+}
+#: Number of requests of a synthetic workload of which nothing says where it ends.
+_REQUESTS = 100_000
+
+
+def _options(*workloads: type[Trace | Synthetic]) -> dict[str, Any]:
+    """Return the types of options that set the fields of workloads; None, not given, is for a field's default."""
+    found = {}
+    for workload in workloads:
+        texts, hints = documented(workload), get_type_hints(workload)
+        for field in fields(workload):
+            if field.name in {"path", "seed"} or field.name in found:  # these two have a parameter of their own
+                continue
+            hint = hints[field.name]
+            plain = next((one for one in get_args(hint) if one is not type(None)), hint)
+            form = _FORMS.get(field.name) or _Form(plain, lambda value: value)
+            name = form.name or f"--{field.name.replace('_', '-')}"
+            shown = str(field.default) if form.kind in {int, float} and field.default else False
+            option = typer.Option(name, help=texts[field.name], metavar=form.metavar, show_default=shown)
+            found[field.name] = Annotated[form.kind | None, option]
+    return found
+
+
+@with_options(_options(Trace, Synthetic))
 def replay_command(
     *,
     trace_file: TraceFile = None,
@@ -142,56 +158,32 @@ def replay_command(
     settings: Settings = None,
     synthetic: IsSynthetic = False,
     precondition: Precondition = "full",
-    requests: Requests = None,
-    depth: Depth = None,
-    time_scale: TimeScale = 1.0,
-    format: Format = None,  # noqa: A002
-    issued: Issued = False,
-    read_share: ReadShare = 1.0,
-    trim_share: TrimShare = 0.0,
-    flush_every: FlushEvery = 0,
-    size: Size = None,
-    sequential: Sequential = False,
-    streams: Streams = 1,
-    zipf: Zipf = None,
-    hot: Hot = None,
-    rate: Rate = None,
-    poisson: Poisson = False,
-    working_set: WorkingSet = None,
-    seconds: Seconds = None,
     seed: Seed = 1,
     timeline: Timeline = None,
     trace_window: TraceWindow = None,
     quiet: Quiet = False,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Replay a trace, or synthetic requests, on a described device: time, throughput, latency and energy."""
     if (trace_file is None) != synthetic:
         raise typer.BadParameter("give either a TRACE or --synthetic")
+    given = {name: value for name, value in given.items() if value is not None}
+    known = {field.name for field in fields(Synthetic if synthetic else Trace)}
+    for name in given.keys() - known:
+        option = (_FORMS[name].name if name in _FORMS else None) or f"--{name.replace('_', '-')}"
+        raise typer.BadParameter(f"{option} is an option of {'traces' if synthetic else '--synthetic'}")
+    given = {name: _FORMS[name].read(value) if name in _FORMS else value for name, value in given.items()}
     workload: Trace | Synthetic
     if trace_file is not None:
-        workload = Trace(
-            trace_file, format=_format(format), time_scale=time_scale, depth=depth, requests=requests, issued=issued
-        )
+        _check_format(given.get("format"))
+        workload = Trace(trace_file, **given)
     else:
-        sizes = _sizes(size)
-        workload = Synthetic(
-            requests=requests if requests is not None or seconds is not None else 100_000,
-            seconds=seconds,
-            read_share=read_share,
-            trim_share=trim_share,
-            flush_every=flush_every,
-            size=sizes,
-            pattern="sequential" if sequential else "random",
-            zipf=zipf,
-            hot=_pair(hot, "SPACE:SHARE, like 0.2:0.8"),
-            depth=32 if depth is None else depth,
-            rate=_rate(rate, sizes),
-            poisson=poisson,
-            working_set=None if working_set is None else parse_size(working_set),
-            streams=streams,
-            seed=seed,
-        )
+        if not given.keys() & {"requests", "bytes", "seconds"}:
+            given["requests"] = _REQUESTS
+        if "rate" in given:
+            given["rate"] = _rate(given["rate"], given.get("size", Synthetic.size))
+        workload = Synthetic(seed=seed, **given)
     _run(
         workload,
         device.load(device_name).with_(parse_pairs(settings, "KEY=VALUE")),
@@ -204,10 +196,9 @@ def replay_command(
     )
 
 
-def _format(name: str | None) -> Any:
+def _check_format(name: str | None) -> None:
     if name not in {None, "fio", "blktrace", "msr"}:
         raise typer.BadParameter(f"{name!r} is not fio, blktrace or msr")
-    return name
 
 
 def _run(

@@ -36,11 +36,11 @@ class Synthetic:
     Parameters
     ----------
     requests : int, optional
-        Ends after this number of requests,
+        Number of requests after which the run ends; ``requests``, ``bytes`` or ``seconds`` is needed.
     bytes : int, optional
-        or after this number of bytes requested,
+        Bytes requested after which the run ends.
     seconds : float, optional
-        or after this modelled time, whichever comes first. One of the three is needed.
+        Modelled seconds after which the run ends.
     read_share : float
         Share of requests that read; the others write, unless they trim.
     trim_share : float
@@ -48,27 +48,27 @@ class Synthetic:
     flush_every : int
         Number of writes between flushes; 0 is never.
     size : int or mapping
-        Bytes of a request, a multiple of 512; or how often each of several sizes comes.
+        Bytes of a request, a multiple of 512; or sizes, each with its share of the requests.
     pattern : {"random", "sequential"}
-        Anywhere, or each stream through its part of the working set, round and round.
+        Places of requests: anywhere, or each stream through its part of the working set, round and round.
     zipf : float, optional
-        The place of rank r is requested in proportion to 1 / r**zipf.
+        Zipf skew of places: that of rank r is requested in proportion to 1 / r**zipf.
     hot : (float, float), optional
-        A share of the space that gets a share of the requests.
+        Share of the space, and the share of the requests that goes there.
     depth : int
         Number of requests in flight at all times, unless there is a rate.
     rate : float, optional
-        Requests that arrive in a second, whatever the device is doing.
+        Arrivals a second, whatever the device is doing.
     poisson : bool
-        Arrivals by chance instead of evenly.
+        Arrivals at random times at the rate, instead of evenly.
     align : int, optional
-        Offsets are multiples of this; of the request's own size if left out.
+        Bytes of which offsets are multiples; the request's own size if left out.
     offset : int
         Byte at which the working set begins.
     working_set : int, optional
-        Its bytes; to the end of the device if left out.
+        Bytes of the working set; to the end of the device if left out.
     streams : int
-        Sequential walks, and whom random requests are dealt to. A stream uses one queue pair.
+        Number of streams: sequential walks, each with a queue pair, to which random requests are dealt.
     seed : int
         Seed of the workload's random generator.
 
@@ -162,7 +162,7 @@ class Trace:
     format : {"fio", "blktrace", "msr"}, optional
         Format of the trace; recognised by its first line if left out.
     time_scale : float
-        Arrivals times this: 0.5 is twice as fast as recorded.
+        Factor for the recorded times: 0.5 is twice as fast.
     depth : int, optional
         Number of requests in flight at all times, whatever times were recorded.
     requests : int, optional

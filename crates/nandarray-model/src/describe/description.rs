@@ -1,11 +1,13 @@
 //! A device's description, resolved: every number in the simulation's integer units, one struct for each section.
 
+use std::sync::LazyLock;
+
 use nandarray_describe::{Checks, Described, Quantities, Vocabulary};
 use serde_json::Value as Json;
 
 use super::presets::PRESETS;
 pub use super::sections::bus::Bus;
-pub use super::sections::compute::{Compute, ComputeParts, CorePlacement, InputFrom, VectorKeys};
+pub use super::sections::compute::{Compute, ComputeParts, CorePlacement};
 pub use super::sections::controller::{ControllerSettings, Scheduling};
 pub use super::sections::dram::Dram;
 use super::sections::energy::Resting;
@@ -20,7 +22,12 @@ pub use super::sections::spec::Spec;
 use super::sections::{KEYS, compute, controller, energy, ftl, geometry, host, nand, reliability, spec};
 
 /// The keys and the presets of devices.
-pub static DEVICES: Vocabulary = Vocabulary { noun: "device", keys: KEYS, presets: PRESETS };
+pub static DEVICES: LazyLock<Vocabulary> = LazyLock::new(|| {
+    // The keys of a core follow their base.
+    let core = KEYS.iter().position(|key| key.path == "compute.core.base").expect("a key of devices") + 1;
+    let keys: Vec<_> = KEYS[..core].iter().copied().chain(compute::core_keys()).chain(KEYS[core..].to_vec()).collect();
+    Vocabulary { noun: "device", keys: Vec::leak(keys), renamed: compute::RENAMED, presets: PRESETS }
+});
 
 /// Description of a modelled device.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -58,7 +65,9 @@ pub struct Description {
 }
 
 impl Described for Description {
-    const VOCABULARY: &'static Vocabulary = &DEVICES;
+    fn vocabulary() -> &'static Vocabulary {
+        &DEVICES
+    }
 
     fn read(q: &Quantities<'_>) -> Self {
         Self {

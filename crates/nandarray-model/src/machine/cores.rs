@@ -57,7 +57,7 @@ pub(crate) struct CoreClient {
 impl CoreClient {
     pub(super) fn new(compute: &Compute) -> Self {
         let cores = vec![ComputeCore::default(); compute.cores as usize];
-        Self { compute: *compute, cores, free: VecDeque::new() }
+        Self { compute: compute.clone(), cores, free: VecDeque::new() }
     }
 
     /// Books `time` of work on a core, beginning now.

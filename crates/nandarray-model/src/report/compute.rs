@@ -103,7 +103,7 @@ impl TimedCoresReport {
         let (crossbar_bytes, pages_past_dram, pages_of_other_channels, pages_between_cores) = parts.traffic;
         let components = components(parts);
         Self {
-            core: parts.compute.core.unwrap_or_default().to_owned(),
+            core: parts.compute.core.as_ref().map_or_else(String::new, |core| core.name.clone()),
             cycles,
             cpi: if programs.instructions == 0 { 0.0 } else { cycles / programs.instructions as f64 },
             seconds_by_reason: reasons,

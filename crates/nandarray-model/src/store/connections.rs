@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use nandarray_cores::{ProgramKind, abi};
 use nandarray_runtime::{Origin, Stage};
+use nandarray_uarch::InputPath;
 
-use crate::describe::{Compute, InputFrom};
+use super::timed_cores::TimedCores;
 
 /// An output of a stage: the stage's number, and the output's number in it.
 pub(super) type StageOutput = (usize, usize);
@@ -107,8 +108,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Finds the connections of a run's stages, on cores whose output buffers have the size that `compute` gives.
-    pub(super) fn of(stages: &[Stage<'_, '_>], compute: &Compute, page_bytes: u64) -> Self {
+    /// Finds the connections of a run's stages, on cores with output buffers as described.
+    pub(super) fn of(stages: &[Stage<'_, '_>], cores: &TimedCores) -> Self {
         let streams = |stage: &Stage<'_, '_>| stage.program.metadata().kind == ProgramKind::Stream;
         let apart = |a: &Stage<'_, '_>, b: &Stage<'_, '_>| {
             !a.cores.is_empty() && !b.cores.is_empty() && a.cores.iter().all(|core| !b.cores.contains(core))
@@ -127,7 +128,7 @@ impl Connections {
                         .map(move |(_, p)| (reader, p))
                 })
             };
-            let is_connected = compute.input == InputFrom::Stream
+            let is_connected = cores.core.input_source == InputPath::Stream
                 && stage.outputs[output].is_none()
                 && streams(stage)
                 // Outputs of a program with a state come many tasks at a time.
@@ -140,8 +141,8 @@ impl Connections {
         };
         Self {
             readers: stages.iter().enumerate().map(outputs).collect(),
-            capacity: u64::from(compute.streams) * u64::from(compute.pages) * page_bytes,
-            cores: vec![OutputBuffers::default(); compute.cores as usize],
+            capacity: u64::from(cores.core.streams) * u64::from(cores.core.stream_pages) * cores.page_bytes,
+            cores: vec![OutputBuffers::default(); cores.compute.cores as usize],
             made: BTreeMap::new(),
             pieces: BTreeMap::new(),
         }

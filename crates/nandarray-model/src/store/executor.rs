@@ -42,7 +42,7 @@ impl Modelled {
     /// # Errors
     /// [`nandarray::Error::Invalid`] if the device's description has no cores for programs.
     pub fn new(clock: &Arc<Clock>) -> nandarray::Result<Self> {
-        let compute = clock.machine(|machine| machine.description().compute);
+        let compute = clock.machine(|machine| machine.description().compute.clone());
         let compute = compute.ok_or_else(|| {
             let name = clock.machine(|machine| machine.description().name.clone());
             nandarray::Error::invalid(format!(

@@ -7,9 +7,9 @@
 //! that the machine reports.
 
 use nandarray_runtime::InputLocation;
+use nandarray_uarch::InputPath;
 
 use super::connections::StageOutput;
-use crate::describe::InputFrom;
 use crate::flash::{OpCause, OpKind};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace};
 use crate::machine::SpaceJobId;
@@ -108,7 +108,7 @@ pub(super) enum Leg {
 /// The rules by which inputs reach a core.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FeedRules {
-    pub(super) from: InputFrom,
+    pub(super) from: InputPath,
     /// Whether the program reads streams; otherwise it reads windows, ranges of memory that hold whole inputs.
     pub(super) streams: bool,
     pub(super) page_bytes: u64,
@@ -136,8 +136,8 @@ impl InputFeed {
 
     fn one(rules: &FeedRules, input: InputLocation, stored: FlashTrace) -> (Self, Vec<Leg>) {
         let in_pages = in_stream_order(&stored, rules.page_bytes);
-        let as_a_whole = rules.from == InputFrom::PingPong;
-        let direct = rules.from != InputFrom::Dram;
+        let as_a_whole = rules.from == InputPath::PingPong;
+        let direct = rules.from != InputPath::Dram;
         let mut legs = Vec::new();
         let bytes = match input {
             InputLocation::Stored(bytes) | InputLocation::Host(bytes) | InputLocation::Here(bytes) => bytes,
@@ -372,7 +372,7 @@ mod tests {
         ExtentOp { op: OpKind::Read, cause: OpCause::Host, first, pages, last_bytes }
     }
 
-    fn rules(from: InputFrom) -> FeedRules {
+    fn rules(from: InputPath) -> FeedRules {
         FeedRules { from, streams: true, page_bytes: 4096, read_ahead: 2 }
     }
 
@@ -392,7 +392,7 @@ mod tests {
     fn credits_follow_what_was_taken() {
         let blocks = vec![BlockOps { ops_end: 1, runs: 1, bytes: 5 * 4096 }];
         let trace = FlashTrace { ops: vec![read(0, 5, 4096)], blocks, ..FlashTrace::default() };
-        let rules = rules(InputFrom::Stream);
+        let rules = rules(InputPath::Stream);
         let mut all = InputFeed::of(&rules, &[InputLocation::Stored(5 * 4096)], &trace);
         let (mut feed, legs) = all.pop().unwrap();
         assert!(matches!(legs[..], [Leg::FlashToCore(_)]));
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_lies_in_dram_is_fed_from_there() {
-        let rules = rules(InputFrom::Stream);
+        let rules = rules(InputPath::Stream);
         let inputs = [InputLocation::Host(10_000), InputLocation::Here(100)];
         let mut all = InputFeed::of(&rules, &inputs, &FlashTrace::default());
         let (mut here, legs) = all.pop().unwrap();
@@ -424,7 +424,7 @@ mod tests {
         host.ends(SpaceJobId::for_test(1));
         assert_eq!(host.credits(&rules, 0), 2);
         let mut rules = rules;
-        (rules.from, rules.streams) = (InputFrom::Dram, false);
+        (rules.from, rules.streams) = (InputPath::Dram, false);
         let (window, legs) = InputFeed::of(&rules, &[InputLocation::Here(100)], &FlashTrace::default()).pop().unwrap();
         assert!(legs.is_empty() && window.available() == 100, "a window in DRAM is there");
     }
@@ -489,7 +489,7 @@ mod tests {
         for seed in 0..200 {
             let mut chance = fastrand::Rng::with_seed(seed);
             let (bytes, read_ahead) = (chance.u64(1..60_000), chance.usize(1..6));
-            let rules = FeedRules { read_ahead, ..rules(InputFrom::Stream) };
+            let rules = FeedRules { read_ahead, ..rules(InputPath::Stream) };
             let mut all = InputFeed::of(&rules, &[InputLocation::Here(bytes)], &FlashTrace::default());
             let (mut feed, _) = all.pop().unwrap();
             let job = SpaceJobId::for_test(seed);

@@ -526,8 +526,8 @@ impl Clock {
             report.pace = self.pace_report();
             report.notes.extend(report.pace.map(|pace| pace.note()));
             if state.programs.interpreted + state.programs.translated > 0 {
-                let core = state.machine.description().compute.and_then(|compute| compute.core);
-                report.notes.push(state.programs.note(core));
+                let core = d.compute.as_ref().and_then(|compute| compute.core.as_ref());
+                report.notes.push(state.programs.note(core.map(|core| &*core.name)));
                 let times = state.machine.core_times().unwrap_or_default();
                 let seconds = |all: &[Ps]| all.iter().copied().sum::<Ps>().seconds();
                 let (work_s, wait_s) = (seconds(&times.worked), seconds(&times.waited));
@@ -546,7 +546,7 @@ impl Clock {
 fn timed_cores(machine: &Machine, times: &CoreTimes, programs: &ProgramsReport) -> Option<TimedCoresReport> {
     let d = machine.description();
     let compute = d.compute.as_ref()?;
-    let core = compute.core_description(&d.dram)?;
+    let core = compute.core.as_ref()?;
     let (dram_bytes, traffic) = (machine.dram_bytes(), machine.core_traffic());
     let parts = TimedParts { compute, tick: (core.tick_ps, core.cycle), times, dram_bytes, traffic };
     Some(TimedCoresReport::new(&parts, programs))

@@ -18,16 +18,16 @@ use std::collections::VecDeque;
 
 use nandarray_cores::{Advance, RunError, abi};
 use nandarray_runtime::{Delivery, InputLocation, Job, JobKind, JobStep, Next};
-use nandarray_uarch::{CoreNeed, InputGate, TaskFeed};
+use nandarray_uarch::{CoreNeed, InputGate, InputPath, TaskFeed};
 
 use super::Clock;
 use super::connections::Connections;
 use super::crew::{CrewEvent, RunCrew};
 use super::feeds::{FeedRules, InputFeed, Leg};
 use super::timed_cores::TimedCores;
-use crate::describe::InputFrom;
 use crate::flash_trace::FlashTrace;
 use crate::machine::{SpaceJobId, SpaceJobKind};
+use nandarray_describe::words;
 use nandarray_sim::Ps;
 
 mod call;
@@ -42,30 +42,19 @@ const PAGE: u64 = 4096;
 /// First address in DRAM of windows.
 const WINDOWS: u64 = 1 << 33;
 
-/// State of a core as its firmware sees and manages it (Zou, dissertation, 2023, Figure 7.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CoreState {
-    /// The core has no program, or the first page of its input has not arrived.
-    Idle,
-    /// The firmware is setting up the core.
-    Assigned,
-    /// The core executes, up to a known time.
-    Running,
-    /// The core waits for a page of an input.
-    WaitsForInput,
-    /// The core waits for room for an output.
-    WaitsForRoom,
-}
-
-impl CoreState {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Assigned => "assigned",
-            Self::Running => "run",
-            Self::WaitsForInput => "wait for input",
-            Self::WaitsForRoom => "wait for room",
-        }
+words! {
+    /// State of a core as its firmware sees and manages it (Zou, dissertation, 2023, Figure 7.7).
+    enum CoreState {
+        /// The core has no program, or the first page of its input has not arrived.
+        Idle = "idle",
+        /// The firmware is setting up the core.
+        Assigned = "assigned",
+        /// The core executes, up to a known time.
+        Running = "run",
+        /// The core waits for a page of an input.
+        WaitsForInput = "wait for input",
+        /// The core waits for room for an output.
+        WaitsForRoom = "wait for room",
     }
 }
 
@@ -155,7 +144,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             debt: 0,
         };
         let slots = (0..cores.compute.cores).map(|_| idle()).collect();
-        let connections = Connections::of(crew.agenda.stages(), &cores.compute, cores.page_bytes);
+        let connections = Connections::of(crew.agenda.stages(), cores);
         Self { crew, clock, cores, slots, next_window: WINDOWS, jobs: 0, may_assign: true, connections }
     }
 
@@ -299,11 +288,12 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let mut call = on.job.begin_call()?.expect("a task that was fetched is called");
         let sizes: Vec<u64> = on.feeds.iter().map(|feed| feed.bytes).collect();
         let available: Vec<u64> = on.feeds.iter().map(InputFeed::available).collect();
-        let half_bytes = self.cores.compute.half_bytes;
-        if self.cores.compute.input == InputFrom::PingPong && sizes.iter().sum::<u64>() > half_bytes {
+        let both_bytes = self.cores.core.pingpong_bytes;
+        if self.cores.core.input_source == InputPath::PingPong && sizes.iter().sum::<u64>() > both_bytes / 2 {
             let all = sizes.iter().sum::<u64>();
             return Err(RunError::Inputs(format!(
-                "compute.half_size = \"{half_bytes} B\": a task of {all} B does not fit; give a smaller task_bytes"
+                "compute.core.pingpong_bytes = {both_bytes}: a task of {all} B does not fit a half; give a smaller \
+                 task_bytes"
             )));
         }
         for (number, &bytes) in sizes.iter().enumerate() {
@@ -338,8 +328,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
     /// Makes the feed of a task: `sizes` and `available` are the sizes of its inputs and the bytes that have arrived,
     /// and each window gets a place in DRAM.
     fn feed(&mut self, sizes: &[u64], available: &[u64]) -> TaskFeed {
-        let compute = &self.cores.compute;
-        let unit = if compute.input == InputFrom::PingPong { 0 } else { self.cores.page_bytes };
+        let unit = if self.cores.core.input_source == InputPath::PingPong { 0 } else { self.cores.page_bytes };
         let mut feed = TaskFeed::default();
         feed.output_unit = unit;
         for (number, (&bytes, &there)) in sizes.iter().zip(available).enumerate() {
@@ -364,7 +353,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let now = self.now();
         (self.slots[core].state, self.slots[core].since) = (state, now);
         if before != CoreState::Idle {
-            self.clock.with(|clock| clock.machine.core_state(core as u32, since, now, before.name()));
+            self.clock.with(|clock| clock.machine.core_state(core as u32, since, now, before.word()));
         }
     }
 
@@ -501,7 +490,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             return self.stored_in_buffers(core, output, bytes);
         }
         let now = self.now();
-        let (pages, t_request) = (self.cores.compute.pages as usize, self.cores.compute.t_request);
+        let (pages, t_request) = (self.cores.core.stream_pages as usize, self.cores.compute.t_request);
         let (_, on) = self.active(core);
         let timed = on.call.as_mut().expect("a call that stores");
         let more = bytes - timed.drained[output];
@@ -535,7 +524,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let on = self.slots[core].slots[slot].as_ref().expect("a slot with a job");
         let streams = on.job.is_streamed();
         let (page_bytes, read_ahead) = (self.cores.page_bytes, compute.read_ahead as usize);
-        FeedRules { from: compute.input, streams, page_bytes, read_ahead }
+        FeedRules { from: self.cores.core.input_source, streams, page_bytes, read_ahead }
     }
 
     /// Grants the credits that an input's pages may have now; the firmware requests these pages. A core's two jobs

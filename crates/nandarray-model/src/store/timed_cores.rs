@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nandarray_cores::{Core, HartOwner, LoadError, OwnedHart, Processor, Program, ProgramKind, abi};
 use nandarray_hart::{Extension, Extensions, Hart, Rv32, Rv64, Stop, Xlen};
 use nandarray_sim::Ps;
-use nandarray_uarch::{CoreDescription, CoreNeed, TaskFeed, TimedCore};
+use nandarray_uarch::{CoreDescription, CoreNeed, InputPath, TaskFeed, TimedCore};
 
-use crate::describe::{Compute, InputFrom};
+use crate::describe::Compute;
 
 /// A described core, and the data that its runs share.
 #[derive(Clone, Debug)]
@@ -57,18 +57,18 @@ impl<X: Xlen> HartOwner<X, TimedCore> for SharedOwner {
 impl TimedCores {
     /// Makes the timed cores of a description; `None` if its cores execute one instruction per cycle, or it has none.
     pub(super) fn of(d: &crate::describe::Description) -> Option<Self> {
-        let compute = d.compute?;
-        let core = compute.core_description(&d.dram)?;
+        let compute = d.compute.clone()?;
+        let core = compute.core.clone()?;
         let page_bytes = u64::from(d.geometry.page_bytes);
         Some(Self { compute, core, page_bytes, spent: Arc::default() })
     }
 
     /// Checks that the cores can run a program; the error names what they lack.
     pub(super) fn accepts(&self, program: &Program) -> nandarray::Result<()> {
-        let (c, metadata) = (&self.compute, program.metadata());
+        let (c, metadata) = (&self.core, program.metadata());
         let name = &metadata.name;
         let refuse = |key: &str, value: String, what: String| {
-            Err(nandarray::Error::invalid(format!("compute.{key} = {value}: program {name:?} {what}")))
+            Err(nandarray::Error::invalid(format!("compute.core.{key} = {value}: program {name:?} {what}")))
         };
         let is_stream = metadata.kind == ProgramKind::Stream;
         let ports = metadata.inputs.len().max(metadata.outputs.len());
@@ -76,20 +76,20 @@ impl TimedCores {
             let what = format!("has {ports} streams; at least as many are needed (0 to 8)");
             return refuse("streams", c.streams.to_string(), what);
         }
-        if is_stream && c.input == InputFrom::PingPong {
+        if is_stream && c.input_source == InputPath::PingPong {
             let what = "has streams; a ping-pong buffer holds windows (allowed is \"dram\" or \"stream\")";
-            return refuse("input", "\"pingpong\"".to_owned(), what.to_owned());
+            return refuse("input_source", "\"ping-pong\"".to_owned(), what.to_owned());
         }
-        if !is_stream && c.input == InputFrom::Stream {
+        if !is_stream && c.input_source == InputPath::Stream {
             let what =
-                "has windows, not streams; allowed is \"dram\" or \"pingpong\", or the program's kind \"stream\"";
-            return refuse("input", "\"stream\"".to_owned(), what.to_owned());
+                "has windows, not streams; allowed is \"dram\" or \"ping-pong\", or the program's kind \"stream\"";
+            return refuse("input_source", "\"stream\"".to_owned(), what.to_owned());
         }
         if c.scratchpad_bytes > 0 && metadata.scratchpad() > c.scratchpad_bytes {
-            let what = format!("asks for {} B; at least that is needed, or \"0 B\" for none", metadata.scratchpad());
-            return refuse("scratchpad", format!("\"{} B\"", c.scratchpad_bytes), what);
+            let what = format!("asks for {} B; at least that is needed, or 0 for none", metadata.scratchpad());
+            return refuse("scratchpad_bytes", c.scratchpad_bytes.to_string(), what);
         }
-        if !c.checks_isa {
+        if !self.compute.checks_isa {
             return Ok(());
         }
         nandarray_cores::check(program, &self.core).map_err(|refused| {
@@ -122,7 +122,7 @@ impl TimedCores {
         if self.core.l1d.is_none() {
             // Without a data cache, all memory that a program reaches is in its scratchpad or its buffers.
             meter.set_scratchpad(0..u64::MAX);
-        } else if self.compute.scratchpad_bytes > 0 {
+        } else if self.core.scratchpad_bytes > 0 {
             let from = abi::SCRATCHPAD_ADDRESS;
             meter.set_scratchpad(from..from + abi::SCRATCHPAD_BYTES_MAX);
         }

@@ -39,21 +39,6 @@ pub enum RequestOp {
     Flush,
 }
 
-impl RequestOp {
-    /// All operations, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Trim, Self::Flush];
-
-    /// Returns the name of the operation.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Trim => "trim",
-            Self::Flush => "flush",
-        }
-    }
-}
-
 /// One request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoRequest {

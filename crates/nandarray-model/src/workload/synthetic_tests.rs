@@ -309,7 +309,7 @@ fn what_is_drawn_is_drawn_as_often_as_its_share() {
             assert!((found - mean).abs() < five, "seed {seed}, {what}: {found}, {mean} are expected");
         };
         for (op, share) in [(RequestOp::Read, read), (RequestOp::Trim, trim), (RequestOp::Write, 1.0 - read - trim)] {
-            near(op.name(), made.iter().filter(|r| r.op == op).count(), share);
+            near(&format!("{op:?}"), made.iter().filter(|r| r.op == op).count(), share);
         }
         let whole: f64 = weights.iter().sum();
         for (size, weight) in sizes.iter().zip(&weights) {

@@ -23,7 +23,7 @@ const RANGES: &[(&str, &str, u64, u64, &str)] = &[
     ("five-stage-sp", "pingpong_bytes", 8, 1 << 28, "a multiple of 8 up to 256 MiB is needed"),
     ("five-stage", "scratchpad_bytes", 0, 1 << 28, "a multiple of 8 up to 256 MiB is needed"),
     ("five-stage-stream", "streams", 1, 8, "programs have at most 8"),
-    ("five-stage-stream", "stream_pages", 1, 4_096, "1 to 4096 if there are streams, and else 0"),
+    ("five-stage-stream", "stream_pages", 1, 4_096, "1 to 4096 are needed if there are streams"),
     ("ex5-varve", "vector.unpack_lines", 0, 64, "at most 64 are allowed"),
     ("ex5-varve", "vector.t_element", 0, 4_096, "at most 4096 ticks are allowed"),
     ("ex5-varve", "vector.t_align", 0, 4_096, "at most 4096 ticks are allowed"),
@@ -95,7 +95,7 @@ fn a_part_without_its_counterpart_is_refused() {
         ("five-stage", &[("vector.t_align", "1")], "vector = a unit: isa has no vectors"),
         ("five-stage", &[("latency.adder", "1")], "latency.adder: no unit has this name; there are alu, multiply"),
         ("five-stage", &[("latency", "none")], "missing field `latency`"),
-        ("five-stage", &[("l1d.ways", "none")], "missing field `ways`"),
+        ("five-stage", &[("l1d.size", "none")], "missing field `size_bytes`"),
         ("five-stage", &[("isa", "rv64iq")], "isa = \"rv64iq\" (\"q\"): an architecture string such as rv32im"),
     ] {
         let found = said(preset, changes);
@@ -105,7 +105,7 @@ fn a_part_without_its_counterpart_is_refused() {
     let listed = text.replace("unpipelined = [", "unpipelined = [\"adder\", ");
     assert_ne!(listed, text);
     let found = CoreDescription::parse(&listed).unwrap_err().to_string();
-    assert!(found.contains("unpipelined = \"adder\": no unit has this name; there are alu"), "{found}");
+    assert!(found.contains("unknown variant `adder`, expected one of `alu`"), "{found}");
 }
 
 #[test]
@@ -138,13 +138,13 @@ fn changes_are_numbers_sizes_truths_or_texts_and_none_takes_away() {
 #[test]
 fn latencies_left_out_are_a_cycle_and_those_given_are_kept() {
     for unit in FunctionalUnit::ALL {
-        let key = format!("latency.{}", unit.name());
+        let key = format!("latency.{}", unit.word());
         let d = with("zou-2023", &[(&key, "77")]).unwrap();
         assert_eq!((d.latency.of(unit), d.latency_of(unit)), (77, 77), "{key}");
         let without = with("zou-2023", &[(&key, "none")]).unwrap();
         assert_eq!(without.latency.of(unit), without.cycle, "{key}");
         for other in FunctionalUnit::ALL.into_iter().filter(|&other| other != unit) {
-            assert_eq!(d.latency.of(other), without.latency.of(other), "{key} changed {}", other.name());
+            assert_eq!(d.latency.of(other), without.latency.of(other), "{key} changed {}", other.word());
         }
     }
     let aligned = with("ex5-varve", &[("vector.t_align", "3")]).unwrap();

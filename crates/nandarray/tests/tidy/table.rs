@@ -168,6 +168,8 @@ pub(crate) const CRATES: &[Crate] = &[
             ("events.rs", "an event has a time, and limits of events are limits in time"),
             ("metrics.rs", "its test measures the cost of counting"),
             ("tcp/connection.rs", SILENCE),
+            ("tcp/outgoing.rs", SILENCE),
+            ("tcp/workers.rs", "tenants share workers by the time that their commands take"),
             ("tcp/server.rs", SILENCE),
             ("tcp/logins.rs", SILENCE),
             ("tcp/initiator.rs", SILENCE),

@@ -285,22 +285,43 @@ TaskBytes = Annotated[
     typer.Option(metavar="SIZE", help="Bytes of the first input for a task; the program's own size if left out."),
 ]
 HoldBytes = Annotated[str, typer.Option(metavar="SIZE", help="Most bytes held between the programs of a pipeline.")]
-Bare = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="ELF file of a bare-metal test to run instead."),
-]
-Signature = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the signature of a bare-metal test.")]
-Granularity = Annotated[int, typer.Option(metavar="4|8", help="Bytes in a line of the signature of a bare-metal test.")]
-Isa = Annotated[
-    str | None,
-    typer.Option(metavar="ISA", help="Extensions of the hart of a bare-metal test, like rv64imac; all if left out."),
-]
+Bare = Annotated[Path, typer.Argument(metavar="FILE", help="ELF file of the test.", show_default=False)]
+Signature = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the signature of the test.")]
+Granularity = Annotated[int, typer.Option(metavar="4|8", help="Bytes in a line of the signature.")]
+Isa = Annotated[str | None, typer.Option(metavar="ISA", help="Extensions of the hart, like rv64imac; all if left out.")]
 Vlen = Annotated[
     int | None,
-    typer.Option(metavar="BITS", help="Bits of a vector register of that hart, a power of two from 32 to 1024."),
+    typer.Option(metavar="BITS", help="Bits of a vector register, a power of two from 32 to 1024."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")]
+
+
+@app.command("test-bare")
+def bare_test(
+    *,
+    elf: Bare,
+    signature: Signature = None,
+    signature_granularity: Granularity = 4,
+    isa: Isa = None,
+    vlen: Vlen = None,
+    max_instructions: Most = None,
+    as_json: Json = False,
+) -> None:
+    """Run a test for bare machines.
+
+    The exit status is the test's: 0 if it passed, the number of the test that failed, 255 if it did not come to its
+    end.
+    """
+    cli_program_run.run_bare(
+        elf,
+        signature=signature,
+        isa=isa,
+        vlen=vlen,
+        instructions=max_instructions,
+        granularity=signature_granularity,
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -323,11 +344,6 @@ def run(
     stream: Stream = False,
     target: Target = "rv64",
     flags: Flags = None,
-    bare: Bare = None,
-    signature: Signature = None,
-    signature_granularity: Granularity = 4,
-    isa: Isa = None,
-    vlen: Vlen = None,
     core: CoreName = None,
     sets: CoreSets = None,
     timeline: CoreTimeline = None,
@@ -335,7 +351,7 @@ def run(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run a program beside arrays, or several that feed each other, or a bare-metal test.
+    """Run a program beside arrays, or several that feed each other.
 
     One program: nandarray program run sum data.nand:/x
 
@@ -344,25 +360,7 @@ def run(
     A tree: nandarray program run --pipeline late.toml log=data.nand:/log
 
     On a described core: nandarray program run sum data.nand:/x --core five-stage --set l1d.size=16KiB
-
-    With --bare, the exit status is the test's: 0 if it passed, the number of the test that failed, 255 if it did not
-    come to its end.
     """
-    if bare is not None:
-        if source is not None or pipeline is not None or then:
-            raise typer.BadParameter("--bare takes the place of programs and their inputs")
-        cli_program_run.run_bare(
-            bare,
-            signature=signature,
-            isa=isa,
-            vlen=vlen,
-            instructions=max_instructions,
-            granularity=signature_granularity,
-            as_json=as_json,
-        )
-        return
-    if signature is not None or isa is not None or vlen is not None:
-        raise typer.BadParameter("--signature, --isa and --vlen go with --bare")
     given = _Given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
     chosen = cli_program_timing.chosen(core, sets, timeline)
     options = cli_program_timing.on_one_core(chosen, single=given.single, form=form, threads=threads)

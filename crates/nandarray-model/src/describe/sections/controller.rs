@@ -9,8 +9,7 @@ use super::{KIB, SHORT};
 
 words! {
     /// Policy that chooses the next flash operation of a die, and the next use of a channel.
-    #[derive(Hash, serde::Serialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(Hash)]
     pub enum Scheduling {
         /// Dies are independent, and sensing overlaps with transfers; reads go before programs and programs before
         /// erases, until an operation has waited too long.

@@ -30,6 +30,7 @@ const SECTIONS: &[&[Key]] = &[
     reliability::Reliability::KEYS,
     controller::ControllerSettings::KEYS,
     compute::Compute::KEYS,
+    compute::CoreBase::KEYS,
     ftl::FtlSettings::KEYS,
     dram::Dram::KEYS,
     link::LinkSettings::KEYS,
@@ -39,5 +40,5 @@ const SECTIONS: &[&[Key]] = &[
     spec::Spec::KEYS,
 ];
 
-/// All keys, in the order in which they are printed.
+/// All keys but those of a core (`[compute.core]`), in the order in which they are printed.
 pub const KEYS: &[Key] = &concat::<{ nandarray_describe::count(SECTIONS) }>(SECTIONS);

@@ -9,8 +9,7 @@ use super::SHORT;
 
 words! {
     /// Kind of cells, by the number of bits that each holds.
-    #[derive(Hash, serde::Serialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(Hash)]
     pub enum Cell {
         /// One bit.
         Slc = "slc",

@@ -59,6 +59,7 @@ impl Ends {
         match kind {
             ValueKind::Count(min, max) => Self::whole(min, max, |n| Value::Whole(n as i64)),
             ValueKind::CountOrNone(min, max) => Self::whole(min, max, |n| Value::Whole(n as i64)).or("none"),
+            ValueKind::Text | ValueKind::Table | ValueKind::Of(_) => panic!("{kind:?} is a core's"),
             ValueKind::Real(min, max) => Self::real(min, max, Value::Real),
             ValueKind::Share(min, max) => Self::real(min, max, Value::Real),
             ValueKind::Time(min, max) => Self::time(min, max),

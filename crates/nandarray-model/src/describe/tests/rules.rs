@@ -113,9 +113,10 @@ const MANAGEMENT: &[Rule<'_>] = &[
         "dram.size = \"3145727 B\" is less than its caches; write_cache and map_cache take 3 MiB",
     ),
     (
-        &[("compute.pages", "8"), ("compute.read_ahead", "8")],
+        &[("compute.core", "zou-2023-stream"), ("compute.core.stream_pages", "8"), ("compute.read_ahead", "8")],
         ("compute.read_ahead", "7"),
-        "compute.read_ahead = 7 is less than the 8 pages of a stream buffer; allowed is at least compute.pages (8), or \
+        "compute.read_ahead = 7 is less than the 8 pages of a stream buffer; allowed is at least \
+         compute.core.stream_pages (8), or \
          \"none\"",
     ),
     (
@@ -202,19 +203,17 @@ fn a_core_that_cannot_be_names_the_devices_key() {
         (invalid.problems[0].key.clone(), invalid.problems[0].what.clone())
     };
     for (core, key, value) in [
-        ("five-stage", "compute.l1d_size", "1000 B"),
-        ("five-stage", "compute.l1i_ways", "3"),
-        ("five-stage", "compute.l2_size", "100 B"),
-        ("zou-2023-varve", "compute.align_bits", "3"),
-        ("zou-2023-varve", "compute.vector_length", "100"),
+        ("five-stage", "compute.core.l1d.size_bytes", "1000 B"),
+        ("five-stage", "compute.core.l1i.ways", "3"),
+        ("five-stage", "compute.core.l2.size_bytes", "100 B"),
+        ("zou-2023-varve", "compute.core.vector.align_bits", "3"),
+        ("zou-2023-varve", "compute.core.isa", "+zvl100b"),
     ] {
         let (found, what) = refused(core, key, value);
-        // Size and ways of a cache must agree: the problem is named after one of them.
-        let same = found == key || found == key.replace("_ways", "_size");
-        assert!(same, "{core}, {key} = {value}: {found} {what}");
+        assert_eq!(found, key, "{core}, {value}: {what}");
     }
-    let (key, what) = refused("five-stage", "compute.element_ticks", "2");
-    assert_eq!((key.as_str(), what.as_str()), ("compute.core", "gives a vector unit to five-stage, which has none"));
+    let (key, what) = refused("five-stage", "compute.core.vector.t_element", "2");
+    assert_eq!((&*key, &*what), ("compute.core.vector.t_element", "gives the core vector = a unit"));
     // The same values beside cores that are not timed are no problem: nothing reads them.
     let all = [("compute.core", "none"), ("compute.l1d_size", "1000 B"), ("compute.element_ticks", "2")];
     preset_with("tiny", &all).unwrap_or_else(|e| panic!("{e}"));

@@ -104,6 +104,7 @@ fn drawn(kind: ValueKind, chance: &mut Rng) -> Value {
         ValueKind::EnergyPerByte(..) => Value::Text(format!("{} pJ/bit", chance.f64() * 100.0)),
         ValueKind::Power(..) | ValueKind::PowerOr(..) => Value::Text(format!("{} mA at 3.3 V", chance.u32(0..9_000))),
         ValueKind::List(..) => "none".into(),
+        ValueKind::Text | ValueKind::Table | ValueKind::Of(_) => panic!("{kind:?} is a core's"),
         ValueKind::Flag => Value::Flag(chance.bool()),
         ValueKind::Word(words) => words[chance.usize(0..words.len())].into(),
         ValueKind::Striping => {
@@ -147,7 +148,7 @@ fn valid_values_in_any_units_survive_writing_and_reading() {
         let json = sheet.to_json().unwrap();
         assert_eq!(json["resolved"], serde_json::to_value(&description).unwrap(), "seed {seed}");
         for (path, _) in &changes {
-            let (section, name) = path.split_once('.').unwrap();
+            let (section, name) = path.rsplit_once('.').unwrap();
             let entry = &json["values"][section][name];
             let value = serde_json::to_value(&sheet.get(path).unwrap().value).unwrap();
             assert_eq!(
@@ -232,8 +233,8 @@ fn malformed_texts_are_refused_word_by_word() {
     }
     // A section or key that is like none gets the list of those that are there.
     let said = |path: &str| preset_with("tiny", &[(path, "1")]).unwrap_err().problems[0].allowed.clone();
-    let sections = "sections are geometry, bus, nand, reliability, controller, compute, ftl, dram, link, host, energy, \
-                    power, spec";
+    let sections = "sections are geometry, bus, nand, reliability, controller, compute, compute.core, ftl, dram, link, \
+                    host, energy, power, spec";
     assert_eq!((said("qqq").as_str(), said("qqq.zzz").as_str()), (sections, sections));
     let like_none = format!("dram.{}", "q".repeat(40));
     assert_eq!(said(&like_none), "keys of dram are rate, t_access, size, burst, read_crossings");

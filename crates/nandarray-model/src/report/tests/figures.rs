@@ -283,7 +283,7 @@ fn components_share_the_energy_of_the_cores() {
             parts.power_uw[n] = if chance.bool() { 0.0 } else { f64::from(chance.u32(1..9_000)) };
             parts.area_mm2[n] = if chance.bool() { 0.0 } else { chance.f64() };
         }
-        let compute = Compute { cores: chance.u32(1..20), parts, ..compute };
+        let compute = Compute { cores: chance.u32(1..20), parts, ..compute.clone() };
         let times = CoreTimes { energy_pj: (chance.f64() * 1e12, chance.f64() * 1e11), ..CoreTimes::default() };
         let programs = ProgramsReport {
             instructions: chance.u64(0..3) * 500,

@@ -115,7 +115,7 @@ def _run(server: Server, store: Store, operator: Operator, stop: threading.Event
 
 
 def _serve_tcp(
-    path: Path, listen: str, operator: Operator, device: str | None, secrets: Path | None, how: dict[str, Any], /
+    path: Path, listen: str, operator: Operator, *, device: str | None, secrets: Path | None, how: dict[str, Any]
 ) -> None:
     """Serve a store as a drive until SIGTERM or SIGINT; ``how`` has options of :func:`nandarray.serve`."""
     stop = threading.Event()
@@ -187,7 +187,8 @@ def serve(
         "read_only": read_only, "programs": not no_programs, "nd": not no_nd, "advertise": advertise,
         "hosts": host or (), "pace": pace, "metrics": metrics,
     }  # fmt: skip
-    _serve_tcp(store, listen, Operator(store, "tcp", log=log, level=log_level), device, secret_file, how)
+    operator = Operator(store, "tcp", log=log, level=log_level)
+    _serve_tcp(store, listen, operator, device=device, secrets=secret_file, how=how)
 
 
 def _host(store: Any) -> Any:

@@ -113,7 +113,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) running: &'a RunningExecution<'a>,
     /// Name of the host.
     pub(crate) host: &'a str,
-    /// What happened, for the operator's log.
+    /// Events for the operator's log.
     pub(crate) events: &'a EventLog,
     /// Encrypted arrays whose keys the host has given.
     pub(crate) unlocked: &'a UnlockedArrays,
@@ -201,7 +201,7 @@ impl Programs {
     pub(crate) fn load(
         &self,
         accounts: &ExecutionAccounts,
-        slots_max: u16,
+        slots_max: u32,
         pind: u16,
         load: ProgramLoad,
         payload: &Payload<'_>,
@@ -224,7 +224,7 @@ impl Programs {
             return Err(Status::INVALID_FIELD);
         }
         if loff == 0 && matches!(slot, Slot::Empty | Slot::Loading { .. }) {
-            if all - slot.bytes() + size as usize > PROGRAMS_BYTES_MAX || in_use >= usize::from(slots_max) {
+            if all - slot.bytes() + size as usize > PROGRAMS_BYTES_MAX || in_use >= slots_max as usize {
                 return Err(Status::PROGRAM_BYTES_MAX);
             }
             *slot = Slot::Empty;

@@ -13,7 +13,6 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -123,15 +122,8 @@ def _stopped_by_signals() -> threading.Event:
     return stop
 
 
-def _run(
-    server: Server,
-    store: Store,
-    operator: Operator,
-    stop: threading.Event,
-    about: dict[str, Any],
-    reload: Callable[[], str],
-) -> None:
-    """Print a server's addresses, and serve until it is to stop."""
+def _run(server: Server, store: Store, operator: Operator, stop: threading.Event, about: dict[str, Any]) -> None:
+    """Print a server's addresses, and serve until it is to stop; ``about`` has more for the status, and ``reload``."""
     operator.log.follow(server._native.events)
     for address in server.addresses:
         say(f"address  {address}")
@@ -144,16 +136,38 @@ def _run(
         say(f"metrics  {server.metrics_address}")
     sys.stdout.flush()
     operator.log.add("ready", address=server.address, nqn=server.nqn, metrics=server.metrics_address)
+    reload = about.pop("reload")
     signal.signal(signal.SIGHUP, lambda *_: operator.reread(reload))
     status = {"transport": "tcp", **about}
     operator.run(store, lambda: {**status, **server.status()}, stop, kill=server.kill, reload=reload)
 
 
-def _reload(server: Server, hosts: Sequence[str], secret_file: Path | None, config: Path | None) -> str:
-    """Read secrets and rules anew; return what has changed. What is wrong leaves the old ones."""
-    secrets = None if secret_file is None else read_secrets(secret_file)
-    ended = server.reload(hosts=hosts, secrets=secrets, config=config)
-    return f"rules and secrets are read; connections that have ended: {len(ended)}"
+def _serve_drive(
+    path: Path,
+    listen: list[str] | str,
+    operator: Operator,
+    *,
+    device: str | None,
+    secrets: Path | None,
+    how: dict[str, Any],
+) -> None:
+    """Serve a store as a drive until SIGTERM or SIGINT; ``how`` has options of :func:`nandarray.serve`."""
+    stop = _stopped_by_signals()
+    about = {**_raise_limit(), "device": device, "paced": how["pace"]}
+
+    def known() -> dict[str, tuple[str, str | None]] | None:
+        return None if secrets is None else read_secrets(secrets)
+
+    with operator, open_store(path, "r" if how["read_only"] else "r+", device=device) as opened:
+        with nandarray.serve(opened, listen, secrets=known(), **how) as server:
+
+            def reload() -> str:
+                ended = server.reload(hosts=how["hosts"], secrets=known(), config=how["config"])
+                return f"rules and secrets are read; connections that have ended: {len(ended)}"
+
+            _run(server, opened, operator, stop, {**about, "reload": reload})
+        if device is not None:
+            say(opened.report())
 
 
 def serve(
@@ -213,31 +227,13 @@ def serve(
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
     if pace and device is None:
         raise typer.BadParameter("--pace: only a described device has modelled time; name one with --device")
-    stop = _stopped_by_signals()
+    how: dict[str, Any] = {
+        "nqn": nqn, "identity": "new" if new_ids else "kept" if keep_ids else "own", "insecure": insecure,
+        "read_only": read_only, "programs": not no_programs, "nd": not no_nd, "advertise": advertise,
+        "hosts": host or (), "pace": pace, "metrics": metrics, "config": config, "group": group,
+    }  # fmt: skip
     operator = Operator(store, "tcp", log=log, level=log_level)
-    about = {**_raise_limit(), "device": device, "paced": pace}
-    with operator, open_store(store, "r" if read_only else "r+", device=device) as opened:
-        server = nandarray.serve(
-            opened,
-            listen or "127.0.0.1:4420",
-            nqn=nqn,
-            identity="new" if new_ids else "kept" if keep_ids else "own",
-            insecure=insecure,
-            read_only=read_only,
-            programs=not no_programs,
-            nd=not no_nd,
-            advertise=advertise,
-            hosts=host or (),
-            secrets=None if secret_file is None else read_secrets(secret_file),
-            config=config,
-            pace=pace,
-            group=group,
-            metrics=metrics,
-        )
-        with server:
-            _run(server, opened, operator, stop, about, lambda: _reload(server, host or (), secret_file, config))
-        if device is not None:
-            say(opened.report())
+    _serve_drive(store, listen or "127.0.0.1:4420", operator, device=device, secrets=secret_file, how=how)
 
 
 def _opened(store: str, mode: str, secret_file: Path | None, *, device: str | None = None) -> Any:

@@ -558,7 +558,7 @@ impl Connection {
 
     /// Waits until the host's tenant may execute another command that moves `bytes` bytes.
     fn keep_pace(&mut self, association: &Association, bytes: usize) {
-        let mut left = association.tenant().pace(Instant::now(), bytes as u64);
+        let mut left = association.tenant().pace(self.shared.elapsed(), bytes as u64);
         if !left.is_zero() {
             self.end_batch();
         }
@@ -804,7 +804,7 @@ impl Connection {
     }
 }
 
-/// Returns the name of the host that a connect command has, whoever sent it.
+/// Returns the name of the host that a connect command has, which need not be true.
 fn claimed_host(data: &[u8]) -> String {
     let data = ConnectData::read_from_bytes(data).ok();
     let name = data.as_ref().and_then(|data| nandarray_nvme_spec::text(&data.hostnqn).ok());

@@ -111,6 +111,7 @@ struct LiveAssociation {
 
 /// State that the threads of a server share.
 pub(crate) struct ServerState {
+    begun: Instant,
     subsystem: Arc<Subsystem>,
     live: Mutex<BTreeMap<u16, LiveAssociation>>,
     sockets: Mutex<BTreeMap<u64, Stream>>,
@@ -153,6 +154,11 @@ impl ServerState {
             // The host may have closed the connection before.
             drop(socket.shutdown(Shutdown::Both));
         }
+    }
+
+    /// Returns the time since the server began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     /// Returns whether every I/O command may wait in the engine.
@@ -346,6 +352,7 @@ impl Server {
         let (program_workers, of_programs) = CommandWorkers::start(count, true);
         threads.extend(of_programs);
         let shared = Arc::new(ServerState {
+            begun: Instant::now(),
             subsystem,
             live: Mutex::default(),
             sockets: Mutex::default(),

@@ -1,4 +1,4 @@
-//! Reservations of the namespaces of a subsystem: who may use an array, and changes that are durable where they persist.
+//! Reservations of the namespaces of a subsystem: who may use an array; changes, durable where they persist.
 //!
 //! Registrants are kept by the array of their namespace (its [`SpaceId`]), so that every path to its elements obeys
 //! them: blocks, views and stored boxes, array requests, inputs and outputs of programs. A namespace that is deleted or
@@ -73,9 +73,8 @@ impl Reservations {
             let registrants = saved_registrants::restored(&attrs, RegistrantsOwner { drive, nsid })?;
             Some((array, ReservableArray { nsid, registrants }))
         };
-        let namespaces = inventory.namespaces().unwrap_or_default();
-        let found: BTreeMap<_, _> =
-            namespaces.into_iter().filter(|&nsid| nsid < NSID_MEMORY).filter_map(restored).collect();
+        // By their names: a list is a command, which a modelled device would count.
+        let found: BTreeMap<_, _> = (1..NSID_MEMORY).filter_map(restored).collect();
         let made = Self { drive, ..Self::default() };
         made.look(&found);
         Self { arrays: RwLock::new(found), ..made }

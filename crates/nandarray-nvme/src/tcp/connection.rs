@@ -777,9 +777,7 @@ impl Connection {
             if data.cntlid.get() != CNTLID_ANY {
                 return Err((Status::CONNECT_PARAMETER, CNTLID));
             }
-            // A host that has found the unix socket has found the subsystem, and may leave out its name.
-            let no_name = subnqn.is_empty() && self.stream.peer().is_some();
-            let subnqn = if no_name { self.subsystem().nqn().to_owned() } else { subnqn };
+            let subnqn = self.stream.subsystem_name(subnqn, self.subsystem().nqn());
             let host = HostIdentity { hostid: data.hostid, hostnqn, subnqn, local: self.stream.local() };
             let association = self.subsystem().associate(host, fields.kato_ms)?;
             let is_proven = self.subsystem().exchange(association.host()).is_none();

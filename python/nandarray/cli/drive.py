@@ -23,6 +23,7 @@ from nandarray.array.opening import is_served
 from nandarray.array.store import Store
 from nandarray.cli import serve_shm
 from nandarray.cli.common import DeviceName, FileWatch, Json, StorePath, open_store, parse_size, print_json, say
+from nandarray.cli.service import READY, STOPPING, notify
 from nandarray.cli.status_file import StatusFile, status_of
 from nandarray.errors import DoorError, InvalidError, NandarrayError
 from nandarray.inputs import read_input
@@ -111,12 +112,15 @@ def _run(server: Server, store: Store, file: StatusFile, stop: threading.Event, 
     sys.stdout.flush()
     watch = FileWatch(store)
     try:
+        file.write({**about, **server.status()})  # a manager that gets the notice may ask for it
+        notify(READY, f"serving {server.url}")
         while True:
             file.write({**about, **server.status()})
             watch.look()
             if stop.wait(0.5):
                 break
     finally:
+        notify(STOPPING)
         file.remove()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from nandarray import _nandarray, gpu
 from nandarray.array.store import Store
 from nandarray.cli.common import FileWatch, open_store, say
+from nandarray.cli.service import READY, STOPPING, notify
 from nandarray.cli.status_file import StatusFile
 from nandarray.errors import NandarrayError
 from nandarray.gpu.server import unserved
@@ -52,6 +53,8 @@ def _watch(
     """Keep the server's status in a file until it is to stop; raise where it cannot serve any more."""
     file, watch = StatusFile(path, "shm", store._file_state()), FileWatch(store)
     try:
+        file.write({**about, **server.counts()})
+        notify(READY, f"serving shm://{about['shm']}")
         while True:
             file.write({**about, **server.counts()})
             watch.look()
@@ -65,4 +68,5 @@ def _watch(
             if server.failed():
                 raise NandarrayError("a thread of the server failed; see its message above")
     finally:
+        notify(STOPPING)
         file.remove()

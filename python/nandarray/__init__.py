@@ -10,7 +10,7 @@ it are loaded when first used, since they need other packages.
 
 from __future__ import annotations
 
-from nandarray import interrupts  # noqa: F401 -- before all that takes time to load
+from nandarray import announce, interrupts  # noqa: F401 -- before all that takes time to load
 
 # isort: split
 import importlib

@@ -17,7 +17,7 @@ EXIT_CODE = 130
 LINE = "nandarray: interrupted\n"
 
 
-def _is_command_line() -> bool:
+def is_command_line() -> bool:
     """Whether this process is the ``nandarray`` command, or ``python -m nandarray``."""
     if sys.argv[:1] == ["-m"]:
         module = sys.orig_argv.index("-m") + 1 if "-m" in sys.orig_argv else 0
@@ -34,7 +34,7 @@ def _end(_number: int, _frame: object) -> None:
 
 def watch() -> None:
     """Let an interrupt end the process at once, if it is the command line and interrupts are handled by Python."""
-    if _is_command_line() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if is_command_line() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 

@@ -21,6 +21,7 @@ PAPERS = ROOT / "papers" / "nandarray_papers"
 #: Parts of the package from the bottom; the longest name that fits a module is its part.
 ORDER = (
     "nandarray.interrupts",
+    "nandarray.announce",
     "nandarray._nandarray",
     "nandarray.errors",
     "nandarray.inputs",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -530,7 +531,9 @@ def test_an_array_that_is_deleted_meanwhile_waits(store: Any, made: dict[str, Pr
 
     threads: list[threading.Thread] = []
     out = store["out"]
-    made["scale"].on(store["x"]).run(out=out, progress=look, task_bytes=64)
+    # A drive may get the one first or the other.
+    with nullcontext() if doors.is_file(store) else suppress(nandarray.ClosedError):
+        made["scale"].on(store["x"]).run(out=out, progress=look, task_bytes=64)
     threads[0].join()
     assert "out" not in store
     assert doors.file_of(store).check()["ok"]

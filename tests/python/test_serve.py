@@ -15,13 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import doors
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import nandarray
 from nandarray import programs
+from nandarray.cli import app
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError, ReadOnlyError
 from nandarray.nvme import (
     Compare,
@@ -279,7 +282,7 @@ def test_a_drive_of_block_namespaces_alone(store: nandarray.Store) -> None:
         done, page = remote.call(entry, None, 4096, admin=True)
         assert done.ok
         assert [nsid for (nsid,) in struct.iter_unpack("<I", page) if nsid] == [1]
-        with pytest.raises(NandarrayError, match="Invalid Namespace"):
+        with pytest.raises(NandarrayError, match="without N-D commands"):
             remote["ns/1"]
 
 
@@ -436,6 +439,45 @@ def test_the_command_line(tmp_path: Path) -> None:
         room = bytearray(4096)
         assert store.nvme().submit(Read(1, 0, 1), room).ok
         assert room == b"\x07" * 4096
+
+
+@pytest.mark.parametrize("door", ["file", "drive"])
+def test_namespaces_of_a_file_and_of_a_drive_have_the_same_words(door: str, tmp_path: Path) -> None:
+    with doors.opened(door, tmp_path / "d.nand") as store:
+        where = store.path if door == "drive" else str(tmp_path / "d.nand")
+        store["x"] = [1, 2]
+        if door == "file":
+            store.close()
+
+        def nvme(*words: str) -> str:
+            done = CliRunner().invoke(app, ["nvme", words[0], where, *words[1:]])
+            assert done.exit_code == 0, done.output
+            return done.stdout
+
+        for words in (("create", "1", "1MiB"), ("create", "2", "64KiB", "--lba", "512"), ("resize", "1", "2MiB")):
+            assert nvme(*words) == ""
+        assert [(one["nsid"], one["blocks"], one["lba_bytes"]) for one in json.loads(nvme("list", "--json"))] == [
+            (1, 512, 4096),
+            (2, 128, 512),
+        ]
+        assert nvme("list").splitlines() == ["     1         2 MiB  512 x 4096", "     2        64 KiB  128 x 512"]
+        assert nvme("delete", "2") == ""
+        assert [one["nsid"] for one in json.loads(nvme("list", "--json"))] == [1]
+        for words, code, said in (
+            (("create", "1", "1MiB"), 1, "namespace 1: Space Exists (1h/c1h, DNR)"),
+            (("create", "3", "5000B"), 1, "whole blocks of 4096 bytes, not 5000B"),
+            (("create", "3", "1MiB", "--lba", "1000"), 1, "from 512 to 65536 bytes, not 1000"),
+            (("create", "1022", "1MiB"), 2, "less than or equal to 1021"),
+            (("resize", "9", "1MiB"), 1, f"no array or group named 'ns/9' in {where!r}"),
+            (("delete", "9"), 1, "namespace 9: Invalid Namespace or Format (0h/0bh, DNR)"),
+            (("list", "--secret-file", "none"), *((1, "none: ") if door == "drive" else (2, "--secret-file: a file"))),
+        ):
+            done = CliRunner().invoke(app, ["nvme", words[0], where, *words[1:]])
+            assert done.exit_code == code, done.output
+            assert said in " ".join(done.stderr.split()), done.stderr
+        if door == "drive":
+            done = CliRunner().invoke(app, ["nvme", "create", where, "3", "1MiB", "--device", "tiny"])
+            assert "is made for its device where its file is, not with --device tiny" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -121,15 +121,7 @@ impl Runtime {
 
     fn run(&self, compound: &Compound<'_>, execution: &Execution<'_>) -> Result<Executed> {
         let Execution { stages, executor, hold_bytes, collect_bytes, progress } = *execution;
-        if stages.is_empty() {
-            return Err(Error::invalid("an execution without a program"));
-        }
-        if executor.counts_instructions() && stages.iter().any(|stage| matches!(stage.form, Form::Native(_))) {
-            return Err(Error::invalid(
-                "form=\"native\" is for the wall clock: on a modelled device a program runs interpreted or \
-                 translated, so that its instructions are counted",
-            ));
-        }
+        check_forms(stages, executor)?;
         let programs: Vec<Arc<LoadedProgram>> =
             stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
         let mut reader = InputReader::new(compound);
@@ -190,6 +182,20 @@ impl Runtime {
         };
         Ok(Executed { stages: steps.iter().zip(done.stages).map(stage).collect(), account: done.account })
     }
+}
+
+/// Checks that there are programs, in forms that the executor has.
+fn check_forms(stages: &[StageRequest<'_>], executor: &dyn Executor) -> Result<()> {
+    if stages.is_empty() {
+        return Err(Error::invalid("an execution without a program"));
+    }
+    if executor.counts_instructions() && stages.iter().any(|stage| matches!(stage.form, Form::Native(_))) {
+        return Err(Error::invalid(
+            "form=\"native\" is for the wall clock: on a modelled device a program runs interpreted or \
+             translated, so that its instructions are counted",
+        ));
+    }
+    Ok(())
 }
 
 /// Checks that the states of the programs fit what is given back of a run.

@@ -139,7 +139,14 @@ def _run(server: Server, store: Store, operator: Operator, stop: threading.Event
     reload = about.pop("reload")
     signal.signal(signal.SIGHUP, lambda *_: operator.reread(reload))
     status = {"transport": "tcp", **about}
-    operator.run(store, lambda: {**status, **server.status()}, stop, kill=server.kill, reload=reload)
+    operator.run(
+        store,
+        lambda: {**status, **server.status()},
+        stop,
+        ready=f"serving {server.url}",
+        kill=server.kill,
+        reload=reload,
+    )
 
 
 def _serve_drive(

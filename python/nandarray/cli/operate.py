@@ -19,6 +19,7 @@ import typer
 
 from nandarray.array.store import Store
 from nandarray.cli.common import FileWatch, say
+from nandarray.cli.service import READY, STOPPING, notify
 from nandarray.cli.status_file import StatusFile, status_of
 from nandarray.errors import NandarrayError
 from nandarray.serving.control import ControlSocket, send
@@ -98,13 +99,14 @@ class Operator:
         status: Callable[[], Mapping[str, Any]],
         stop: threading.Event,
         *,
+        ready: str,
         kill: Callable[[int], None] | None = None,
         reload: Callable[[], str] | None = None,
         look: Callable[[], None] = lambda: None,
     ) -> None:
         """Keep the status, answer orders and look at the server until it is to stop, or a look raises.
 
-        ``kill`` stops a run by its number, ``reload`` reads files again and says in words what has changed.
+        A service manager is told in the words ``ready`` that it serves, and its end. ``kill`` stops a run by its number, ``reload`` reads files again and says in words what has changed.
         """
         handlers: dict[str, Callable[..., Mapping[str, Any]]] = {
             "status": lambda: {"pid": os.getpid(), **status()},
@@ -120,12 +122,16 @@ class Operator:
             while True:
                 now = status()
                 file.write({key: value for key, value in now.items() if key not in _PASSING})
+                if ready:  # a manager that gets the notice may ask for the status
+                    notify(READY, ready)
+                    ready = ""
                 self._tell_late(now)
                 watch.look()
                 if stop.wait(_LOOK_SECONDS):
                     return
                 look()
         finally:
+            notify(STOPPING)
             control.stop()
             file.remove()
 

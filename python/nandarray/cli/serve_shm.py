@@ -89,7 +89,7 @@ def _watch(
         if where is not None:
             say(f"metrics  {where}", flush=True)
         operator.log.add("ready", address=f"shm://{about['shm']}", metrics=where)
-        operator.run(store, status, over, look=look)
+        operator.run(store, status, over, ready=f"serving shm://{about['shm']}", look=look)
     finally:
         if endpoint is not None:
             endpoint.stop()

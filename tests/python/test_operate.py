@@ -268,6 +268,18 @@ def test_metrics_of_a_server_in_shared_memory(path: Path, tmp_path: Path) -> Non
     assert [line.split()[2] for line in lines] == ["start", "ready", "stop"]
 
 
+def test_completions_of_a_paced_drive_are_counted() -> None:
+    with nandarray.open(device="qlc-enterprise", mode="w") as store:
+        store["m"] = np.zeros((64, 64), "<f4")
+        with nandarray.serve(store, pace=True, metrics="127.0.0.1:0") as server, nandarray.open(server.url) as remote:
+            remote["m"][...]
+            pace = server.status()["pace"]
+            assert server.metrics_address is not None
+            seen = samples(http(server.metrics_address)[1])
+            assert seen["nandarray_paced_completions_total"] >= pace["completions"] > 0
+            assert 0 <= pace["late"] <= seen["nandarray_paced_late_completions_total"]
+
+
 def test_logins_that_are_refused_are_logged_once_in_a_while(path: Path, tmp_path: Path) -> None:
     secrets = tmp_path / "secrets"
     secrets.write_text(f"nqn.2026-01.org.a:a {new_secret()}\n")

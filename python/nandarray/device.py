@@ -402,10 +402,11 @@ def load(device: str | Path | Description) -> Description:
 def is_file(device: str | Path) -> bool:
     """Whether a device is named by a file."""
     text = str(device)
-    return isinstance(device, Path) or text.endswith(".toml") or "/" in text or (text not in names() and _exists(text))
+    return isinstance(device, Path) or text.endswith(".toml") or "/" in text or (text not in names() and exists(text))
 
 
-def _exists(text: str) -> bool:
+def exists(text: str) -> bool:
+    """Whether there is a file of this name."""
     try:
         return Path(text).is_file()
     except (OSError, ValueError):  # a name that no file can have

@@ -149,6 +149,19 @@ macro_rules! declare {
     }};
 }
 
+/// Declares the descriptions that come with a crate, TOML files in a folder beside the source: an array of names and
+/// texts, and one of the names.
+#[macro_export]
+macro_rules! presets {
+    ($(#[$meta:meta])* $vis:vis $presets:ident, $names:ident from $folder:literal: $($name:literal),* $(,)?) => {
+        $(#[$meta])*
+        $vis const $presets: [(&str, &str); $names.len()] =
+            [$(($name, include_str!(concat!($folder, $name, ".toml")))),*];
+        /// Names of the presets.
+        $vis const $names: [&str; [$($name),*].len()] = [$($name),*];
+    };
+}
+
 /// Declares an enum of the words that a key allows, so that the code that reads the key must handle all of them; serde
 /// reads and writes the words.
 #[macro_export]

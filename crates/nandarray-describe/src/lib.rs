@@ -34,7 +34,7 @@ pub use declare::FromQuantity;
 pub use kind::{Quantity, ValueKind, Wrong};
 pub use problem::{Invalid, LineNumbers, Problem};
 pub use sheet::{Checks, Described, Quantities, TypedSheet};
-pub use table::{Field, TableKey};
+pub use table::{Field, TableKey, number};
 pub use unit::{show_size, units};
 pub use value::Value;
 pub use vocabulary::{Default, Key, Renamed, Vocabulary, concat, count, nearest};

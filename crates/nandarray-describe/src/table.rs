@@ -98,6 +98,11 @@ impl TableKey {
     }
 }
 
+/// Returns the number, as the default of a key.
+pub const fn number<const N: u32>() -> u32 {
+    N
+}
+
 /// Declares a table: its keys, the struct that serde reads, and the checks of its ranges.
 ///
 /// ```
@@ -116,7 +121,7 @@ impl TableKey {
 /// ```
 ///
 /// A key has a name, a range with its unit where it is a number, a type and a meaning; `default` if it may be left out,
-/// for the default of its type or the result of a function (`default by "FUNCTION"`).
+/// for the default of its type or the result of a function (`default by "FUNCTION"`; [`number`] is one).
 #[macro_export]
 macro_rules! table {
     (

@@ -1,7 +1,7 @@
 //! Described cores: their descriptions, and the figures of a run on such cores, as Python dictionaries.
 
 use nandarray_cores::{CoreFigures, CoreTimer};
-use nandarray_uarch::{CoreDescription, CoreReport, DescribeError, FunctionalUnit, PRESETS};
+use nandarray_uarch::{CoreDescription, CoreReport, DescribeError, FunctionalUnit, PRESET_NAMES};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -22,7 +22,7 @@ fn described(py: Python<'_>, (text, changes): &CoreArg) -> PyResult<CoreDescript
 /// Returns the names of the core descriptions that come with the product.
 #[pyfunction]
 pub(crate) fn core_names() -> Vec<&'static str> {
-    PRESETS.iter().map(|(name, _)| *name).collect()
+    PRESET_NAMES.to_vec()
 }
 
 /// Returns the TOML of a core description that comes with the product.

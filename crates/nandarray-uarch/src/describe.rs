@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use nandarray_describe::{Field, TableKey, ValueKind, table, words};
+use nandarray_describe::{Field, TableKey, ValueKind, number, table, words};
 use nandarray_hart::{Extension, Extensions};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -75,8 +75,8 @@ table! {
     #[derive(Copy, Eq)]
     pub struct CacheDescription {
         size_bytes: u64, "capacity for data, in bytes";
-        ways in 1..=1_024: u32, "number of lines of a set", default by "ways";
-        line_bytes: u32, "bytes of a line, a power of two from 8 to 4096", default by "line_bytes";
+        ways in 1..=1_024: u32, "number of lines of a set", default by "number::<8>";
+        line_bytes: u32, "bytes of a line, a power of two from 8 to 4096", default by "number::<64>";
         t_hit: u32, "ticks that a hit takes beyond the access of the level above; of a first level, beyond the \
             latency of the load or store unit", default;
         replacement: Replacement, "policy that chooses the line that leaves a full set", default;
@@ -113,11 +113,11 @@ table! {
         name: String, "name of the core";
         source: String, "publication or data sheet that the numbers come from";
         tick_ps in 1..=1_000_000 "picoseconds": u64, "picoseconds per tick";
-        cycle in 1..=64 "ticks": u32, "ticks per clock cycle", default by "one";
+        cycle in 1..=64 "ticks": u32, "ticks per clock cycle", default by "number::<1>";
         isa: String, "instruction set, for example `rv32im`";
         issue: Issue, "order in which the core issues instructions";
         width in 1..=4 "instructions a cycle": u32, "maximum number of instructions issued per cycle, if the core \
-            issues in order", default by "one";
+            issues in order", default by "number::<1>";
         latency: UnitLatencies, "ticks from the issue of an instruction to its result, by the unit that executes it";
         unpipelined: Vec<FunctionalUnit>, "units that accept no further instruction until their result is ready",
             default;
@@ -141,7 +141,7 @@ table! {
         pingpong_bytes: u64, "bytes of both halves of the ping-pong buffer; 0 if the core has none", default;
         streams: u32, "number of input streams, and of output streams; 0 if the core has no stream instructions",
             default;
-        stream_pages: u32, "number of pages of each stream that the core's buffers hold", default by "stream_pages";
+        stream_pages: u32, "number of pages of each stream that the core's buffers hold", default by "number::<2>";
         input_source: InputPath, "path by which the core gets a task's input", default;
         vector: Option<VectorDescription>, "the vector unit; left out if the description gives no value of one";
         parts: Vec<CorePart>, "parts of the core, with their area and power", default;
@@ -150,25 +150,6 @@ table! {
 
 fn yes() -> bool {
     true
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// Ways of a cache whose description does not say them.
-fn ways() -> u32 {
-    8
-}
-
-/// Bytes of a line of a cache whose description does not say them.
-fn line_bytes() -> u32 {
-    64
-}
-
-/// Pages of a stream of a core whose description does not say them: P of Table 7.3 of Zou 2023.
-fn stream_pages() -> u32 {
-    2
 }
 
 /// Latencies of functional units: ticks (of `tick_ps` picoseconds) from an instruction's issue to its result.

@@ -71,7 +71,7 @@ pub use error::DescribeError;
 pub use feed::{CoreNeed, InputGate, TaskFeed};
 pub use hierarchy::{CacheSide, Hierarchy, LineRequest, MemoryCounts, Stall};
 pub use parts::{CorePart, PartEnergy};
-pub use presets::PRESETS;
+pub use presets::{PRESET_NAMES, PRESETS};
 pub use report::{CoreReport, Frozen};
 pub use unit::{FunctionalUnit, Operands, REGISTERS};
 pub use vector::{VectorCounts, VectorDescription};

@@ -4,13 +4,13 @@
 //! its active power while its core works or waits for its caches, and its idle power while the core waits for data of a
 //! stream.
 
-use nandarray_describe::table;
+use nandarray_describe::{number, table};
 
 table! {
     /// A part that each core has, or that all cores of a device share.
     pub struct CorePart {
         name: String, "name of the part";
-        count: u32, "number of such parts, per core or (if shared) per device", default by "one";
+        count: u32, "number of such parts, per core or (if shared) per device", default by "number::<1>";
         area_mm2: f64, "area of one part, in square millimetres";
         active_mw: f64, "power of one part while its core works, in milliwatts";
         idle_mw: Option<f64>, "power of one part while its core waits for a stream, in milliwatts; the active power \
@@ -19,10 +19,6 @@ table! {
             default;
         source: String, "publication or data sheet that the numbers come from";
     }
-}
-
-fn one() -> u32 {
-    1
 }
 
 /// Area and energy of one kind of part in a run.

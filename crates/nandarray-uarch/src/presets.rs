@@ -1,32 +1,19 @@
 //! The core descriptions that come with the product, by name, and descriptions with some of their values replaced.
 
-use nandarray_describe::{Quantity, Value, ValueKind};
+use nandarray_describe::{Quantity, Value, ValueKind, presets};
 use nandarray_hart::Extensions;
 use toml::Table;
 
 use crate::describe::CoreDescription;
 use crate::error::{DescribeError, range};
 
-/// Names and texts of the core descriptions that come with the product.
-pub const PRESETS: [(&str, &str); 17] = [
-    ("zou-2023", include_str!("../presets/zou-2023.toml")),
-    ("zou-2023-prefetch", include_str!("../presets/zou-2023-prefetch.toml")),
-    ("zou-2023-sp", include_str!("../presets/zou-2023-sp.toml")),
-    ("zou-2023-stream", include_str!("../presets/zou-2023-stream.toml")),
-    ("zou-2023-stream-cache", include_str!("../presets/zou-2023-stream-cache.toml")),
-    ("five-stage", include_str!("../presets/five-stage.toml")),
-    ("five-stage-prefetch", include_str!("../presets/five-stage-prefetch.toml")),
-    ("five-stage-sp", include_str!("../presets/five-stage-sp.toml")),
-    ("five-stage-stream", include_str!("../presets/five-stage-stream.toml")),
-    ("five-stage-stream-cache", include_str!("../presets/five-stage-stream-cache.toml")),
-    ("ibex", include_str!("../presets/ibex.toml")),
-    ("ibex-maxperf", include_str!("../presets/ibex-maxperf.toml")),
-    ("ex5", include_str!("../presets/ex5.toml")),
-    ("ex5-varve", include_str!("../presets/ex5-varve.toml")),
-    ("zou-2023-varve", include_str!("../presets/zou-2023-varve.toml")),
-    ("c66x", include_str!("../presets/c66x.toml")),
-    ("lwp", include_str!("../presets/lwp.toml")),
-];
+presets! {
+    /// Names and texts of the core descriptions that come with the product.
+    pub PRESETS, PRESET_NAMES from "../presets/":
+    "zou-2023", "zou-2023-prefetch", "zou-2023-sp", "zou-2023-stream", "zou-2023-stream-cache", "five-stage",
+    "five-stage-prefetch", "five-stage-sp", "five-stage-stream", "five-stage-stream-cache", "ibex",
+    "ibex-maxperf", "ex5", "ex5-varve", "zou-2023-varve", "c66x", "lwp",
+}
 
 /// Returns a value as tables have it: a size such as `16KiB` is its bytes.
 fn plain(value: &Value) -> toml::Value {
@@ -131,10 +118,10 @@ impl CoreDescription {
     /// # Errors
     /// [`DescribeError::Unknown`]: no preset has this name.
     pub fn preset_text(name: &str) -> Result<&'static str, DescribeError> {
-        let found = PRESETS.iter().find(|(preset, _)| *preset == name).ok_or_else(|| DescribeError::Unknown {
-            name: name.to_owned(),
-            known: PRESETS.map(|(preset, _)| preset).join(", "),
-        })?;
+        let found = PRESETS
+            .iter()
+            .find(|(preset, _)| *preset == name)
+            .ok_or_else(|| DescribeError::Unknown { name: name.to_owned(), known: PRESET_NAMES.join(", ") })?;
         Ok(found.1)
     }
 

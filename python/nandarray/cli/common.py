@@ -241,14 +241,14 @@ def documented(kind: type) -> dict[str, str]:
     return defaultdict(str, {name: " ".join(text.split()) for name, text in entries})
 
 
-def with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options, types by name, in place of its ``**`` parameter; one not given is None."""
+def with_options(options: Mapping[str, Any], **defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options, types by name, in place of its ``**`` parameter; those without default are None."""
 
     def dressed(command: Callable[..., None]) -> Callable[..., None]:
         given = inspect.signature(command, eval_str=True)
         own = [one for one in given.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
         added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
             for name, kind in options.items()
         ]
         command.__signature__ = given.replace(parameters=[*own, *added])  # type: ignore[attr-defined]

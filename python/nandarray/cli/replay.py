@@ -124,7 +124,6 @@ _FORMS = {
     "size": _Form(list[str], _sizes, "SIZE[:WEIGHT]"),
     "hot": _Form(str, partial(_pair, what="SPACE:SHARE, like 0.2:0.8"), "SPACE:SHARE"),
     "rate": _Form(str, str, "RATE"),
-    "format": _Form(str, str),
     "pattern": _Form(bool, lambda _: "sequential", name="--sequential"),
     **dict.fromkeys(("bytes", "align", "offset", "working_set"), _Form(str, parse_size, "SIZE")),
 }
@@ -170,13 +169,12 @@ def replay_command(
         raise typer.BadParameter("give either a TRACE or --synthetic")
     given = {name: value for name, value in given.items() if value is not None}
     known = {field.name for field in fields(Synthetic if synthetic else Trace)}
-    for name in given.keys() - known:
+    for name in (one for one in given if one not in known):
         option = (_FORMS[name].name if name in _FORMS else None) or f"--{name.replace('_', '-')}"
         raise typer.BadParameter(f"{option} is an option of {'traces' if synthetic else '--synthetic'}")
     given = {name: _FORMS[name].read(value) if name in _FORMS else value for name, value in given.items()}
     workload: Trace | Synthetic
     if trace_file is not None:
-        _check_format(given.get("format"))
         workload = Trace(trace_file, **given)
     else:
         if not given.keys() & {"requests", "bytes", "seconds"}:
@@ -194,11 +192,6 @@ def replay_command(
         timeline=timeline,
         timeline_window=_pair(trace_window, "FROM:UNTIL, like 0:0.001"),
     )
-
-
-def _check_format(name: str | None) -> None:
-    if name not in {None, "fio", "blktrace", "msr"}:
-        raise typer.BadParameter(f"{name!r} is not fio, blktrace or msr")
 
 
 def _run(

@@ -71,7 +71,7 @@ def inputs_of(experiment: Experiment, parameters: Mapping[str, Any]) -> Inputs:
             if text == parameters.get("device") and isinstance(changes, Mapping):
                 described = _changed(described, changes)
             found.devices[text] = described.to_toml()
-        elif _is_file(text):
+        elif device.exists(text):
             with Path(text).open("rb") as file:
                 found.files[text] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
@@ -89,15 +89,8 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # a text that no file can be called
-        return False
-
-
 def _description(text: str) -> Description | None:
-    if text not in device.names() and not (text.endswith(".toml") and _is_file(text)):
+    if text not in device.names() and not (text.endswith(".toml") and device.exists(text)):
         return None
     try:
         return device.load(text)

@@ -26,7 +26,7 @@ pub static DEVICES: LazyLock<Vocabulary> = LazyLock::new(|| {
     // The keys of a core follow their base.
     let core = KEYS.iter().position(|key| key.path == "compute.core.base").expect("a key of devices") + 1;
     let keys: Vec<_> = KEYS[..core].iter().copied().chain(compute::core_keys()).chain(KEYS[core..].to_vec()).collect();
-    Vocabulary { noun: "device", keys: Vec::leak(keys), renamed: compute::RENAMED, presets: PRESETS }
+    Vocabulary { noun: "device", keys: Vec::leak(keys), renamed: compute::RENAMED, presets: &PRESETS }
 });
 
 /// Description of a modelled device.

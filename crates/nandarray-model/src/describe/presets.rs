@@ -1,35 +1,14 @@
 //! The descriptions that come with the crate: TOML files in `presets/`, compiled in.
 
-macro_rules! presets {
-    ($($name:literal),* $(,)?) => {
-        /// Names and texts of all presets.
-        pub(super) const PRESETS: &[(&str, &str)] = &[$(($name, include_str!(concat!("presets/", $name, ".toml")))),*];
-        const NAMES: &[&str] = &[$($name),*];
-    };
+nandarray_describe::presets! {
+    /// Names and texts of all presets.
+    pub(super) PRESETS, NAMES from "presets/":
+    "nds-prototype", "flashabacus", "assasin", "assasin-baseline", "assasin-prefetch", "assasin-sp",
+    "assasin-varve", "assasin-sb", "assasin-sb-cache", "coden", "mqsim-default", "mqsim-ideal",
+    "samsung-970-pro", "samsung-z-nand", "tlc-enterprise", "qlc-enterprise", "optane-like", "tiny",
 }
-
-presets![
-    "nds-prototype",
-    "flashabacus",
-    "assasin",
-    "assasin-baseline",
-    "assasin-prefetch",
-    "assasin-sp",
-    "assasin-varve",
-    "assasin-sb",
-    "assasin-sb-cache",
-    "coden",
-    "mqsim-default",
-    "mqsim-ideal",
-    "samsung-970-pro",
-    "samsung-z-nand",
-    "tlc-enterprise",
-    "qlc-enterprise",
-    "optane-like",
-    "tiny",
-];
 
 /// Returns the names of all presets.
 pub fn names() -> &'static [&'static str] {
-    NAMES
+    &NAMES
 }

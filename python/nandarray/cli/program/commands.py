@@ -7,14 +7,25 @@ programs at once, :mod:`nandarray.cli.program.source` what a source is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nandarray.cli.common import Json, KeyFile, console, facts_of, key_of, parse_size, print_json, say, table_of
+from nandarray.cli.common import (
+    Json,
+    KeyFile,
+    console,
+    facts_of,
+    key_of,
+    parse_size,
+    print_json,
+    say,
+    table_of,
+    with_options,
+)
 from nandarray.cli.program import profile as cli_program_profile
 from nandarray.cli.program import run as cli_program_run
 from nandarray.cli.program import source as cli_program_source
@@ -91,12 +102,16 @@ Sizes = Annotated[
 ]  # fmt: skip
 
 
-def _loaded(
-    source: str, target: str, flags: list[str] | None, dtype: str | None, sizes: list[str] | None, *, stream: bool
-) -> Program:
+#: Options of all commands that take a program, for the way in which it is made.
+_making = with_options(
+    {"target": Target, "flags": Flags, "dtype": Dtype, "stream": Stream}, target="rv64", stream=False
+)
+
+
+def _loaded(source: str, sizes: list[str] | None, making: Mapping[str, Any]) -> Program:
     """Return a program to inspect; only the numbers that shape it are taken."""
     numbers = cli_program_run.scalars_of(sizes or [])
-    made, left = cli_program_source.make(source, numbers, dtype=dtype, stream=stream, target=target, flags=flags)
+    made, left = cli_program_source.make(source, numbers, **making)
     if left:
         raise InvalidError(f"{source} has no size {next(iter(left))!r}; scalars are given when it is run")
     return made
@@ -127,6 +142,7 @@ def cores_command(*, as_json: Json = False) -> None:
 
 
 @app.command()
+@_making
 def build(
     *,
     source: Source,
@@ -139,15 +155,12 @@ def build(
             help="The file to write; beside the source if left out.",
         ),
     ] = None,
-    target: Target = "rv64",
-    flags: Flags = None,
-    dtype: Dtype = None,
     scalar: Sizes = None,
-    stream: Stream = False,
     as_json: Json = False,
+    **making: Any,
 ) -> None:
     """Compile a program to an ELF."""
-    made = _loaded(source, target, flags, dtype, scalar, stream=stream)
+    made = _loaded(source, scalar, making)
     if made.warnings:
         console(stderr=True).print(made.warnings.rstrip())
     base = Path(source.partition(".py:")[0])
@@ -160,19 +173,17 @@ def build(
 
 
 @app.command()
+@_making
 def info(
     *,
     source: Source,
     symbols: Annotated[bool, typer.Option("--symbols", help="List functions and objects, too.")] = False,
-    target: Target = "rv64",
-    flags: Flags = None,
-    dtype: Dtype = None,
     scalar: Sizes = None,
-    stream: Stream = False,
     as_json: Json = False,
+    **making: Any,
 ) -> None:
     """Describe a program: inputs, outputs, numbers, and its ELF."""
-    made = _loaded(source, target, flags, dtype, scalar, stream=stream)
+    made = _loaded(source, scalar, making)
     if as_json:
         listed = [vars(one) for one in made.symbols] if symbols else None
         extra: dict[str, Any] = {} if listed is None else {"symbols": listed}
@@ -188,20 +199,18 @@ def info(
 
 
 @app.command()
+@_making
 def disasm(
     *,
     source: Source,
-    target: Target = "rv64",
-    flags: Flags = None,
-    dtype: Dtype = None,
     scalar: Sizes = None,
-    stream: Stream = False,
     as_json: Json = False,
+    **making: Any,
 ) -> None:
     """Print a program's instructions, as the hart decodes them."""
     from nandarray import _nandarray
 
-    lines = _nandarray.program_disassemble(_loaded(source, target, flags, dtype, scalar, stream=stream).elf)
+    lines = _nandarray.program_disassemble(_loaded(source, scalar, making).elf)
     if as_json:
         print_json([{"address": at, "bits": bits, "text": text} for at, bits, text in lines])
         return
@@ -325,6 +334,7 @@ def bare_test(
 
 
 @app.command()
+@_making
 def run(
     *,
     source: RunSource = None,
@@ -340,16 +350,13 @@ def run(
     task_bytes: TaskBytes = None,
     hold_bytes: HoldBytes = "1GiB",
     max_instructions: Most = None,
-    dtype: Dtype = None,
-    stream: Stream = False,
-    target: Target = "rv64",
-    flags: Flags = None,
     core: CoreName = None,
     sets: CoreSets = None,
     timeline: CoreTimeline = None,
     key_file: KeyFile = None,
     quiet: Quiet = False,
     as_json: Json = False,
+    **making: Any,
 ) -> None:
     """Run a program beside arrays, or several that feed each other.
 
@@ -361,7 +368,7 @@ def run(
 
     On a described core: nandarray program run sum data.nand:/x --core five-stage --set l1d.size=16KiB
     """
-    given = _Given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
+    given = _Given(source, inputs, scalar, pipeline, then, **making)
     chosen = cli_program_timing.chosen(core, sets, timeline)
     options = cli_program_timing.on_one_core(chosen, single=given.single, form=form, threads=threads)
     options |= {"task_bytes": task_bytes and parse_size(task_bytes), "hold_bytes": parse_size(hold_bytes)}
@@ -385,6 +392,7 @@ def run(
 
 
 @app.command()
+@_making
 def profile(
     *,
     source: RunSource = None,
@@ -401,14 +409,11 @@ def profile(
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a table.")] = 12,
     threads: Threads = None,
     max_instructions: Most = None,
-    dtype: Dtype = None,
-    stream: Stream = False,
-    target: Target = "rv64",
-    flags: Flags = None,
     core: CoreName = None,
     sets: CoreSets = None,
     key_file: KeyFile = None,
     as_json: Json = False,
+    **making: Any,
 ) -> None:
     """Count a program's instructions by function, source line, class and block; with --core, its cycles."""
     import nandarray
@@ -423,9 +428,7 @@ def profile(
         given = [opened.input(text) for text in inputs or []]
         first = _dtype_of(given[0]) if given else None
         numbers = cli_program_run.scalars_of(scalar or [])
-        made, scalars = cli_program_source.make(
-            source, numbers, dtype=dtype, first=first, stream=stream, target=target, flags=flags
-        )
+        made, scalars = cli_program_source.make(source, numbers, first=first, **making)
         if not given:
             given = stack.enter_context(cli_program_profile.sampled(made, sample or _SAMPLE_RECORDS))
         if chosen is not None:

@@ -4,7 +4,7 @@
 use nandarray_describe::ValueKind::{self, CountOrNone, Frequency, RateOr, Real, Word};
 use nandarray_describe::{Checks, Key, Quantities, Quantity, Renamed, Value, declare, words};
 use nandarray_sim::Ps;
-use nandarray_uarch::{CoreDescription, PRESETS};
+use nandarray_uarch::{CoreDescription, PRESET_NAMES};
 
 use super::super::Description;
 use super::super::cores;
@@ -13,12 +13,12 @@ use super::{POWER, SHORT};
 /// Area of a component in square millimetres.
 const AREA: ValueKind = Real(0.0, 10_000.0);
 /// Words of a core's base: presets, and two that are none.
-const BASES: [&str; PRESETS.len() + 2] = {
-    let mut words = ["none"; PRESETS.len() + 2];
+const BASES: [&str; PRESET_NAMES.len() + 2] = {
+    let mut words = ["none"; PRESET_NAMES.len() + 2];
     words[1] = "own";
     let mut preset = 0;
-    while preset < PRESETS.len() {
-        words[preset + 2] = PRESETS[preset].0;
+    while preset < PRESET_NAMES.len() {
+        words[preset + 2] = PRESET_NAMES[preset];
         preset += 1;
     }
     words

@@ -13,7 +13,7 @@ import pytest
 
 import nandarray
 from nandarray import DoorError, VolumeMismatchError
-from nandarray.nvme import CreateSpace, Read, Write
+from nandarray.nvme import CreateSpace, Read, Write, connect, new_secret
 
 
 @pytest.fixture
@@ -109,6 +109,19 @@ def test_a_run_holds_up_no_other_command(drive: Any) -> None:
     thread.join()
     assert "more than 3 s: the run is left to the other side" in str(ended[0])
     assert drive["x"].reduce("sum") == np.arange(24).sum()
+
+
+def test_runs_prove_who_they_are(tmp_path: Path) -> None:
+    host, secret = "nqn.2026-01.org.example:host", new_secret()
+    with (
+        nandarray.open(tmp_path / "d.nand", "w") as store,
+        nandarray.serve(store, secrets={host: secret}) as server,
+        connect(server.url, hostnqn=host, secret=secret, digests=True) as remote,
+    ):
+        store["x"] = np.arange(10)
+        assert [remote["x"].reduce("sum") for _ in range(3)] == [45] * 3
+        # One connection for commands, one that runs take in turn.
+        assert [one[1] for one in server.status()["associations"]] == [host] * 2
 
 
 def test_block_namespaces_come_and_go_by_the_drive(drive: Any) -> None:

@@ -159,14 +159,6 @@ impl Operand {
             Self::Space(_) => 0,
         }
     }
-
-    /// Whether what is written to the operand is written to the store.
-    fn is_stored(&self) -> bool {
-        match self {
-            Self::Memory(..) => false,
-            Self::Space(_) => true,
-        }
-    }
 }
 
 /// Reserves the memory of a run of programs: that of the cores of each, and `bytes` more for data.
@@ -445,25 +437,7 @@ impl Programs {
             ranges.iter().enumerate().map(|(i, range)| described(at, i, range)).collect::<Result<_, _>>()?;
         let (from, to) = operands.split_at(inputs);
         fits_one_task(ports, from)?;
-        for (i, operand) in to.iter().enumerate() {
-            let Operand::Space(of) = operand else { continue };
-            let name = at.runtime.device().by_id(of.space).map_err(Status::from)?.peek().record.name.clone();
-            if !at.tenant.writes(&name) {
-                let why = format!("output {i} lies in array {name:?}, which this host may only read");
-                return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
-            }
-        }
-        if let Some(i) = to.iter().position(|operand| !at.writable && operand.is_stored()) {
-            let why = format!("output {i} lies in the store, which is exported for reading only");
-            return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
-        }
-        for (i, operand) in operands.iter().enumerate() {
-            let what = if i < inputs { SpaceUse::Read } else { SpaceUse::Write };
-            if let Operand::Space(found) = operand {
-                let why = |status: Status| ExecutionFailure::new(status, format!("range {i}: {}", status.name()));
-                at.reserved.check(found.space, what).map_err(why)?;
-            }
-        }
+        check_uses(at, from, to)?;
         let room = |operands: &[Operand]| operands.iter().map(Operand::memory_bytes).fold(0, u64::saturating_add);
         let collect_bytes = room(to);
         let _held = reserve_run(at, &[program], room(from).saturating_add(collect_bytes)).map_err(failure_of)?;
@@ -529,6 +503,30 @@ impl Programs {
         };
         state.sets.iter().map(entry).collect::<Vec<_>>().as_bytes().to_vec()
     }
+}
+
+/// Checks that the host may read the inputs and write the outputs of an execution.
+fn check_uses(at: &Surroundings<'_>, from: &[Operand], to: &[Operand]) -> Result<(), ExecutionFailure> {
+    for (i, operand) in to.iter().enumerate() {
+        let Operand::Space(of) = operand else { continue };
+        if !at.writable {
+            let why = format!("output {i} lies in the store, which is exported for reading only");
+            return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
+        }
+        let name = at.runtime.device().by_id(of.space).map_err(Status::from)?.peek().record.name.clone();
+        if !at.tenant.writes(&name) {
+            let why = format!("output {i} lies in array {name:?}, which this host may only read");
+            return Err(ExecutionFailure::new(Status::WRITE_PROTECTED, why));
+        }
+    }
+    for (i, operand) in from.iter().chain(to).enumerate() {
+        let what = if i < from.len() { SpaceUse::Read } else { SpaceUse::Write };
+        if let Operand::Space(found) = operand {
+            let why = |status: Status| ExecutionFailure::new(status, format!("range {i}: {}", status.name()));
+            at.reserved.check(found.space, what).map_err(why)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the failure of an execution that ended with an error.

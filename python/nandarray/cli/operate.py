@@ -106,8 +106,8 @@ class Operator:
     ) -> None:
         """Keep the status, answer orders and look at the server until it is to stop, or a look raises.
 
-        A service manager is told in the words ``ready`` that it serves, and its end. ``kill`` stops a run by its number,
-        ``reload`` reads files again and says in words what has changed.
+        A service manager is told in the words ``ready`` that it serves, and its end. ``kill`` stops a run by its
+        number, ``reload`` reads files again and says in words what has changed.
         """
         handlers: dict[str, Callable[..., Mapping[str, Any]]] = {
             "status": lambda: {"pid": os.getpid(), **status()},

@@ -5,13 +5,11 @@
 //! completions are sent together. Every length is checked before memory is allocated for it. Transfers from the host
 //! begin while their bytes fit the connection's limit; later ones wait.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nandarray::panics::caught;
 use nandarray_nvme_spec::{
     ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, CompletionEntry, ConnectData, ConnectFields,
     DataDescriptor, DataLocation, FABRICS_OPCODE, FabricsCommand, FabricsType, Opcode, Status, SubmissionEntry,
@@ -21,6 +19,7 @@ use zerocopy::FromBytes;
 
 use super::endpoint::Stream;
 use super::held::{CommandMemory, PassedBytes, TRANSFER_BYTES};
+use super::long_command::{LongCommand, payload};
 use super::outgoing::{Completer, Outgoing};
 use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FatalError, FatalStatus, H2C_BYTES_MAX, HEADER_BYTES, PduHeader, PduKind,
@@ -490,7 +489,7 @@ impl Connection {
         entry: SubmissionEntry,
         data: Option<Vec<u8>>,
         room: usize,
-        mut reserved: Vec<Reservation>,
+        reserved: Vec<Reservation>,
     ) -> Result<(), ConnectionEnd> {
         let fctype = FabricsCommand::type_of(&entry);
         let of_exchange = fctype.is_some_and(FabricsType::is_authentication);
@@ -507,53 +506,59 @@ impl Connection {
             }
             ConnectionState::Io(association, qid) => {
                 let (association, qid) = (association.clone(), *qid);
-                let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
-                let place = Association::place_of(&entry);
-                let bytes = data.as_ref().map_or(0, Vec::len) + room;
-                self.keep_pace(&association, bytes);
-                if room > ADMIN_IN_CAPSULE_BYTES {
-                    match association.tenant().budget.reserve(room as u64) {
-                        Ok(held) => reserved.push(held),
-                        Err(status) => {
-                            association.log_failure(qid, &entry, status);
-                            self.refuse(completer, status);
-                            return Ok(());
-                        }
-                    }
-                }
-                if place != CommandPlace::Here || self.shared.waits() {
-                    let arrived = Instant::now();
-                    // Earlier commands of the batch are answered before this thread waits for workers.
-                    let passed = self.passed.clone();
-                    let passed = Some(passed.hold(bytes, || self.end_batch()));
-                    let memory = CommandMemory::new(passed, reserved);
-                    let of = association.clone();
-                    let command = LongCommand { association, qid, completer, entry, data, room, safe, memory };
-                    self.shared.work(place, &of, move || {
-                        ARRIVED.set(Some(arrived));
-                        command.run();
-                        ARRIVED.set(None);
-                    });
-                    return Ok(());
-                }
-                // Old contents of the room never leave: a read that succeeds has filled all of it.
-                let mut out = self.outgoing.room(room);
-                if entry.opcode != Opcode::READ {
-                    out[..room].fill(0);
-                }
-                let begun = Instant::now();
-                let done = association.io(qid, &entry, payload(data.as_deref(), &mut out[..room]));
-                let measured = Measured::of(begun, data.as_deref(), room);
-                association.measure(qid, &entry, done.status(), measured);
-                if safe && done.status().ok() {
-                    self.unsettled.push(UnsettledWrite { completer, entry: done });
-                } else {
-                    let memory = CommandMemory::new(None, reserved);
-                    completer.complete_holding(done, out, room, Some(memory));
-                }
+                self.io(association, qid, completer, entry, data, room, reserved);
             }
         }
         Ok(())
+    }
+
+    /// Executes a command of I/O queue `qid`, or passes it to a worker.
+    #[expect(clippy::too_many_arguments, reason = "a command with its data and its memory")]
+    fn io(
+        &mut self,
+        association: Arc<Association>,
+        qid: u16,
+        completer: Completer,
+        entry: SubmissionEntry,
+        data: Option<Vec<u8>>,
+        room: usize,
+        mut reserved: Vec<Reservation>,
+    ) {
+        let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
+        let place = Association::place_of(&entry);
+        let bytes = data.as_ref().map_or(0, Vec::len) + room;
+        self.keep_pace(&association, bytes);
+        if room > ADMIN_IN_CAPSULE_BYTES {
+            match association.tenant().budget.reserve(room as u64) {
+                Ok(held) => reserved.push(held),
+                Err(status) => {
+                    association.log_failure(qid, &entry, status);
+                    return self.refuse(completer, status);
+                }
+            }
+        }
+        let arrived = Instant::now();
+        if place != CommandPlace::Here || self.shared.waits() {
+            // Earlier commands of the batch are answered before this thread waits for workers.
+            let passed = self.passed.clone();
+            let passed = Some(passed.hold(bytes, || self.end_batch()));
+            let memory = CommandMemory::new(passed, reserved);
+            let of = association.clone();
+            let command = LongCommand { association, qid, completer, entry, data, room, safe, memory, arrived };
+            return self.shared.work(place, &of, move || command.run());
+        }
+        // Old contents of the room never leave: a read that succeeds has filled all of it.
+        let mut out = self.outgoing.room(room);
+        if entry.opcode != Opcode::READ {
+            out[..room].fill(0);
+        }
+        let done = association.io(qid, &entry, payload(data.as_deref(), &mut out[..room]));
+        association.measure(qid, &entry, done.status(), Measured::of(arrived, data.as_deref(), room));
+        if safe && done.status().ok() {
+            self.unsettled.push(UnsettledWrite { completer, entry: done });
+        } else {
+            completer.complete_holding(done, out, room, Some(CommandMemory::new(None, reserved)));
+        }
     }
 
     /// Waits until the host's tenant may execute another command that moves `bytes` bytes.
@@ -807,65 +812,4 @@ fn claimed_host(data: &[u8]) -> String {
     let data = ConnectData::read_from_bytes(data).ok();
     let name = data.as_ref().and_then(|data| nandarray_nvme_spec::text(&data.hostnqn).ok());
     name.unwrap_or_default().to_owned()
-}
-
-fn payload<'a>(data: Option<&'a [u8]>, out: &'a mut [u8]) -> Payload<'a> {
-    match data {
-        Some(bytes) => Payload::ToController(bytes),
-        None if out.is_empty() => Payload::None,
-        None => Payload::ToHost(out),
-    }
-}
-
-thread_local! {
-    /// When the command that this worker thread executes arrived.
-    static ARRIVED: Cell<Option<Instant>> = const { Cell::new(None) };
-}
-
-/// Returns the time at which the command that the calling thread executes arrived at its connection; `None` on threads
-/// that are no workers of a server. A modelled drive counts a command's latency from it.
-pub fn arrived() -> Option<Instant> {
-    ARRIVED.get()
-}
-
-/// A command that a worker thread executes.
-struct LongCommand {
-    association: Arc<Association>,
-    qid: u16,
-    completer: Completer,
-    entry: SubmissionEntry,
-    data: Option<Vec<u8>>,
-    room: usize,
-    /// Whether the completion of a write is sent only once the write survives the end of this process.
-    safe: bool,
-    memory: CommandMemory,
-}
-
-impl LongCommand {
-    fn run(self) {
-        let Self { association, qid, completer, entry, data, room, safe, memory } = self;
-        let outgoing = completer.outgoing();
-        let mut out = outgoing.room(room);
-        if entry.opcode != Opcode::READ {
-            out[..room].fill(0);
-        }
-        // A panic must not end the worker, which all hosts share, nor leave the command without a completion.
-        let done = caught(|| association.io(qid, &entry, payload(data.as_deref(), &mut out[..room])));
-        let mut done = done.unwrap_or_else(|_| {
-            let mut failed = CompletionEntry { cid: entry.cid, ..CompletionEntry::default() };
-            failed.set_status(Status::INTERNAL_ERROR);
-            failed
-        });
-        if safe && done.status().ok() {
-            if let Err(status) = association.subsystem().settle() {
-                done.set_status(status);
-            }
-        }
-        if let Some(arrived) = arrived() {
-            association.measure(qid, &entry, done.status(), Measured::of(arrived, data.as_deref(), room));
-        }
-        drop(data);
-        completer.complete_holding(done, out, room, Some(memory));
-        outgoing.flush_soon();
-    }
 }

@@ -3,7 +3,7 @@
 //! A connection is a queue, served by a thread of its own that reads, executes and answers in batches; long commands go
 //! to workers. `pdu` has the bytes, `connection` the states of one connection, `endpoint` a stream over either kind of
 //! socket, `listener` the sockets that listen and who may connect by them, `server` threads, limits and keep alive
-//! timeouts, `workers` threads for long commands, `logins` counts and slows down logins that fail, `initiator` has the
+//! timeouts, `workers` threads for long commands (`long_command`), `held` the memory that these hold, `logins` counts and slows down logins that fail, `initiator` has the
 //! host's side, for tests and clients.
 
 mod connection;
@@ -12,15 +12,16 @@ mod held;
 mod initiator;
 mod listener;
 mod logins;
+mod long_command;
 mod outgoing;
 mod pdu;
 mod server;
 mod workers;
 
-pub use connection::arrived;
 pub use endpoint::{Endpoint, Peer};
 pub use initiator::{ConnectError, HostQueue, Initiator, InitiatorOptions};
 pub use listener::SocketAccess;
+pub use long_command::arrived;
 pub use pdu::{Digests, FatalError, FatalStatus, PduHeader, PduKind};
 pub use server::{Server, ServerOptions, ServerStatus};
 pub use workers::WorkerCounts;

@@ -2,7 +2,7 @@
 
 use nandarray_sim::Ps;
 
-use crate::kind::Quantity;
+use crate::quantity::Quantity;
 
 /// A type of a field that the quantity of a key is converted to.
 pub trait FromQuantity: Sized {

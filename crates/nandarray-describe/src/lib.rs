@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `unit` | units, and the numbers written in them |
 //! | `value` | values as written |
+//! | `quantity` | quantities as read from values |
 //! | `kind` | kinds of quantities, their ranges |
 //! | `problem` | problems of a description, all at once |
 //! | `vocabulary` | keys, presets, suggestions for what is misspelt |
@@ -21,6 +22,7 @@
 mod declare;
 mod kind;
 mod problem;
+mod quantity;
 mod read;
 mod sheet;
 mod table;
@@ -31,8 +33,9 @@ mod write;
 mod written;
 
 pub use declare::FromQuantity;
-pub use kind::{Quantity, ValueKind, Wrong};
+pub use kind::ValueKind;
 pub use problem::{Invalid, LineNumbers, Problem};
+pub use quantity::{Quantity, Wrong};
 pub use sheet::{Checks, Described, Quantities, TypedSheet};
 pub use table::{Field, TableKey, number};
 pub use unit::{show_size, units};

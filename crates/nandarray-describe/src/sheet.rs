@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::declare::FromQuantity;
-use crate::kind::Quantity;
 use crate::problem::{Invalid, Problem};
+use crate::quantity::Quantity;
 use crate::value::Value;
 use crate::vocabulary::{Key, Vocabulary};
 use crate::written::{SheetEntry, Written};

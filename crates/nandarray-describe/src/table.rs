@@ -4,7 +4,8 @@
 
 use std::fmt::Display;
 
-use crate::kind::{Quantity, ValueKind, Wrong};
+use crate::kind::ValueKind;
+use crate::quantity::{Quantity, Wrong};
 use crate::value::Value;
 
 /// A type of a table's field.

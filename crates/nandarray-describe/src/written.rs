@@ -4,8 +4,9 @@
 //! `base` starts from that preset's values; one without a base starts from the defaults of the keys. This file does not
 //! know the meaning of keys.
 
-use crate::kind::{Quantity, ValueKind};
+use crate::kind::ValueKind;
 use crate::problem::{Invalid, Problem};
+use crate::quantity::Quantity;
 use crate::value::Value;
 use crate::vocabulary::{Key, Vocabulary};
 

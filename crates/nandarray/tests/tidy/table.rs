@@ -75,8 +75,10 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-describe",
         uses: &["nandarray-sim"],
-        layers: "problem table unit value < kind < declare < vocabulary < written < read write < sheet < lib tests",
+        layers: "problem quantity unit value < kind < table < declare < vocabulary < written < read write < sheet < \
+                 lib tests",
         lines_max: 400,
+        up: &[("kind.rs", "table", "a kind can be that of a table's key, and such a key has a kind")],
         ..PLAIN
     },
     Crate {

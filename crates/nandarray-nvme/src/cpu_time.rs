@@ -1,4 +1,4 @@
-//! Processor time of a run's threads, while they run: read from the clocks of the threads by whoever asks.
+//! Processor time of a run's threads, while they run: read from the clocks of the threads by any other thread.
 //!
 //! A thread that begins notes its clock, a thread that ends adds what it has used. An executor without threads of this
 //! host, as that of a modelled device, uses none here.

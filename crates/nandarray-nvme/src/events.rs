@@ -1,8 +1,8 @@
-//! What happened in a server, for its operator's log: hosts that come and go, refused logins, runs, slow commands.
+//! Events of a server for its operator's log: hosts that come and go, refused logins, runs, slow commands.
 //!
-//! Threads of the server add events, and never wait for whoever reads them: a limited number is kept, and of each kind
-//! only a limited number a second, whatever hosts do; the rest is counted, and told as [`EventKind::Suppressed`]. Until
-//! somebody reads for the first time, nothing is kept. Not here: levels, text and JSON (`python/nandarray/serving/log.py`).
+//! Threads of the server add events, and never wait for a reader: a limited number is kept, and of each kind only a
+//! limited number a second, whatever hosts do; the others are counted, and reported by [`EventKind::Suppressed`].
+//! Before the first read nothing is kept. Not here: levels, text and JSON (`python/nandarray/serving/log.py`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,7 +107,7 @@ pub struct ServerEvent {
     pub fields: Vec<(&'static str, EventValue)>,
 }
 
-/// How many events of a kind may still come.
+/// The limit on events of one kind.
 #[derive(Clone, Copy, Debug)]
 struct EventRate {
     left: u32,
@@ -141,7 +141,7 @@ struct EventState {
     rates: [EventRate; EventKind::ALL.len()],
 }
 
-/// The events of a server that nobody has read.
+/// The events of a server that were not read.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     is_read: AtomicBool,
@@ -189,7 +189,7 @@ impl EventLog {
         }
     }
 
-    /// Returns the events that nobody has read, in order; waits at most `time` for the first one. From the first call on
+    /// Returns the events that were not read, in order; waits at most `time` for the first one. From the first call on
     /// events are kept.
     pub(crate) fn read(&self, time: Duration) -> Vec<ServerEvent> {
         self.is_read.store(true, Ordering::Relaxed);

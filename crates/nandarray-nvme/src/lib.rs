@@ -20,7 +20,7 @@
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
 //! | `running`, `cpu_time` | executions of one host, which end with it or are killed; processor time of their threads |
 //! | `metrics`, `measures` | counts of commands by kind and tenant |
-//! | `events` | what happened, for the operator's log |
+//! | `events` | events for the operator's log |
 //! | `unlocked` | encrypted arrays whose keys one host has given |
 //! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
 //! | `identify`, `logs` | data of identify and of log pages |

@@ -1,4 +1,4 @@
-//! A command that has ended, as its transport measured it: counted for its tenant, and told if it took long.
+//! A command that has ended, as its transport measured it: counted for its tenant, and an event if it took long.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::events::EventKind;
 use crate::io::CommandPlace;
 use crate::metrics::{Operation, OperationKind};
 
-/// Duration from which a command is told as slow; runs of programs have events of their own.
+/// Duration from which a command is an event of its own; runs of programs have events of their own.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Duration and bytes of a command, measured by the transport.

@@ -107,7 +107,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) running: &'a RunningExecution<'a>,
     /// Name of the host.
     pub(crate) host: &'a str,
-    /// What happened, for the operator's log.
+    /// Events for the operator's log.
     pub(crate) events: &'a EventLog,
     /// Encrypted arrays whose keys the host has given.
     pub(crate) unlocked: &'a UnlockedArrays,

@@ -56,7 +56,7 @@ pub struct RunStatus {
     pub memory_bytes: u64,
     /// Time for which its threads have had a processor.
     pub cpu: Duration,
-    /// Whether it was told to stop.
+    /// Whether it is about to stop.
     pub is_stopping: bool,
 }
 

@@ -101,7 +101,7 @@ pub struct Subsystem {
     pub(crate) health: Health,
     /// Counts of commands by kind and tenant.
     pub(crate) meters: Meters,
-    /// What happened, for the operator's log.
+    /// Events for the operator's log.
     pub(crate) events: EventLog,
     /// Number of the last execution of any host.
     pub(crate) last_run: AtomicU64,
@@ -328,7 +328,7 @@ impl Subsystem {
         self.associations().iter().any(|host| host.running.kill(number))
     }
 
-    /// Returns the events that nobody has read, in order; waits at most `time` for the first one. Events from before
+    /// Returns the events that were not read, in order; waits at most `time` for the first one. Events from before
     /// the first call are not kept.
     pub fn events(&self, time: Duration) -> Vec<ServerEvent> {
         self.events.read(time)

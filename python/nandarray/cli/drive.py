@@ -114,6 +114,22 @@ def _run(server: Server, store: Store, operator: Operator, stop: threading.Event
     operator.run(store, lambda: {"transport": "tcp", **about, **server.status()}, stop, kill=server.kill)
 
 
+def _serve_tcp(
+    path: Path, listen: str, operator: Operator, *, device: str | None, secrets: Path | None, how: dict[str, Any]
+) -> None:
+    """Serve a store as a drive until SIGTERM or SIGINT; ``how`` has options of :func:`nandarray.serve`."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    about = {**_raise_limit(), "device": device, "paced": how["pace"]}
+    with operator, open_store(path, "r" if how["read_only"] else "r+", device=device) as opened:
+        known = None if secrets is None else read_secrets(secrets)
+        with nandarray.serve(opened, listen, secrets=known, **how) as server:
+            _run(server, opened, operator, stop, about)
+        if device is not None:
+            say(opened.report())
+
+
 def serve(
     ctx: typer.Context,
     *,
@@ -166,31 +182,13 @@ def serve(
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
     if pace and device is None:
         raise typer.BadParameter("--pace: only a described device has modelled time; name one with --device")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    how: dict[str, Any] = {
+        "nqn": nqn, "identity": "new" if new_ids else "kept" if keep_ids else "own", "insecure": insecure,
+        "read_only": read_only, "programs": not no_programs, "nd": not no_nd, "advertise": advertise,
+        "hosts": host or (), "pace": pace, "metrics": metrics,
+    }  # fmt: skip
     operator = Operator(store, "tcp", log=log, level=log_level)
-    about = {**_raise_limit(), "device": device, "paced": pace}
-    with operator, open_store(store, "r" if read_only else "r+", device=device) as opened:
-        server = nandarray.serve(
-            opened,
-            listen,
-            nqn=nqn,
-            identity="new" if new_ids else "kept" if keep_ids else "own",
-            insecure=insecure,
-            read_only=read_only,
-            programs=not no_programs,
-            nd=not no_nd,
-            advertise=advertise,
-            hosts=host or (),
-            secrets=None if secret_file is None else read_secrets(secret_file),
-            pace=pace,
-            metrics=metrics,
-        )
-        with server:
-            _run(server, opened, operator, stop, about)
-        if device is not None:
-            say(opened.report())
+    _serve_tcp(store, listen, operator, device=device, secrets=secret_file, how=how)
 
 
 def _host(store: Any) -> Any:

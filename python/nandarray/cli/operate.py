@@ -74,6 +74,8 @@ class Operator:
                 raise typer.BadParameter(f"{name} is {value!r}: must be one of {', '.join(words)}")
         self._path, self._form = path, form
         self.log = ServerLog(sys.stderr, log, level)
+        # A server that does not begin is an error of the command line, whose text is enough for people.
+        self._tells_failures = log == "json"
         self._late = 0
         self._late_told = float("-inf")
 
@@ -84,7 +86,7 @@ class Operator:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None:
             self.log.add("stop")
-        else:
+        elif self._tells_failures:
             self.log.add("failed", why=f"{type(error).__name__}: {error}")
         self.log.stop()
 
@@ -109,6 +111,7 @@ class Operator:
             handlers["kill"] = lambda run: self._kill(kill, run)
         if reload is not None:
             handlers["reload"] = lambda: self._reload(reload)
+        self._tells_failures = True
         file, watch = StatusFile(self._path, self._form, store._file_state()), FileWatch(store)
         control = ControlSocket(self._path, self._form, handlers)
         try:

@@ -105,7 +105,7 @@ class Server:
 
     @property
     def metrics_address(self) -> str | None:
-        """Where ``/metrics`` is: ``HOST:PORT``, or the path of a socket; None where it is not served."""
+        """Address of ``/metrics``: ``HOST:PORT``, or the path of a socket; None where it is not served."""
         return None if self._endpoint is None else self._endpoint.address
 
     def kill(self, run: int) -> None:

@@ -1,4 +1,4 @@
-"""What a server's operator sees and does: metrics, log lines, control from other processes.
+"""A server as its operator has it: metrics, log lines, control from other processes.
 
 :mod:`metrics` declares all metrics, :mod:`endpoint` answers Prometheus with them; :mod:`control` declares the commands
 that other processes of the same user may send; :mod:`log` declares the lines of the log; :mod:`answers` is the small

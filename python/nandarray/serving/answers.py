@@ -2,7 +2,7 @@
 
 One thread holds all connections; each may send one request of limited size and gets one answer, and has a limited time
 for both together. One connection more than the limit ends the oldest. Addresses are those of loopback, or sockets in
-the file system of mode 0600, whose clients have to be of this user, or root. What a request means is its owner's.
+the file system of mode 0600, whose clients have to be of this user, or root. The meaning of a request is its owner's.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class LocalServer:
     Parameters
     ----------
     listener : socket
-        What it listens on, without blocking; this object closes it.
+        Listening socket, without blocking; this object closes it.
     path : Path, optional
         The path of the socket, which is removed at the end.
     is_whole : callable
@@ -219,7 +219,7 @@ class LocalServer:
 
     @property
     def address(self) -> str:
-        """Where it listens: ``HOST:PORT``, or a path."""
+        """Address that it listens on: ``HOST:PORT``, or a path."""
         if self._path is not None:
             return str(self._path)
         host, port = self._listener.getsockname()[:2]

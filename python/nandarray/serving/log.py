@@ -2,7 +2,7 @@
 
 :data:`LINES` declares the kinds of lines with their levels and fields, :data:`FIELDS` the fields. Lines come from this
 process and from the engine's threads, whose events are limited (``crates/nandarray-nvme/src/events.rs``). One thread
-writes; whoever adds a line never waits for it. What hosts send reaches no terminal raw.
+writes; a thread that adds a line never waits for it. Texts of hosts reach no terminal raw.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class ServerLog:
     Parameters
     ----------
     stream : TextIO
-        Where lines go. One that cannot be written any more ends the log, not the server.
+        Stream of the lines. One that cannot be written any more ends the log, not the server.
     form : {"text", "json"}
         The form of lines.
     level : {"debug", "info", "warning", "error"}
@@ -113,7 +113,7 @@ class ServerLog:
 
     #: Most lines of this process that wait for the thread.
     _WAITING_MAX = 256
-    #: Time for which the end waits for a stream that nobody reads.
+    #: Time for which the end waits for a stream that no process reads.
     _END_SECONDS = 2.0
 
     def __init__(self, stream: TextIO, form: str = "text", level: str = "warning") -> None:

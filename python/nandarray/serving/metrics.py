@@ -1,8 +1,8 @@
 """All metrics of a server: names, types, labels, help and where each comes from, in one table.
 
 :data:`METRICS` is read by :func:`exposition`, which writes Prometheus' text form, and by the page
-docs/reference/metrics.md, which :func:`page_table` writes (``python -m nandarray.serving.metrics`` prints it). What is
-observed is a plain dictionary: the status of a server (:meth:`nandarray.nvme.Server.status`), with what
+docs/reference/metrics.md, which :func:`page_table` writes (``python -m nandarray.serving.metrics`` prints it). An
+observation is a plain dictionary: the status of a server (:meth:`nandarray.nvme.Server.status`), with what
 :func:`observe` adds to it. Counting itself is the engine's (``crates/nandarray-nvme/src/metrics.rs``).
 """
 
@@ -21,7 +21,7 @@ from nandarray.present.plain import plain
 
 __all__ = ["METRICS", "Metric", "exposition", "observe", "page_table"]
 
-#: What a server is seen to do, by the keys of its status and those of :func:`observe`.
+#: State of a server, by the keys of its status and those of :func:`observe`.
 Observation = Mapping[str, Any]
 #: Values of labels in the order of their names, and the number; a histogram's number is its three parts.
 Sample = tuple[tuple[str, ...], Any]

@@ -773,7 +773,7 @@ impl Connection {
     }
 }
 
-/// Returns the name of the host that a connect command has, whoever sent it.
+/// Returns the name of the host that a connect command has, which need not be true.
 fn claimed_host(data: &[u8]) -> String {
     let data = ConnectData::read_from_bytes(data).ok();
     let name = data.as_ref().and_then(|data| nandarray_nvme_spec::text(&data.hostnqn).ok());

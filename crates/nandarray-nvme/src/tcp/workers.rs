@@ -24,7 +24,7 @@ struct CommandWorkersState {
     closed: bool,
 }
 
-/// How many commands wait for a worker, and how many workers there are.
+/// Numbers of commands that wait for a worker, and of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerCounts {
     /// Number of commands that wait.

@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(other.1[0].buckets[0], (1000 - TENANTS_MAX) as u64);
     }
 
-    /// `cargo test --release -p nandarray-nvme the_cost_of_counting -- --ignored --nocapture` prints the cost.
+    /// `cargo test -p nandarray-nvme the_cost_of_counting -- --ignored --nocapture` prints the cost.
     #[test]
     #[ignore = "a measurement"]
     #[allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement")]

@@ -158,7 +158,7 @@ def test_a_run_is_seen_from_another_process_and_killed(path: Path, tmp_path: Pat
             assert seen["nandarray_running_programs"] == 1
             until(lambda: samples(http(where)[1])["nandarray_run_cpu_seconds" + labels] > 0.05)
             assert "no run 4711 is running" in cli("serve", path, "--kill", "4711", code=1)
-            assert cli("serve", path, "--reload") == "nothing to reload\n"
+            assert "rules and secrets are read" in cli("serve", path, "--reload")
             assert cli("serve", path, "--kill", str(running["id"])) == f"run {running['id']} is told to stop\n"
             thread.join(60)
             assert str(ended[0]) == f"run {running['id']} was stopped by the operator of the server"

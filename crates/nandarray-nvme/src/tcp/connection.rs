@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
 use super::endpoint::Stream;
-use super::held::{CommandMemory, PassedBytes, TRANSFER_BYTES};
+use super::held::{self, CommandMemory, PassedBytes, TRANSFER_BYTES};
 use super::long_command::{LongCommand, payload};
 use super::outgoing::{Completer, Outgoing};
 use super::pdu::{
@@ -43,9 +43,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const DISCOVERY_TIME: Duration = Duration::from_secs(120);
 /// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
-/// Time for which a transfer waits for memory of the budget before its command is refused.
-const MEMORY_TIME: Duration = Duration::from_secs(1);
-/// Time between two looks while a connection waits for its tenant's budget or pace.
+/// Time between two looks while a connection waits for its tenant's pace.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// State of a connection.
@@ -392,8 +390,9 @@ impl Connection {
             if self.transfer_bytes > 0 && self.transfer_bytes + bytes > TRANSFER_BYTES {
                 return;
             }
-            let reserved = match self.reserve_transfer(bytes) {
-                Err(_) if !self.transfers.is_empty() => return,
+            let is_first = self.transfers.is_empty();
+            let reserved = match held::reserve_transfer(self.budget(), bytes, is_first) {
+                Err(_) if !is_first => return,
                 reserved => reserved,
             };
             let (completer, entry, bytes) = self.waiting.pop_front().expect("there is a first one");
@@ -417,27 +416,7 @@ impl Connection {
 
     /// Returns the budget of the host's tenant; `None` before the host is connected.
     fn budget(&self) -> Option<&Arc<Budget>> {
-        match &self.state {
-            ConnectionState::Admin(association) | ConnectionState::Io(association, _) => {
-                Some(&association.tenant().budget)
-            }
-            ConnectionState::Initialising | ConnectionState::Unconnected | ConnectionState::Proving(..) => None,
-        }
-    }
-
-    /// Reserves memory for a transfer from the host; waits for it if no transfer of the connection would free any.
-    fn reserve_transfer(&self, bytes: usize) -> Result<Option<Reservation>, Status> {
-        let Some(budget) = self.budget().filter(|_| bytes > ADMIN_IN_CAPSULE_BYTES) else { return Ok(None) };
-        let mut waited = Duration::ZERO;
-        loop {
-            match budget.reserve(bytes as u64) {
-                Err(_) if self.transfers.is_empty() && waited < MEMORY_TIME => {
-                    std::thread::sleep(PAUSE);
-                    waited += PAUSE;
-                }
-                done => return done.map(Some),
-            }
-        }
+        self.state.association().map(|association| &association.tenant().budget)
     }
 
     fn host_data(&mut self, header: &PduHeader, pdu: &[u8]) -> Result<(), ConnectionEnd> {

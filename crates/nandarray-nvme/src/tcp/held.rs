@@ -3,14 +3,22 @@
 //! It counts against the connection's limit, for which its thread waits, and against the tenant's budget, which refuses.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
+use nandarray_nvme_spec::{ADMIN_IN_CAPSULE_BYTES, Status};
 use parking_lot::{Condvar, Mutex};
 
-use crate::budget::Reservation;
+use crate::budget::{Budget, Reservation};
 
 /// Maximum number of bytes of transfers from the host in progress at once, and of the data and results of commands that
 /// a connection has passed to workers.
 pub(super) const TRANSFER_BYTES: usize = 16 << 20;
+
+/// Time for which a transfer waits for memory of the budget before its command is refused.
+const MEMORY_TIME: Duration = Duration::from_secs(1);
+/// Time between two looks at the budget.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Bytes that were passed on for a connection.
 #[derive(Debug, Default)]
@@ -60,5 +68,28 @@ pub(super) struct CommandMemory {
 impl CommandMemory {
     pub(super) fn new(passed: Option<HeldBytes>, reserved: Vec<Reservation>) -> Self {
         Self { _passed: passed, _reserved: reserved }
+    }
+}
+
+/// Reserves memory for a transfer from the host; without a budget, or for few bytes, none. Waits for it if no transfer of
+/// the connection would free any (`is_first`).
+///
+/// # Errors
+/// Out of resources.
+pub(super) fn reserve_transfer(
+    budget: Option<&Arc<Budget>>,
+    bytes: usize,
+    is_first: bool,
+) -> Result<Option<Reservation>, Status> {
+    let Some(budget) = budget.filter(|_| bytes > ADMIN_IN_CAPSULE_BYTES) else { return Ok(None) };
+    let mut waited = Duration::ZERO;
+    loop {
+        match budget.reserve(bytes as u64) {
+            Err(_) if is_first && waited < MEMORY_TIME => {
+                thread::sleep(PAUSE);
+                waited += PAUSE;
+            }
+            done => return done.map(Some),
+        }
     }
 }

@@ -171,6 +171,7 @@ pub(crate) const CRATES: &[Crate] = &[
             ("metrics.rs", "its test measures the cost of counting"),
             ("tcp/connection.rs", SILENCE),
             ("tcp/outgoing.rs", SILENCE),
+            ("tcp/held.rs", "a transfer waits a moment for memory of its tenant"),
             ("tcp/workers.rs", "tenants share workers by the time that their commands take"),
             ("tcp/server.rs", SILENCE),
             ("tcp/logins.rs", SILENCE),

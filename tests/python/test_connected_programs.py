@@ -141,7 +141,7 @@ def test_trees_on_any_cores_give_the_same_bytes(seed: int, tmp_path: Path) -> No
 
 def test_a_task_that_no_buffer_holds_goes_on_through_dram() -> None:
     mapping = Mapping("one feeds one", ((0,), (1,)))
-    small = device(cores=2, streams=1, pages=2, read_ahead=4)
+    small = device(cores=2, read_ahead=4, **{"core.streams": 1, "core.stream_pages": 2})
     found, cores = run(small, lambda x: pipelines.write_path(x, mapping, 32768))
     expected, _ = run(device(), lambda x: pipelines.write_path(x, Mapping("any"), 32768))
     assert np.array_equal(found, expected)

@@ -5,7 +5,7 @@
 //! tenant's state in a server: its programs, local memory, budget and pace, which its associations share.
 //!
 //! Rules can be replaced while hosts are connected: limits and arrays change for the next command; a host that has
-//! become another tenant's, or nobody's, has to connect again. Not here: secrets, and the workers that tenants share.
+//! become another tenant's, or none's, has to connect again. Not here: secrets, and the workers that tenants share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ table! {
     /// The limits of a node as a whole.
     #[derive(Eq)]
     pub struct NodeLimits {
-        memory_mib in 64..=1_048_576 "MiB": u64, "memory for all that hosts can make grow", default by "node_memory_mib";
+        memory_mib in 64..=1_048_576 "MiB": u64, "memory for all that hosts make grow", default by "node_memory_mib";
     }
 }
 
@@ -50,7 +50,7 @@ table! {
         memory_mib in 1..=1_048_576 "MiB": u64, "its part of the node's memory at most", default by "memory_mib";
         runs in 1..=64 "runs": u32, "programs that it may run at once", default by "runs";
         share in 1..=1_000: u32, "weight by which workers are shared with other tenants", default by "share";
-        instructions in 1..=20_000_000_000_000 "instructions": u64, "instructions of one run", default by "instructions";
+        instructions in 1..=20_000_000_000_000: u64, "instructions of one run", default by "instructions";
         seconds in 1..=86_400 "s": u32, "time of one run", default by "seconds";
         iops in 0..=10_000_000: u32, "I/O commands a second; 0 is without limit", default;
         bandwidth_mib in 0..=1_048_576 "MiB": u64, "data moved a second; 0 is without limit", default;
@@ -307,8 +307,8 @@ impl Tenant {
         *self.force.write() = Arc::new(RulesInForce { rules, patterns });
     }
 
-    /// Counts a command that moves `bytes` bytes, at a time since the server began; returns the time for which it has to wait, so that the tenant keeps
-    /// its rates.
+    /// Counts a command that moves `bytes` bytes, at a time since the server began; returns the time for which it has
+    /// to wait, so that the tenant keeps its rates.
     pub(crate) fn pace(&self, now: Duration, bytes: u64) -> Duration {
         let (iops, bandwidth) = self.rule(|rules| (rules.iops, rules.bandwidth_mib * MIB));
         if iops == 0 && bandwidth == 0 {

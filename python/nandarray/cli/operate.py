@@ -106,7 +106,7 @@ class Operator:
     ) -> None:
         """Keep the status, answer orders and look at the server until it is to stop, or a look raises.
 
-        A service manager is told in the words ``ready`` that it serves, and its end. ``kill`` stops a run by its
+        A service manager gets the words ``ready`` once it serves, and a notice of its end. ``kill`` stops a run by its
         number, ``reload`` reads files again and says in words what has changed.
         """
         handlers: dict[str, Callable[..., Mapping[str, Any]]] = {

@@ -1,4 +1,4 @@
-"""Who may connect to a served store, and what each of them may see and use: hosts, secrets, and the rules of tenants.
+"""Admission to a served store: the hosts that may connect, their secrets, and the rules of their tenants.
 
 Rules are a TOML text, which the native module reads (docs/reference/tenants.md has its keys). This file brings hosts,
 secrets and rules together, for the start of a server and for a change while it runs.

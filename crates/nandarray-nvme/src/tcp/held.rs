@@ -1,6 +1,7 @@
 //! Memory of commands that a connection has passed on: to workers, and to the socket of a host that may not read.
 //!
-//! It counts against the connection's limit, for which its thread waits, and against the tenant's budget, which refuses.
+//! It counts against the connection's limit, for which its thread waits, and against the tenant's budget, which has an
+//! end.
 
 use std::sync::Arc;
 use std::thread;
@@ -71,8 +72,8 @@ impl CommandMemory {
     }
 }
 
-/// Reserves memory for a transfer from the host; without a budget, or for few bytes, none. Waits for it if no transfer of
-/// the connection would free any (`is_first`).
+/// Reserves memory for a transfer from the host; without a budget, or for few bytes, none. The call waits for it if no
+/// transfer of the connection would free any (`is_first`).
 ///
 /// # Errors
 /// Out of resources.

@@ -1,10 +1,11 @@
 //! The TCP transport, over TCP sockets and unix sockets: PDUs, connections, a server, an initiator.
 //!
-//! A connection is a queue, served by a thread of its own that reads, executes and answers in batches; long commands go
-//! to workers. `pdu` has the bytes, `connection` the states of one connection, `endpoint` a stream over either kind of
-//! socket, `listener` the sockets that listen and who may connect by them, `server` threads, limits and keep alive
-//! timeouts, `workers` threads for long commands (`long_command`), `held` the memory that these hold, `logins` counts and slows down logins that fail, `initiator` has the
-//! host's side, for tests and clients.
+//! A connection is a queue, served by a thread of its own that reads, executes and answers in batches; long commands
+//! go to workers. `pdu` has the bytes, `connection` the states of one connection, `endpoint` a stream over either
+//! kind of socket, `listener` the sockets that listen and who may connect by them, `server` threads, limits and keep
+//! alive timeouts, `workers` threads for long commands (`long_command`), `held` the memory that these hold,
+//! `outgoing` what is sent, `logins` counts and slows down logins that fail, `initiator` has the host's side, for
+//! tests and clients.
 
 mod connection;
 mod endpoint;

@@ -160,9 +160,9 @@ impl Sending {
 /// The sending half of a connection, with its queue pair.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// Held for as long as it takes to add a PDU, never while the host is waited for.
+    /// A thread has this lock for as long as it takes to add a PDU, never while it waits for the host.
     waiting: Mutex<Waiting>,
-    /// Held while PDUs are sent.
+    /// A thread has this lock while it sends.
     sending: Mutex<Sending>,
     /// The socket once more, to close it while another thread sends.
     socket: Stream,
@@ -271,7 +271,7 @@ impl Outgoing {
     /// thread never waits.
     pub(crate) fn flush_soon(self: &Arc<Self>) {
         while self.has_some() {
-            // Who sends now looks again afterwards.
+            // The thread that sends now looks again afterwards.
             let Some(mut sending) = self.sending.try_lock() else { return };
             if !self.send(&mut sending, Patience::Never) {
                 drop(sending);

@@ -3,8 +3,8 @@
 //! Its stack, its memory and the caches of its processor are warm then. When threads took turns, the first command of
 //! each of the 128 threads of a paced server ended 75 to 110 us late. Commands for which no thread is idle wait in a
 //! queue of their tenant. Tenants take turns (deficit round robin, M. Shreedhar and G. Varghese, SIGCOMM 1995): each
-//! turn gives a tenant time by its share, and a command costs the time that it took. Where commands may take very long
-//! a tenant that has none running never waits: a thread is made for it. Not here: what a command does, and its panics,
+//! turn gives a tenant time by its share, and a command costs the time that it took. If commands may take very long, a
+//! tenant that has none running never waits: a thread is made for it. Not here: what a command does, and its panics,
 //! which it has to catch.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +20,7 @@ const TURN: Duration = Duration::from_millis(5);
 /// A command that a worker executes.
 pub(super) type LongCommand = Box<dyn FnOnce() + Send>;
 
-/// How a tenant takes part in sharing the workers.
+/// The part that a tenant has of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkerShare {
     /// Weight of the tenant's turns, at least 1.
@@ -88,7 +88,7 @@ impl CommandWorkersState {
         }
         let is_next = |name: &Arc<str>| runnable(&self.lanes, name) && self.lanes[name].left_ns > 0;
         let at = self.turns.iter().position(is_next).expect("a tenant has time left");
-        // Those that were passed over may not run; they keep their places.
+        // Tenants before it may not run; they keep their places.
         let name = self.turns.remove(at).expect("a place among the turns");
         let lane = self.lanes.get_mut(&name).expect("a waiting tenant has a lane");
         let command = lane.waiting.pop_front().expect("a command waits");
@@ -99,7 +99,7 @@ impl CommandWorkersState {
         Some((name, command))
     }
 
-    /// Takes the command of a tenant that has none running, whoever's turn it is.
+    /// Takes the command of a tenant that has none running, out of turn.
     fn take_first_of(&mut self, name: &Arc<str>) -> Option<(Arc<str>, LongCommand)> {
         let lane = self.lanes.get_mut(name).filter(|lane| lane.running == 0)?;
         let command = lane.waiting.pop_front()?;

@@ -13,6 +13,8 @@ __all__ = [
     "Clock",
     "Flight",
     "Kernel",
+    "NVME_MOVE_BYTES_MAX",
+    "NVME_WRITE_ROWS_MAX",
     "Nvme",
     "NvmeHost",
     "NvmeServer",
@@ -48,6 +50,7 @@ __all__ = [
     "nvme_completion",
     "nvme_delete_box_entry",
     "nvme_encode",
+    "nvme_event_kinds",
     "nvme_execute_entry",
     "nvme_load_entry",
     "nvme_log_entry",
@@ -523,6 +526,7 @@ class NvmeHost:
         header_digest: bool = False,
         data_digest: bool = False,
     ) -> NvmeHost: ...
+    def close(self) -> None: ...
     def peer(self) -> tuple[int, int] | None: ...  # user and process that serve, over a unix socket
     # The 16-byte completion, and the controller's data.
     def call(

@@ -151,6 +151,10 @@ class Source:
         """Run programs."""
         self.refuse("programs")
 
+    def end_run(self, watch: Any) -> bool:
+        """End the run of programs that ``watch`` was given to; return whether the door could."""
+        return False
+
     # The rest needs the file, or its modelled device, which another process has.
 
     def session(self, *given: Any) -> Never:

@@ -38,8 +38,8 @@ def is_file(store: Any) -> bool:
 
 
 def cancelled(store: Any, where: str = "") -> str:
-    """The words for a run whose time is over: it is ended, and told where, or left to the other side."""
-    return f"cancelled{where}" if is_file(store) else "left to the other side"
+    """The words for a run whose time is over: it is ended; only the process with the file tells where."""
+    return f"cancelled{where}" if is_file(store) else "cancelled"
 
 
 class Wire:

@@ -12,7 +12,9 @@ use nandarray::{Error, Home};
 use nandarray_model::store::executor::Modelled;
 use nandarray_model::store::{Clock, WallTime};
 use nandarray_nvme::auth::{DhchapHash, DhchapSecret, HostCredentials};
-use nandarray_nvme::tcp::{Digests, Endpoint, Initiator, InitiatorOptions, Server, ServerOptions, SocketAccess};
+use nandarray_nvme::tcp::{
+    ConnectionEnder, Digests, Endpoint, Initiator, InitiatorOptions, Server, ServerOptions, SocketAccess,
+};
 use nandarray_nvme::{NodeLimits, NodeRules, Subsystem, SubsystemOptions, TenantRules};
 use nandarray_runtime::Executor;
 use parking_lot::Mutex;
@@ -303,6 +305,7 @@ impl PyNvmeServer {
 #[pyclass(module = "nandarray._nandarray", name = "NvmeHost", frozen)]
 pub(crate) struct PyNvmeHost {
     host: Mutex<Initiator>,
+    ender: ConnectionEnder,
     address: String,
     home: Home,
 }
@@ -326,8 +329,18 @@ impl PyNvmeHost {
         options.hostnqn = hostnqn.unwrap_or(options.hostnqn);
         options.credentials = secrets.map(|texts| credentials_of(py, &options.hostnqn, &texts)).transpose()?;
         let made = detached(py, || Initiator::connect(at, nqn, &options)).map_err(|e| to_py(py, &e, None))?;
-        let host = made.map_err(|e| io_error(py, &format!("cannot connect to {address}: {e}")))?;
-        Ok(Self { host: Mutex::new(host), address: address.to_owned(), home: Home::here() })
+        let lost = |e: &dyn std::fmt::Display| io_error(py, &format!("cannot connect to {address}: {e}"));
+        let host = made.map_err(|e| lost(&e))?;
+        let ender = host.ender().map_err(|e| lost(&e))?;
+        Ok(Self { host: Mutex::new(host), ender, address: address.to_owned(), home: Home::here() })
+    }
+
+    /// Ends the connection: calls in progress, of other threads, fail. A process forked from that which connected has no
+    /// part in it.
+    fn close(&self) {
+        if self.home.is_here() {
+            self.ender.end();
+        }
     }
 
     /// User and number of the process that serves, if the connection is over a unix socket.

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, cast
 
 from nandarray import _nandarray
 from nandarray.array.store import Store
-from nandarray.errors import InvalidError
+from nandarray.errors import ClosedError, InvalidError
 from nandarray.gpu.shared import SharedSource
 from nandarray.gpu.source import RegionSource
+from nandarray.nvme.names import own_nqn
 
 if TYPE_CHECKING:
     from nandarray.array.store import Mode
@@ -56,9 +57,20 @@ def connect(name: str, *, deadline_ms: int = DEADLINE_MS, mode: Mode = "r+") -> 
     """
     native = _nandarray.QueueClient.open(name, deadline_ms=deadline_ms)
     region = RegionSource(native, name, read_only=mode == "r")
-    host = None if region.nqn is None else _host(_nandarray.queue_path(name), region.nqn)
-    source = region if host is None else SharedSource(host, region, read_only=mode == "r")
+    path, nqn = _nandarray.queue_path(name), region.nqn
+    host = None if nqn is None else _host(path, nqn)
+    source: RegionSource | SharedSource = region
+    if nqn is not None and host is not None:
+        source = SharedSource(host, region, read_only=mode == "r", again=lambda: _again(path, nqn))
     return Store(cast("_nandarray.Store", source), mode, (region.path, ()))
+
+
+def _again(region: str, nqn: str) -> _nandarray.NvmeHost:
+    """Return another connection to the socket beside a region."""
+    made = _host(region, nqn)
+    if made is None:
+        raise ClosedError(f"the server of {region} has ended")
+    return made
 
 
 def _host(region: str, nqn: str) -> _nandarray.NvmeHost | None:
@@ -66,7 +78,7 @@ def _host(region: str, nqn: str) -> _nandarray.NvmeHost | None:
     until = time.monotonic() + _BEGINS
     while True:
         try:
-            made = _nandarray.NvmeHost.connect(f"unix:{region}.sock", nqn)
+            made = _nandarray.NvmeHost.connect(f"unix:{region}.sock", nqn, hostnqn=own_nqn())
             break
         except InvalidError as error:
             if not _ABSENT.search(str(error)):

@@ -39,12 +39,21 @@ class SharedSource(DriveSource):
         Its region.
     read_only : bool
         Whether changes are refused on this side.
+    again : callable
+        Connects to the socket once more, for runs of programs.
     """
 
     door = "shared memory"
 
-    def __init__(self, native: _nandarray.NvmeHost, region: RegionSource, *, read_only: bool) -> None:
-        super().__init__(native, region.path, read_only=read_only)
+    def __init__(
+        self,
+        native: _nandarray.NvmeHost,
+        region: RegionSource,
+        *,
+        read_only: bool,
+        again: Callable[[], _nandarray.NvmeHost],
+    ) -> None:
+        super().__init__(native, region.path, read_only=read_only, again=again)
         self.region = region
 
     def close(self) -> None:

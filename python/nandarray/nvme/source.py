@@ -115,6 +115,8 @@ class DriveSource(Source):
         self._again = again
         self._idle: list[_Side] = []
         self._here = threading.local()
+        # Connections of runs in progress, by the identity of what watches them.
+        self._runs: dict[int, _Side] = {}
         #: Dynamic space identifiers of views that were dropped: a drive keeps at most 65536.
         self.unused: list[int] = []
         self.generation = 0
@@ -140,8 +142,11 @@ class DriveSource(Source):
         return found
 
     @contextmanager
-    def _apart(self) -> Iterator[None]:
-        """Send this thread's commands over a connection of its own, which is kept for the next run."""
+    def _apart(self, watch: object) -> Iterator[None]:
+        """Send this thread's commands over a connection of its own, which is kept for the next run.
+
+        The run that ``watch`` is given to ends with the connection.
+        """
         if self._again is None or self.closed:
             yield
             return
@@ -150,6 +155,7 @@ class DriveSource(Source):
         except IndexError:
             side = _Side(self._again(), set())
         self._here.side = side
+        self._runs[id(watch)] = side
         try:
             yield
         except ClosedError:  # a broken connection is not kept
@@ -161,6 +167,15 @@ class DriveSource(Source):
             self._keep(side)
         finally:
             self._here.side = None
+            self._runs.pop(id(watch), None)
+
+    def end_run(self, watch: Any) -> bool:
+        """End a run, by way of its connection: the drive stops what its host does not wait for."""
+        side = self._runs.get(id(watch))
+        if side is None:
+            return False
+        side.native.close()
+        return True
 
     def _keep(self, side: _Side) -> None:
         if not self.closed and len(self._idle) < _IDLE:
@@ -394,7 +409,7 @@ class DriveSource(Source):
         boxes = [one for stage in asked.stages for one in (*stage.inputs, *stage.outputs) if isinstance(one, tuple)]
         spaces = [(one[0] if isinstance(one[0], tuple) else one)[0] for one in boxes]
         own = [space for space in spaces if isinstance(space, DriveSpace)]
-        with self._apart(), _same_shapes(own):
+        with self._apart(watch), _same_shapes(own):
             for space in own:
                 space.unlock(self._side)
             told, data = self.request(request, pieces, changes=writes, room=_COLLECTED, programs=True)

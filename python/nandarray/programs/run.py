@@ -275,7 +275,9 @@ def offload(
         stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
         asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
         begin = time.perf_counter()
-        given = watched(lambda: native.execute(asked, watch), watch, progress, seconds, is_remote=is_remote)
+        given = watched(
+            lambda: native.execute(asked, watch), watch, progress, seconds, door=native if is_remote else None
+        )
         took = time.perf_counter() - begin
     except ProgramFailedError as error:
         raise _located(error, run.steps) from None
@@ -520,13 +522,14 @@ def watched(
     progress: Progress | None,
     seconds: float | None = None,
     *,
-    is_remote: bool = False,
+    door: Source | None = None,
 ) -> Any:
     """Run in a thread; tell progress, and end the run, which looks at ``watch``, when this thread is interrupted.
 
     ``progress`` is called now and then with the state of ``watch``, and once with its state at the end. The run
-    may take ``seconds``. Its result is returned; its exception is raised here. A remote run does not look at ``watch``:
-    it is left behind when its time is over or this thread is interrupted, and its account is the state at the end.
+    may take ``seconds``. Its result is returned; its exception is raised here. A run behind a
+    ``door`` does not look at ``watch``: the door ends it, or leaves it to the other side, and its account is the state
+    at the end.
     """
     found: dict[str, Any] = {}
     until = math.inf if seconds is None else time.monotonic() + seconds
@@ -538,7 +541,7 @@ def watched(
         except BaseException as error:  # noqa: BLE001 (it is raised again where it is waited for)
             found["error"] = error
 
-    thread = threading.Thread(target=work, name="nandarray-offload", daemon=is_remote)
+    thread = threading.Thread(target=work, name="nandarray-offload", daemon=door is not None)
     thread.start()
     try:
         ended = False
@@ -548,18 +551,24 @@ def watched(
             if not ended and not late and time.monotonic() >= until:
                 late = True
                 watch.cancel()
-                if is_remote:
+                if door is not None:
+                    left = (
+                        "the run is left to the other side, where it ends when its instructions are used up or its "
+                        "connection breaks"
+                    )
+                    ended_there = door.end_run(watch)
                     raise ProgramFailedError(
-                        f"more than {seconds} s: the run is left to the other side, where it ends when its "
-                        "instructions are used up or its connection breaks"
+                        f"more than {seconds} s: {'the run was cancelled' if ended_there else left}"
                     )
             if progress is not None:
-                told = found.get("given") if is_remote else None
+                told = found.get("given") if door is not None else None
                 progress(*watch.state() if told is None else (told["tasks"], told["tasks"], told["bytes_in"]))
     except BaseException:
         watch.cancel()
-        if not is_remote:
+        if door is None:
             thread.join()
+        else:
+            door.end_run(watch)
         raise
     if "given" in found:
         return found["given"]

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::time::Duration;
 
 use nandarray_nvme_spec::{
@@ -312,6 +313,22 @@ impl HostQueue {
         }
     }
 
+    /// Receives one PDU; returns false if the controller has sent nothing within [`ANSWER_TIME`].
+    fn receive_in_time(&mut self) -> io::Result<bool> {
+        if !self.output.is_empty() {
+            self.flush()?;
+        }
+        let mut is_there = true;
+        self.until_broken(|queue| match queue.fill(1) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                is_there = false;
+                Ok(())
+            }
+            found => found.and_then(|()| queue.receive()),
+        })?;
+        Ok(is_there)
+    }
+
     /// Executes one command: sends it, and waits for its completion.
     ///
     /// # Errors
@@ -532,8 +549,44 @@ impl Initiator {
                 source.len().max(room)
             )));
         }
-        let queue = if is_admin { &mut self.admin } else { self.io()? };
-        queue.call(entry, source, room)
+        if is_admin {
+            return self.admin.call(entry, source, room);
+        }
+        let cid = self.io()?.submit(entry, source, room);
+        loop {
+            let queue = self.io()?;
+            if let Some((done, data)) = queue.done.pop_front() {
+                let is_mine = done.cid.get() == cid;
+                return if is_mine { Ok((done, data)) } else { Err(broken("the completion of another command")) };
+            }
+            if !queue.receive_in_time()? {
+                // A command may take long; the controller is there while it answers on its other queue.
+                ok(self.admin.call(AdminCommand::KeepAlive.encode(0), &[], 0)?).map_err(broken)?;
+            }
+        }
+    }
+
+    /// Returns what ends the connection from another thread.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn ender(&self) -> io::Result<ConnectionEnder> {
+        let queues = std::iter::once(&self.admin).chain(&self.io);
+        Ok(ConnectionEnder(queues.map(|queue| queue.stream.try_clone()).collect::<io::Result<_>>()?))
+    }
+}
+
+/// The end of a host's connection, for threads that do not wait on it.
+#[derive(Debug)]
+pub struct ConnectionEnder(Vec<Stream>);
+
+impl ConnectionEnder {
+    /// Ends the connection: calls in progress and later ones fail.
+    pub fn end(&self) {
+        for stream in &self.0 {
+            // The controller may have closed it before.
+            drop(stream.shutdown(Shutdown::Both));
+        }
     }
 }
 

@@ -20,7 +20,7 @@ mod server;
 mod workers;
 
 pub use endpoint::{Endpoint, Peer};
-pub use initiator::{ConnectError, HostQueue, Initiator, InitiatorOptions};
+pub use initiator::{ConnectError, ConnectionEnder, HostQueue, Initiator, InitiatorOptions};
 pub use listener::SocketAccess;
 pub use long_command::arrived;
 pub use pdu::{Digests, FatalError, FatalStatus, PduHeader, PduKind};

@@ -257,14 +257,14 @@ def offload(
     run = _Run(in_order(roots))
     store = run.store(targets)
     native = store._engine
-    is_remote = isinstance(native, Source)
-    if is_remote and _learns:
-        native.refuse(f"{_learns}: the processor that counts is in the process with the file")
-    if is_remote and "native" in (form, *(step.settings.get("form") for step in run.steps)):
-        native.refuse("native form of programs: it executes no machine code of its clients")
+    door = native if isinstance(native, Source) else None
+    if door is not None and _learns:
+        door.refuse(f"{_learns}: the processor that counts is in the process with the file")
+    if door is not None and "native" in (form, *(step.settings.get("form") for step in run.steps)):
+        door.refuse("native form of programs: it executes no machine code of its clients")
     common["half_bytes"] = getattr(store, "_half_bytes", None)
     # A modelled device counts instructions, a door executes no native code of its clients.
-    common["counted"] = native.clock is not None or is_remote
+    common["counted"] = native.clock is not None or door is not None
     watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
     try:
@@ -275,9 +275,7 @@ def offload(
         stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
         asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
         begin = time.perf_counter()
-        given = watched(
-            lambda: native.execute(asked, watch), watch, progress, seconds, door=native if is_remote else None
-        )
+        given = watched(lambda: native.execute(asked, watch), watch, progress, seconds, door=door)
         took = time.perf_counter() - begin
     except ProgramFailedError as error:
         raise _located(error, run.steps) from None

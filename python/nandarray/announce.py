@@ -16,12 +16,12 @@ LINE = "nandarray: serve: starting\n"
 #: Environment variables by which a service manager says that it reads the log, or waits for notice.
 MANAGERS = ("JOURNAL_STREAM", "NOTIFY_SOCKET")
 #: Options with which ``serve`` starts no server.
-_NO_SERVER = {"--status", "--help"}
+_NO_SERVER = ("--status", "--kill", "--reload", "--help", "-h")
 
 
 def announce() -> None:
     """Write the line, if this process is the command line and is to serve."""
-    if not is_command_line() or sys.argv[1:2] != ["serve"] or _NO_SERVER.intersection(sys.argv):
+    if not is_command_line() or sys.argv[1:2] != ["serve"] or any(one.startswith(_NO_SERVER) for one in sys.argv):
         return
     try:
         if os.isatty(2) or any(name in os.environ for name in MANAGERS):

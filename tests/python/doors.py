@@ -114,7 +114,7 @@ def opened(door: str, path: Path) -> Iterator[Any]:
             source._native, source._again = Wire(source._native, received), lambda: Wire(again(), received)
             _WIRES[store] = received
         elif door == "shared":  # whose arrays are made later: they go through the socket
-            stack.callback(gpu.serve(file, f"{path}.region", writable=True, queues=1, depth=16).stop)
+            stack.callback(gpu.serve(file, f"{path}.region", writable=True, queues=4, depth=16).stop)
             store = stack.enter_context(nandarray.open(f"shm://{path}.region", "r+"))
         elif door == "region":
             store = Shelf(file)

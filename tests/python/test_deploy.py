@@ -61,7 +61,7 @@ def test_the_unit_runs_a_command_that_there_is() -> None:
     for options in ([], options_of_the_guide()):
         found = parsed([*words[1:-1], *options])
         assert str(found["store"]) == "/var/lib/nandarray/data.nand"
-    assert found["listen"] == "192.0.2.7:4420"
+    assert found["listen"] == ["192.0.2.7:4420"]
     assert str(found["secret_file"]) == "/etc/nandarray/data.secrets"
     assert service["Type"] == "notify"
     # A sandbox that a translator cannot live in, or a limit below what 512 connections take, would only show later.
@@ -75,7 +75,7 @@ def test_the_container_runs_a_command_that_there_is() -> None:
     words = json.loads(found["ENTRYPOINT"]) + json.loads(found["CMD"])
     assert words[0] == "nandarray"
     serve = parsed(words[1:])
-    assert serve["listen"].endswith(":" + found["EXPOSE"])
+    assert serve["listen"][0].endswith(":" + found["EXPOSE"])
     assert str(serve["store"]).startswith(found["VOLUME"] + "/")
     health = json.loads(found["HEALTHCHECK"].partition("CMD ")[2])
     assert parsed(health[1:])["status"]

@@ -379,8 +379,9 @@ def test_out_is_written_as_one(store: Any, made: dict[str, Program], compression
 
 
 def test_readers_see_all_or_nothing(store: Any, made: dict[str, Program]) -> None:
-    store["x"] = np.zeros(400_000, dtype="i8")
-    store["out"] = np.zeros(400_000, dtype="i8")
+    count = 400_000 if doors.is_file(store) else 200_000  # a read of one transfer of a drive is of one moment
+    store["x"] = np.zeros(count, dtype="i8")
+    store["out"] = np.zeros(count, dtype="i8")
     seen, over = [], threading.Event()
 
     def read() -> None:

@@ -139,10 +139,10 @@ def test_a_tenant_that_takes_its_memory_leaves_that_of_others(store, tmp_path):
     config.write_text(RULES.replace("programs = true", "programs = true\nmemory_mib = 80"))
     with served(store, config) as (server, host), host(SALES) as sales, host(LAB) as lab:
         source = sales._engine
-        entry = _nandarray.nvme_request_entry(77, 70 << 20, 0, True, False)
-        source.done(entry, bytes(2 << 20))  # the rest of 70 MiB never comes
+        entry = _nandarray.nvme_request_entry(77, (80 << 20) - 1024, 0, True, False)
+        source.done(entry, bytes(2 << 20))  # the rest never comes
         used = {name: (used, limit) for name, used, limit in server.status()["tenants"]}
-        assert used["sales"] == (70 << 20, 80 << 20)
+        assert used["sales"] == ((80 << 20) - 1024, 80 << 20)
         with pytest.raises((BusyError, NandarrayError), match="Resources"):
             sales["shared/a"][::2]
         assert lab["shared/a"][::2].sum() == np.arange(0, 1000, 2).sum()
@@ -259,6 +259,65 @@ def test_a_run_of_one_host_never_keeps_those_of_others_waiting(store):
         begun = time.monotonic()
         server.stop()
         assert time.monotonic() - begun < 10
+
+
+def forever(x):
+    while x >= 0:
+        x = x + 1 if x < 1 << 30 else 0
+    return x
+
+
+def test_commands_that_wait_for_a_run_hold_no_worker_of_others(store, tmp_path):
+    """A run locks its outputs; as many commands as there are workers wait for it, and those of others go on."""
+    config = tmp_path / "locks.toml"
+    config.write_text(RULES.replace('write = ["sales/*"]', 'write = ["sales/*", "mine"]'))
+    store["mine"] = np.arange(4096, dtype="<i8")
+    with (
+        served(store, config) as (server, host),
+        host(SALES) as sales,
+        host(LAB) as lab,
+        contextlib.ExitStack() as stack,
+    ):
+        threads = []
+        others = [stack.enter_context(host(SALES)) for _ in range(5)]
+
+        def run(work):
+            with contextlib.suppress(NandarrayError):
+                work()
+
+        works = [lambda: sales["mine"].map_blocks(forever, out=sales["mine"], seconds=6)]
+        works += [lambda one=one: one["mine"].__setitem__(slice(None, None, 2), 1) for one in others]
+        for work in works:
+            threads.append(threading.Thread(target=run, args=(work,)))
+            threads[-1].start()
+            time.sleep(0.3)
+        assert server.status()["workers"]["commands"]["busy"] >= 4
+        begun = time.monotonic()
+        assert lab["shared/a"][::2].sum() == np.arange(0, 1000, 2).sum()
+        assert time.monotonic() - begun < 2
+        for thread in threads:
+            thread.join()
+
+
+def test_memory_of_hosts_that_have_gone_comes_back(store):
+    with nandarray.serve(store) as server:
+        for number in range(10):
+            with connect(server.url, hostnqn=f"nqn.gone{number}") as gone:
+                load = _nandarray.nvme_load_entry(1, 16 << 20, number + 1, 4096, 0)
+                gone._engine.done(load, bytes(4096), admin=True)
+        assert server.status()["memory_bytes"] >= 100 << 20
+        until = time.monotonic() + 8
+        while server.status()["memory_bytes"] and time.monotonic() < until:
+            time.sleep(0.1)
+        assert server.status()["memory_bytes"] == 0
+
+
+def test_hosts_that_may_only_read_have_no_reservations(store, config):
+    with served(store, config) as (_, host), host(SALES) as sales:
+        # Reservation Register of namespace 1, with key 77.
+        entry = bytes([0x0D, 0, 0, 0, 1]).ljust(64, b"\0")
+        raw, _ = sales._engine.connection.call(entry, bytes(8) + (77).to_bytes(8, "little"), 0)
+        assert int.from_bytes(raw[14:16], "little") >> 1 & 0x7FF == 0x020  # namespace is write protected
 
 
 def test_sighup_reads_rules_and_secrets_anew(tmp_path, config):

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use nandarray::names::{GROUP_MARKER, check_chosen_name};
-use nandarray::nvme::{ArrayAccess, Elements, append_elements, read_elements, write_elements};
+use nandarray::nvme::{ArrayAccess, Elements, MOVE_BYTES_MAX, append_elements, read_elements, write_elements};
 use nandarray::{Axis, Change, Device, NewSpace, Space, SpaceId, command};
 use nandarray_runtime::Error;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,9 @@ pub(crate) enum AxisGiven {
     List { list: DataPiece },
 }
 
+/// Memory that the engine takes for each of several boxes or elements, with its coordinates, in bytes.
+const PLAN_BYTES: u64 = 96;
+
 /// The elements that a request moves ([`Elements`]).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -77,6 +80,36 @@ pub(crate) struct NewArrayGiven {
     key: Option<DataPiece>,
     fill: Option<DataPiece>,
     attrs: DataPiece,
+}
+
+impl ElementsGiven {
+    /// Returns the memory of a plan of the elements: that of each box or element by itself.
+    fn plan_bytes(&self, data: &[u8]) -> u64 {
+        match self {
+            Self::Box { .. } | Self::Outer(_) => 0,
+            Self::Boxes { starts, step, .. } => starts.1 as u64 / 8 / (step.len() as u64).max(1) * PLAN_BYTES,
+            Self::Points(_) => self.count(data) * PLAN_BYTES,
+        }
+    }
+
+    /// Returns the number of the elements.
+    fn count(&self, data: &[u8]) -> u64 {
+        let product = |counts: &[u64]| counts.iter().fold(1u64, |all, &n| all.saturating_mul(n));
+        match self {
+            Self::Box { count, .. } => product(count),
+            Self::Boxes { starts, step, count } => {
+                product(count).saturating_mul(starts.1 as u64 / 8 / (step.len() as u64).max(1))
+            }
+            Self::Outer(axes) => axes.iter().fold(1, |all: u64, axis| {
+                all.saturating_mul(match axis {
+                    AxisGiven::Run([_, _, count]) => *count,
+                    AxisGiven::List { list } => list.1 as u64 / 8,
+                })
+            }),
+            // At least one coordinate each: of a scalar there is one element.
+            Self::Points(coordinates) => (coordinates.1.min(data.len()) as u64 / 8).max(1),
+        }
+    }
 }
 
 /// A request of a host.
@@ -181,6 +214,21 @@ impl ArrayRequest {
         }
     }
 
+    /// Returns the bytes of data in the reply, as far as the request tells; outputs of programs count as they come.
+    pub(crate) fn reply_bytes(&self, device: &Device, data: &[u8]) -> u64 {
+        let Self::Read { array, elements, .. } = self else { return 0 };
+        let item = device.by_id(*array).map_or(0, |space| space.shape.item_bytes as u64);
+        elements.count(data).saturating_mul(item).min(MOVE_BYTES_MAX)
+    }
+
+    /// Returns the memory that a read or write of the elements takes beside them, in bytes.
+    pub(crate) fn plan_bytes(&self, data: &[u8]) -> u64 {
+        match self {
+            Self::Read { elements, .. } | Self::Write { elements, .. } => elements.plan_bytes(data),
+            _ => 0,
+        }
+    }
+
     pub(crate) fn runs_programs(&self) -> bool {
         matches!(self, Self::Offload(_))
     }
@@ -282,7 +330,12 @@ fn found(at: &Surroundings<'_>, name: Option<&str>, array: Option<SpaceId>) -> R
         _ => return Err(invalid("an array must have a name or a number".to_owned())),
     };
     let name = space.peek().record.name.clone();
-    if at.tenant.reads(&name) { Ok(space) } else { Err(missing(&array.map_or(name, |array| format!("#{array}")))) }
+    match array {
+        _ if at.tenant.reads(&name) => Ok(space),
+        None => Err(missing(&name)),
+        // As the engine answers to the number of an array that was deleted.
+        Some(_) => Err(nandarray::Error::Closed("the array was deleted".to_owned()).into()),
+    }
 }
 
 fn missing(name: &str) -> Error {
@@ -296,6 +349,11 @@ fn check_writes(at: &Surroundings<'_>, name: &str) -> Result<(), Error> {
         (false, true) => Err(nandarray::Error::ReadOnly.into()),
         (false, false) => Err(missing(name)),
     }
+}
+
+/// Whether there is an array of this number that the host may know of.
+pub(crate) fn is_known(at: &Surroundings<'_>, array: SpaceId) -> bool {
+    found(at, None, Some(array)).is_ok()
 }
 
 /// Returns an array whose elements the host may use.

@@ -273,7 +273,8 @@ impl Association {
         if self.is_discovery() {
             return;
         }
-        self.state.lock().changed.extend(nsids);
+        let seen = nsids.iter().filter(|&&nsid| self.controller.may_read_namespace(nsid));
+        self.state.lock().changed.extend(seen);
         self.notice();
     }
 

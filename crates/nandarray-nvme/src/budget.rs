@@ -1,12 +1,19 @@
 //! Budgets of memory for what hosts can make grow: requests and replies, data of commands, outputs, loaded programs.
 //!
-//! Bytes are reserved before they are used, by a [`Reservation`] that gives them back when it is dropped. A tenant's
-//! budget is a part of the node's, whose limit holds for all tenants together. Not here: the engine's own caches.
+//! Bytes are reserved before they are used, by a [`ReservedMemory`] that gives them back when it is dropped. A tenant's
+//! budget is a part of the node's, whose limit holds for all tenants together. A part may have no more than the whole
+//! has left (dynamic thresholds, A. Choudhury and E. Hahne, IEEE/ACM Transactions on Networking 6, 1998), and always
+//! has [`ASSURED_BYTES`]: however much the others take, a newcomer can speak. Not here: the engine's own caches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nandarray_nvme_spec::Status;
+use nandarray_runtime::CollectBudget;
+use parking_lot::Mutex;
+
+/// Bytes that a part of a budget always has, also if the others have taken the whole: 64 MiB for 256 hosts.
+const ASSURED_BYTES: u64 = 256 << 10;
 
 /// A budget of memory.
 #[derive(Debug)]
@@ -42,20 +49,34 @@ impl Budget {
     ///
     /// # Errors
     /// Out of resources: the budget, or that which it is a part of, has fewer bytes left.
-    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<Reservation, Status> {
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<ReservedMemory, Status> {
         self.take(bytes)?;
-        Ok(Reservation { budget: self.clone(), bytes })
+        Ok(ReservedMemory { budget: self.clone(), bytes })
     }
 
     fn take(&self, bytes: u64) -> Result<(), Status> {
         let limit = self.limit();
         let more = |used: u64| used.checked_add(bytes).filter(|&all| all <= limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|_| Status::RESOURCES)?;
-        if let Some(Err(status)) = self.whole.as_ref().map(|whole| whole.take(bytes)) {
+        let Some(whole) = &self.whole else { return Ok(()) };
+        if self.used() <= ASSURED_BYTES {
+            whole.add(bytes);
+            return Ok(());
+        }
+        let fits = self.used() <= whole.limit().saturating_sub(whole.used());
+        if let Err(status) = if fits { whole.take(bytes) } else { Err(Status::RESOURCES) } {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
             return Err(status);
         }
         Ok(())
+    }
+
+    /// Reserves bytes that are there already, also beyond the limits.
+    fn add(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.add(bytes);
+        }
     }
 
     fn give(&self, bytes: u64) {
@@ -69,23 +90,52 @@ impl Budget {
 
 /// Bytes of a budget that are reserved, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub(crate) struct ReservedMemory {
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Reservation {
-    /// Gives back what is more than `bytes`.
-    pub(crate) fn shrink_to(&mut self, bytes: u64) {
-        let rest = self.bytes.saturating_sub(bytes);
-        self.bytes -= rest;
-        self.budget.give(rest);
+impl ReservedMemory {
+    /// Reserves `bytes` more bytes.
+    ///
+    /// # Errors
+    /// Out of resources, as [`Budget::reserve`].
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Status> {
+        self.budget.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Has `bytes` reserved, which are there: gives back what is more, and takes what is less, also beyond the limits.
+    pub(crate) fn set(&mut self, bytes: u64) {
+        if bytes > self.bytes {
+            self.budget.add(bytes - self.bytes);
+        } else {
+            self.budget.give(self.bytes - bytes);
+        }
+        self.bytes = bytes;
     }
 }
 
-impl Drop for Reservation {
+impl Drop for ReservedMemory {
     fn drop(&mut self) {
         self.budget.give(self.bytes);
+    }
+}
+
+/// The memory of the outputs of a run, which grows with them.
+#[derive(Debug)]
+pub(crate) struct OutputMemory(Mutex<ReservedMemory>);
+
+impl OutputMemory {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+        Self(Mutex::new(ReservedMemory { budget: budget.clone(), bytes: 0 }))
+    }
+}
+
+impl CollectBudget for OutputMemory {
+    fn take(&self, bytes: u64) -> bool {
+        self.0.lock().grow(bytes).is_ok()
     }
 }
 
@@ -94,20 +144,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn whatever_some_take_others_find_something() {
+        let node = Budget::new(1 << 30, None);
+        let mut held = Vec::new();
+        for taker in 0..100 {
+            let part = Budget::new(1 << 29, Some(node.clone()));
+            let mut all = part.reserve(0).unwrap();
+            while all.grow(1 << 16).is_ok() {}
+            assert!(all.bytes >= ASSURED_BYTES, "taker {taker} had {} bytes", all.bytes);
+            held.push(all);
+        }
+        let late = Budget::new(1 << 29, Some(node.clone()));
+        assert!(late.reserve(1 << 16).is_ok());
+        assert!(node.used() < (1 << 30) + 101 * ASSURED_BYTES);
+    }
+
+    #[test]
     fn parts_and_the_whole_have_limits_and_get_everything_back() {
-        let node = Budget::new(100, None);
-        let [one, other] = [80, 80].map(|limit| Budget::new(limit, Some(node.clone())));
-        let mut held = one.reserve(70).unwrap();
-        assert_eq!(one.reserve(11).err(), Some(Status::RESOURCES), "beyond the part");
-        assert_eq!(other.reserve(31).err(), Some(Status::RESOURCES), "beyond the whole");
-        assert_eq!((one.used(), other.used(), node.used()), (70, 0, 70), "a refusal leaves nothing");
-        held.shrink_to(20);
-        held.shrink_to(50);
-        let all = other.reserve(80).unwrap();
-        assert_eq!((one.used(), node.used()), (20, 100));
-        one.set_limit(10);
+        let mib = |n: u64| n << 20;
+        let node = Budget::new(mib(100), None);
+        let [one, other] = [80, 80].map(|limit| Budget::new(mib(limit), Some(node.clone())));
+        let used = || [&one, &other, &node].map(|budget| budget.used() >> 20);
+        let mut held = one.reserve(mib(50)).unwrap();
+        assert_eq!(one.reserve(mib(31)).err(), Some(Status::RESOURCES), "beyond the part");
+        assert_eq!(other.reserve(mib(51)).err(), Some(Status::RESOURCES), "beyond the whole");
+        assert_eq!(used(), [50, 0, 50], "a refusal leaves nothing");
+        held.set(mib(20));
+        let all = other.reserve(mib(40)).unwrap();
+        held.grow(mib(10)).unwrap();
+        assert_eq!(held.grow(mib(60)), Err(Status::RESOURCES), "beyond what is left");
+        assert_eq!(used(), [30, 40, 70]);
+        held.set(mib(120));
+        assert_eq!(used(), [120, 40, 160], "memory that is there is counted");
+        one.set_limit(mib(10));
         assert_eq!(one.reserve(u64::MAX).err(), Some(Status::RESOURCES));
         drop((held, all));
-        assert_eq!([&one, &other, &node].map(|budget| budget.used()), [0; 3]);
+        assert_eq!(used(), [0; 3]);
     }
 }

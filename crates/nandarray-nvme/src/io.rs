@@ -2,17 +2,21 @@
 //!
 //! A command that failed is counted, and added to the error log.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nandarray::nvme::NSID_ALL;
+use nandarray::nvme::{COPY_BYTES_MAX, CopyRange, NSID_ALL};
 use nandarray_nvme_spec::{
     CommandSet, CompletionEntry, FABRICS_OPCODE, NSID_ND, NSID_PROGRAMS, NdCommand, NdOpcode, NvmeCommand, Opcode,
     ReservationOpcode, Status, SubmissionEntry,
 };
 use nandarray_runtime::Runtime;
 
+use zerocopy::FromBytes;
+
 use crate::association::Association;
+use crate::budget::OutputMemory;
 use crate::commands::{CommandEffect, IoCommand};
 use crate::events::EventKind;
 use crate::logs::{self, FailedCommand};
@@ -121,7 +125,8 @@ impl Association {
     fn begin_execution(&self, runs_programs: bool) -> Result<RunningExecution<'_>, Status> {
         let (instructions_max, time_max) =
             self.tenant().rule(|rules| (rules.instructions, Duration::from_secs(rules.seconds.into())));
-        let limits = RunLimits { instructions_max, time_max };
+        let collected = Arc::new(OutputMemory::new(&self.tenant().budget));
+        let limits = RunLimits { instructions_max, time_max, collected };
         let running = self.running.begin(&self.subsystem().last_run, runs_programs, limits);
         // The association may have ended since it was looked at, and have stopped only those that were there.
         if self.is_ready() { Ok(running) } else { Err(Status::ABORTED) }
@@ -159,7 +164,7 @@ impl Association {
             host: &self.host().hostnqn,
             events: &self.subsystem().events,
             unlocked: &self.unlocked,
-            reserved: self.subsystem().reservations.seen_by(runtime.device(), &self.host().hostid),
+            reserved: self.subsystem().reservations.seen_by(runtime.device(), self.reservation_host()),
             executor: self.subsystem().options().executor.as_deref(),
             controller: self.controller(),
             boxes: &self.boxes,
@@ -171,12 +176,26 @@ impl Association {
         }
     }
 
+    /// Returns the bytes that a copy holds in memory.
+    fn copied_bytes(&self, entry: &SubmissionEntry, payload: &Payload<'_>) -> u64 {
+        let Payload::ToController(bytes) = payload else { return 0 };
+        if entry.opcode != Opcode::COPY {
+            return 0;
+        }
+        let (ranges, _) = <[CopyRange]>::ref_from_prefix_with_elems(bytes, bytes.len() / size_of::<CopyRange>())
+            .expect("ranges have no alignment");
+        let blocks: u64 = ranges.iter().map(|range| u64::from(range.nlb_z.get()) + 1).sum();
+        let lba = self.controller().identify_namespace(entry.nsid.get()).map_or(0, |ns| 1u64 << ns.lbaf[0].lbads);
+        (blocks * lba).min(COPY_BYTES_MAX)
+    }
+
     fn block(&self, entry: &SubmissionEntry, payload: Payload<'_>) -> Result<(u32, u32), Status> {
         let moved = match &payload {
             Payload::None => 0,
             Payload::ToController(bytes) => bytes.len() as u64,
             Payload::ToHost(bytes) => bytes.len() as u64,
         };
+        let _copied = self.tenant().budget.reserve(self.copied_bytes(entry, &payload))?;
         let done = self.controller().submit(entry, payload.into_buffer());
         if !done.status().ok() {
             return Err(done.status());

@@ -24,7 +24,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::accounts::{ExecutionAccounts, ExecutionFailure};
 use crate::boxes::StoredBoxes;
-use crate::budget::{Budget, Reservation};
+use crate::budget::{Budget, ReservedMemory};
 use crate::events::{EventKind, EventLog};
 use crate::payload::Payload;
 use crate::registrants::SpaceUse;
@@ -60,7 +60,7 @@ struct WholeProgram {
     id: u64,
     elf: Vec<u8>,
     program: Program,
-    _held: Reservation,
+    _held: ReservedMemory,
 }
 
 /// State of a program slot.
@@ -70,7 +70,7 @@ enum Slot {
     #[default]
     Empty,
     /// The parts up to byte `bytes.len()` have arrived, of `size` bytes.
-    Loading { id: u64, size: u32, bytes: Vec<u8>, held: Reservation },
+    Loading { id: u64, size: u32, bytes: Vec<u8>, held: ReservedMemory },
     /// All parts have arrived, and the bytes are a valid program.
     Loaded(Arc<WholeProgram>),
     /// The program is loaded in the runtime under `handle`; `running` executions use it.
@@ -165,7 +165,7 @@ impl Operand {
 ///
 /// # Errors
 /// Busy: the tenant's budget, or the node's, has no room.
-pub(crate) fn reserve_run(at: &Surroundings<'_>, programs: &[ProgramId], bytes: u64) -> Result<Reservation, Error> {
+pub(crate) fn reserve_run(at: &Surroundings<'_>, programs: &[ProgramId], bytes: u64) -> Result<ReservedMemory, Error> {
     let mut wanted = bytes;
     for &program in programs {
         wanted = wanted.saturating_add(at.runtime.core_bytes(program)?.saturating_mul(THREADS as u64));
@@ -440,7 +440,7 @@ impl Programs {
         check_uses(at, from, to)?;
         let room = |operands: &[Operand]| operands.iter().map(Operand::memory_bytes).fold(0, u64::saturating_add);
         let collect_bytes = room(to);
-        let _held = reserve_run(at, &[program], room(from).saturating_add(collect_bytes)).map_err(failure_of)?;
+        let _held = reserve_run(at, &[program], room(from)).map_err(failure_of)?;
         let copies: Vec<Vec<u8>> = from
             .iter()
             .map(|operand| match operand {

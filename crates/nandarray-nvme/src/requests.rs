@@ -11,15 +11,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use nandarray::nvme::MOVE_BYTES_MAX;
 use nandarray_nvme_spec::{ReplyPart, RequestPart, Status};
 use nandarray_runtime::Error;
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::arrays::{self, ArrayRequest};
-use crate::budget::{Budget, Reservation};
+use crate::budget::{Budget, ReservedMemory};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
 
@@ -30,9 +30,12 @@ const REQUEST_BYTES_MAX: u32 = 80 << 20;
 pub(crate) const HELD_BYTES_MAX: usize = 256 << 20;
 /// Maximum size of a request's text, in bytes: it takes many times that in memory once it is parsed.
 const TEXT_BYTES_MAX: usize = 4 << 20;
-/// Bytes that are reserved for a reply before its request is executed: those of the elements of a read, or of the
-/// outputs of programs, and of a text.
-const REPLY_BYTES_MAX: u64 = MOVE_BYTES_MAX + (4 << 20);
+/// Bytes that are reserved for a reply's text before its request is executed.
+const REPLY_TEXT_BYTES: u64 = 64 << 10;
+/// Bytes of memory that a byte of a request's text may take once it is parsed.
+const PARSED_FACTOR: u64 = 16;
+/// Time after which a request of which no further part arrives, or a reply that is not fetched, is forgotten.
+const STALE_TIME: Duration = Duration::from_secs(60);
 /// Maximum number of requests that have begun to arrive, and of replies, each.
 const HELD_MAX: usize = 256;
 /// Bytes in front of the text: its length in 4 bytes, and 4 reserved ones.
@@ -105,7 +108,8 @@ struct HeldRequests {
     /// Requests of which some parts have arrived, by the host's tag.
     arriving: BTreeMap<u32, Arriving>,
     /// Replies that were not fetched to their end, by handle.
-    replies: BTreeMap<u32, Arc<KeptReply>>,
+    /// Each with the time at which the transport saw it first.
+    replies: BTreeMap<u32, (Arc<KeptReply>, Option<Duration>)>,
     /// Handle of the last reply.
     last: u32,
     arriving_bytes: usize,
@@ -116,19 +120,21 @@ struct HeldRequests {
 struct Arriving {
     size: u32,
     bytes: Vec<u8>,
-    held: Reservation,
+    held: ReservedMemory,
+    /// When the transport saw it first with the parts that it has.
+    seen: Option<Duration>,
 }
 
 /// A request that has arrived, with its memory in the budget.
 struct WholeRequest {
     bytes: Vec<u8>,
-    _held: Reservation,
+    _held: ReservedMemory,
 }
 
 #[derive(Debug)]
 struct KeptReply {
     bytes: Vec<u8>,
-    _held: Reservation,
+    _held: ReservedMemory,
 }
 
 /// The requests and replies of one host.
@@ -143,7 +149,7 @@ impl HeldRequests {
     /// Checks that the bytes that count for limits are those that are kept.
     fn check(&self) {
         let arriving: usize = self.arriving.values().map(|one| one.size as usize).sum();
-        let replies: usize = self.replies.values().map(|reply| reply.bytes.len()).sum();
+        let replies: usize = self.replies.values().map(|(reply, _)| reply.bytes.len()).sum();
         assert_eq!((self.arriving_bytes, self.reply_bytes), (arriving, replies), "bytes of requests and of replies");
         assert!(arriving <= HELD_BYTES_MAX, "{arriving} bytes of requests");
         assert!(self.arriving.len() <= HELD_MAX, "{} requests", self.arriving.len());
@@ -162,6 +168,18 @@ impl ArrayRequests {
         *held = HeldRequests { last: held.last, ..HeldRequests::default() };
     }
 
+    /// Forgets requests and replies that the host has left alone for [`STALE_TIME`]; `now` is a time since the
+    /// transport began.
+    pub(crate) fn end_stale(&self, now: Duration) {
+        let is_stale = |seen: &mut Option<Duration>| now.saturating_sub(*seen.get_or_insert(now)) > STALE_TIME;
+        let mut held = self.held.lock();
+        held.arriving.retain(|_, one| !is_stale(&mut one.seen));
+        held.replies.retain(|_, (_, seen)| !is_stale(seen));
+        held.arriving_bytes = held.arriving.values().map(|one| one.size as usize).sum();
+        held.reply_bytes = held.replies.values().map(|(reply, _)| reply.bytes.len()).sum();
+        held.check();
+    }
+
     /// Executes Array Request: takes a part, and executes the request once it is whole. Returns the handle of the reply
     /// and its size in bytes; zeroes if parts are missing.
     pub(crate) fn request(
@@ -172,15 +190,22 @@ impl ArrayRequests {
     ) -> Result<(u32, u32), Status> {
         let Some(whole) = self.take(part, payload.source()?)? else { return Ok((0, 0)) };
         let message = Message::split(&whole.bytes).ok_or(Status::INVALID_FIELD)?;
+        let _parsed = self.budget.reserve(PARSED_FACTOR * message.text.len() as u64)?;
         // Before it is executed: a request that has changed the store must have its reply.
         self.check_room()?;
         let request = checked(at, part, message);
         if let Ok(request) = &request {
+            // Arrays that the host may not know of are none to it, reserved or not.
             for (array, what) in request.uses(at.runtime.device()) {
-                at.reserved.check(array, what)?;
+                if arrays::is_known(at, array) {
+                    at.reserved.check(array, what)?;
+                }
             }
         }
-        let held = self.budget.reserve(REPLY_BYTES_MAX)?;
+        let data_bytes = request.as_ref().map_or(0, |request| request.reply_bytes(at.runtime.device(), message.data));
+        let plan_bytes = request.as_ref().map_or(0, |request| request.plan_bytes(message.data));
+        let _plan = self.budget.reserve(plan_bytes)?;
+        let held = self.budget.reserve(REPLY_TEXT_BYTES + data_bytes)?;
         let reply = request.and_then(|request| arrays::execute(at, request, message.data)).unwrap_or_else(|error| {
             let mut refusal = RequestRefusal::new(&error);
             refusal.text = at.running.fail(refusal.text);
@@ -196,12 +221,12 @@ impl ArrayRequests {
     /// Executes Array Reply: gives a part of a reply, which is forgotten with its last byte.
     pub(crate) fn reply(&self, part: ReplyPart, payload: &mut Payload<'_>) -> Result<(u32, u32), Status> {
         let (handle, offset) = (part.handle, u64::from(part.offset));
-        let found = self.held.lock().replies.get(&handle).cloned().ok_or(Status::INVALID_BOX)?;
+        let found = self.held.lock().replies.get(&handle).map(|(reply, _)| reply.clone()).ok_or(Status::INVALID_BOX)?;
         let room = payload.room()?.len() as u64;
         payload.give(&found.bytes, offset)?;
         if offset + room >= found.bytes.len() as u64 {
             let mut held = self.held.lock();
-            if let Some(reply) = held.replies.remove(&handle) {
+            if let Some((reply, _)) = held.replies.remove(&handle) {
                 held.reply_bytes -= reply.bytes.len();
             }
             held.check();
@@ -228,13 +253,14 @@ impl ArrayRequests {
             }
             let reserved = self.budget.reserve(size.into())?;
             held.arriving_bytes += size as usize;
-            held.arriving.insert(tag, Arriving { size, bytes: Vec::new(), held: reserved });
+            held.arriving.insert(tag, Arriving { size, bytes: Vec::new(), held: reserved, seen: None });
         }
         let arriving = held.arriving.get_mut(&tag).ok_or(Status::SEQUENCE_ERROR)?;
         if arriving.size != size || arriving.bytes.len() != offset as usize {
             return Err(Status::SEQUENCE_ERROR);
         }
         arriving.bytes.extend_from_slice(part);
+        arriving.seen = None;
         if arriving.bytes.len() < size as usize {
             return Ok(None);
         }
@@ -250,8 +276,8 @@ impl ArrayRequests {
     }
 
     /// Keeps a reply; returns its handle and its size in bytes.
-    fn keep(&self, reply: Vec<u8>, mut reserved: Reservation) -> (u32, u32) {
-        reserved.shrink_to(reply.len() as u64);
+    fn keep(&self, reply: Vec<u8>, mut reserved: ReservedMemory) -> (u32, u32) {
+        reserved.set(reply.len() as u64);
         let size = u32::try_from(reply.len()).expect("a reply of less than 4 GiB");
         let mut held = self.held.lock();
         held.reply_bytes += reply.len();
@@ -261,7 +287,7 @@ impl ArrayRequests {
             handle = next(handle);
         }
         held.last = handle;
-        let before = held.replies.insert(handle, Arc::new(KeptReply { bytes: reply, _held: reserved }));
+        let before = held.replies.insert(handle, (Arc::new(KeptReply { bytes: reply, _held: reserved }), None));
         assert!(before.is_none(), "reply {handle} waits twice");
         held.check();
         (handle, size)

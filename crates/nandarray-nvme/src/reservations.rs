@@ -19,6 +19,9 @@ use parking_lot::{Mutex, RwLock};
 use crate::registrants::{HostId, Registrants, SpaceUse};
 use crate::saved_registrants::{self, RegistrantsOwner};
 
+/// Maximum number of hosts whose identifiers belong to a tenant.
+const CLAIMS_MAX: usize = 4096;
+
 /// The array of a namespace, with its registrants.
 #[derive(Clone, Debug)]
 struct ReservableArray {
@@ -34,6 +37,8 @@ pub(crate) struct Reservations {
     /// Whether any namespace has a reservation: without one, commands look no further.
     is_any: AtomicBool,
     arrays: RwLock<BTreeMap<SpaceId, ReservableArray>>,
+    /// Tenants by the identifiers of their hosts that have registered: another tenant's host cannot pass for one.
+    claims: RwLock<BTreeMap<HostId, String>>,
     /// Lock of a change, held also while the registrants are made durable.
     changing: Mutex<()>,
 }
@@ -43,7 +48,7 @@ pub(crate) struct Reservations {
 pub(crate) struct HostReservations<'a> {
     all: &'a Reservations,
     device: &'a Device,
-    host: &'a HostId,
+    host: HostId,
 }
 
 impl HostReservations<'_> {
@@ -52,7 +57,7 @@ impl HostReservations<'_> {
     /// # Errors
     /// Reservation conflict.
     pub(crate) fn check(&self, array: SpaceId, what: SpaceUse) -> Result<(), Status> {
-        self.all.check(self.device, self.host, array, what)
+        self.all.check(self.device, &self.host, array, what)
     }
 }
 
@@ -87,13 +92,32 @@ impl Reservations {
         assert!(arrays.values().all(|one| (1..NSID_MEMORY).contains(&one.nsid)), "registrants of no block namespace");
     }
 
+    /// Returns the identifier by which a tenant's host is known here: its own, or 0 (none) if it is another tenant's.
+    pub(crate) fn identity(&self, host: HostId, tenant: &str) -> HostId {
+        let is_mine = self.claims.read().get(&host).is_none_or(|owner| owner == tenant);
+        if is_mine { host } else { [0; 16] }
+    }
+
+    /// Notes that a tenant's host registers with an identifier.
+    ///
+    /// # Errors
+    /// Out of resources.
+    pub(crate) fn claim(&self, host: HostId, tenant: &str) -> Result<(), Status> {
+        let mut claims = self.claims.write();
+        if claims.len() >= CLAIMS_MAX && !claims.contains_key(&host) {
+            return Err(Status::RESOURCES);
+        }
+        claims.entry(host).or_insert_with(|| tenant.to_owned());
+        Ok(())
+    }
+
     /// Whether any namespace has a reservation.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any.load(Ordering::SeqCst)
     }
 
     /// Returns what a host meets.
-    pub(crate) fn seen_by<'a>(&'a self, device: &'a Device, host: &'a HostId) -> HostReservations<'a> {
+    pub(crate) fn seen_by<'a>(&'a self, device: &'a Device, host: HostId) -> HostReservations<'a> {
         HostReservations { all: self, device, host }
     }
 

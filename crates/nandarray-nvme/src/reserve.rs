@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::association::Association;
 use crate::commands::IoCommand;
 use crate::payload::Payload;
-use crate::registrants::{Consequences, Registrants, SpaceUse};
+use crate::registrants::{Consequences, HostId, Registrants, SpaceUse};
 use crate::subsystem::command_set;
 
 fn keys<T: FromBytes>(payload: &Payload<'_>) -> Result<T, Status> {
@@ -26,6 +26,11 @@ impl Association {
     pub(crate) fn reservation_capabilities(&self) -> u8 {
         let all = ReservationCapabilities::ALL_TYPES | ReservationCapabilities::IGNORED_KEY;
         if self.subsystem().read_only() { all } else { all | ReservationCapabilities::PERSISTENCE }
+    }
+
+    /// Returns the identifier of the host, as far as it is the tenant's.
+    pub(crate) fn reservation_host(&self) -> HostId {
+        self.subsystem().reservations.identity(self.host().hostid, self.tenant_name())
     }
 
     /// Returns the namespace with its array.
@@ -40,12 +45,17 @@ impl Association {
     pub(crate) fn reserve(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(u32, u32), Status> {
         let command = ReservationCommand::decode(entry)?;
         let place = self.reservable(entry.nsid.get())?;
-        let host = &self.host().hostid;
+        let host = &self.reservation_host();
         // An identifier of 0 is that of a host that has none (base 2.0, section 5.27.1.25).
         if *host == [0; 16] {
             return Err(Status::INVALID_FIELD);
         }
         let (device, all) = (self.subsystem().device()?, &self.subsystem().reservations);
+        // A host that may only read sees reservations, and has none.
+        let is_report = matches!(command, ReservationCommand::Report { .. });
+        if !is_report && !self.controller().may_write_namespace(place.0) {
+            return Err(Status::WRITE_PROTECTED);
+        }
         let done = match command {
             ReservationCommand::Report { dwords_z, extended } => {
                 self.report(place, dwords_z, extended, &mut payload)?;
@@ -53,6 +63,7 @@ impl Association {
             }
             ReservationCommand::Register { action, ignore_key, persistence } => {
                 let keys: RegisterKeys = keys(&payload)?;
+                all.claim(*host, self.tenant_name())?;
                 if persistence == PersistenceChange::Persistent && self.subsystem().read_only() {
                     return Err(Status::INVALID_FIELD);
                 }
@@ -94,13 +105,13 @@ impl Association {
         }
         let associations = self.subsystem().associations();
         for &(host, kind) in &done.notices {
-            for one in associations.iter().filter(|one| one.host().hostid == host && !one.is_discovery()) {
+            for one in associations.iter().filter(|one| one.reservation_host() == host && !one.is_discovery()) {
                 one.state.lock().notices.add(nsid, kind);
                 one.notice();
             }
         }
         if aborts {
-            let preempted = || associations.iter().filter(|one| done.preempted.contains(&one.host().hostid));
+            let preempted = || associations.iter().filter(|one| done.preempted.contains(&one.reservation_host()));
             preempted().for_each(|one| one.running.stop());
             // Their other commands are short, and end; none of them waits for this one.
             preempted().for_each(|one| one.executing.wait());
@@ -149,7 +160,7 @@ impl Association {
             _ => SpaceUse::Write,
         };
         let device = self.subsystem().device()?;
-        self.subsystem().reservations.seen_by(&device, &self.host().hostid).check(array, what)
+        self.subsystem().reservations.seen_by(&device, self.reservation_host()).check(array, what)
     }
 
     /// Returns the array that a command reads or changes; `None` if it is none, or there is no such array.

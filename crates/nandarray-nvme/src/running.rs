@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use nandarray_runtime::Progress;
+use nandarray_runtime::{CollectBudget, Progress};
 use parking_lot::Mutex;
 
 use crate::cpu_time::CpuTime;
@@ -19,12 +19,14 @@ use crate::cpu_time::CpuTime;
 pub(crate) const RUN_INSTRUCTIONS_MAX: u64 = 20_000_000_000_000;
 
 /// The limits of one execution.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RunLimits {
     /// Number of instructions of all tasks.
     pub(crate) instructions_max: u64,
     /// Time from its beginning on.
     pub(crate) time_max: Duration,
+    /// Memory of its outputs.
+    pub(crate) collected: Arc<dyn CollectBudget>,
 }
 
 /// Why the server has stopped an execution whose host is there.
@@ -122,6 +124,7 @@ impl RunningExecutions {
         let cpu = Arc::new(CpuTime::default());
         let mut progress = Progress::limited_to(limits.instructions_max.min(RUN_INSTRUCTIONS_MAX));
         progress.observer = Some(cpu.clone());
+        progress.collected = Some(limits.collected);
         let execution = Arc::new(BegunExecution {
             progress,
             cpu,

@@ -11,7 +11,7 @@ use nandarray_nvme_spec::{MemoryCommand, MemoryCopyRange, Status, SubmissionEntr
 use parking_lot::{RwLock, RwLockWriteGuard};
 use zerocopy::FromBytes;
 
-use crate::budget::{Budget, Reservation};
+use crate::budget::{Budget, ReservedMemory};
 use crate::payload::Payload;
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ pub(crate) struct LocalMemory {
 #[derive(Debug, Default)]
 struct WrittenMemory {
     bytes: Vec<u8>,
-    reserved: Option<Reservation>,
+    reserved: Option<ReservedMemory>,
 }
 
 impl LocalMemory {

@@ -282,6 +282,13 @@ impl Subsystem {
         let controller = Controller::with_access(&device, tenant.clone());
         let made = Arc::new(Association::new(self.clone(), tenant, controller, cntlid, host, kato_ms));
         table.open.insert(cntlid, Arc::downgrade(&made));
+        drop(table);
+        // Rules that were replaced meanwhile did not find the host among those that are connected.
+        let name = &made.host().hostnqn;
+        let is_welcome = discovery || (self.admits(name) && self.tenants.is_host_of(name, made.tenant()));
+        if !is_welcome {
+            return Err((Status::CONNECT_HOST, 0));
+        }
         Ok(made)
     }
 
@@ -340,6 +347,11 @@ impl Subsystem {
         };
         let all = self.associations().into_iter().filter(|association| !association.is_discovery());
         all.filter(has_to_go).collect()
+    }
+
+    /// Gives back memory of hosts that have gone; `now` is a time since the transport began.
+    pub fn end_idle(&self, now: std::time::Duration) {
+        self.tenants.end_idle(now);
     }
 
     /// Returns the memory that hosts have made grow, and its limit, in bytes.

@@ -14,18 +14,21 @@ use std::time::Duration;
 use nandarray::nvme::ArrayAccess;
 use nandarray_describe::{Invalid, LineNumbers, Problem, table};
 use parking_lot::{Mutex, RwLock};
-use wildmatch::WildMatch;
+use wildmatch::WildMatchPattern;
 
 use crate::budget::Budget;
-use crate::metrics::DISCOVERY_TENANT;
+use crate::metrics::{DISCOVERY_TENANT, OTHER_TENANTS};
 use crate::programs::Programs;
 use crate::running::RUN_INSTRUCTIONS_MAX;
 use crate::slm::LocalMemory;
 
-/// Maximum number of tenants that a text names, and of those with a state.
+/// Maximum number of tenants that a text names.
 const TENANTS_MAX: usize = 1024;
-/// Maximum number of tenants without an association that keep their programs and local memory.
+/// Maximum number of tenants without rules and without an association that keep their programs and local memory.
 const IDLE_MAX: usize = 16;
+/// Memory that such a tenant keeps for longer than [`IDLE_TIME`] after its last association, in bytes.
+const IDLE_BYTES_MAX: u64 = 4 << 20;
+const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Unit of sizes in the text, in bytes.
 const MIB: u64 = 1 << 20;
 
@@ -33,7 +36,7 @@ table! {
     /// The limits of a node as a whole.
     #[derive(Eq)]
     pub struct NodeLimits {
-        memory_mib in 64..=1_048_576 "MiB": u64, "memory for all that hosts make grow", default by "node_memory_mib";
+        memory_mib in 128..=1_048_576 "MiB": u64, "memory for all that hosts make grow", default by "node_memory_mib";
     }
 }
 
@@ -47,7 +50,7 @@ table! {
         programs: bool, "whether it may load and run programs", default;
         slots in 1..=64 "programs": u32, "programs that it may have loaded by slots", default by "slots";
         local_memory_mib in 0..=4_096 "MiB": u64, "its Subsystem Local Memory", default by "local_memory_mib";
-        memory_mib in 1..=1_048_576 "MiB": u64, "its part of the node's memory at most", default by "memory_mib";
+        memory_mib in 64..=1_048_576 "MiB": u64, "its part of the node's memory at most", default by "memory_mib";
         runs in 1..=64 "runs": u32, "programs that it may run at once", default by "runs";
         share in 1..=1_000: u32, "weight by which workers are shared with other tenants", default by "share";
         instructions in 1..=20_000_000_000_000: u64, "instructions of one run", default by "instructions";
@@ -119,7 +122,7 @@ impl TenantRules {
 /// The text that names tenants, as TOML has it.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RulesText {
+struct WrittenRules {
     #[serde(default)]
     node: NodeLimits,
     #[serde(default)]
@@ -148,7 +151,7 @@ impl NodeRules {
             problems.push(Problem { line: at.map(|at| lines.of(at)), key, value, what: what.to_owned(), allowed });
         };
         let invalid = |problems| Invalid { noun: "rules", subject: subject.to_owned(), problems };
-        let read: RulesText = match toml::from_str(text) {
+        let read: WrittenRules = match toml::from_str(text) {
             Ok(read) => read,
             Err(error) => {
                 let at = error.span().map(|span| span.start);
@@ -171,6 +174,11 @@ impl NodeRules {
             if let Some((key, value, needed)) = rules.out_of_range() {
                 problem(at(key), path(key), value, "is out of range", needed);
             }
+            if rules.local_memory_mib > rules.memory_mib {
+                let most = format!("at most memory_mib, {}, is allowed", rules.memory_mib);
+                let value = rules.local_memory_mib.to_string();
+                problem(at("local_memory_mib"), path("local_memory_mib"), value, "is more than its memory", most);
+            }
             if rules.hosts.is_empty() {
                 problem(
                     at("hosts"),
@@ -179,6 +187,9 @@ impl NodeRules {
                     "has no host",
                     "a host's name is needed".to_owned(),
                 );
+            }
+            if [DISCOVERY_TENANT, OTHER_TENANTS].contains(&name.as_str()) {
+                problem(None, format!("tenants.{name}"), String::new(), "is a name of the server's own", String::new());
             }
             for host in &rules.hosts {
                 if let Some(other) = known.insert(host, name) {
@@ -227,16 +238,19 @@ impl<'t> KeyPlaces<'t> {
     }
 }
 
+/// A pattern of names: `*` stands for any characters, and nothing stands for a single one (no name has a zero byte).
+type ArrayPattern = WildMatchPattern<'*', '\0'>;
+
 /// The arrays that a tenant may use, as patterns of their names.
 #[derive(Debug)]
 struct ArrayPatterns {
-    read: Vec<WildMatch>,
-    write: Vec<WildMatch>,
+    read: Vec<ArrayPattern>,
+    write: Vec<ArrayPattern>,
 }
 
 impl ArrayPatterns {
     fn of(rules: &TenantRules) -> Self {
-        let of = |patterns: &[String]| patterns.iter().map(|pattern| WildMatch::new(pattern)).collect();
+        let of = |patterns: &[String]| patterns.iter().map(|pattern| ArrayPattern::new(pattern)).collect();
         Self { read: of(&rules.read), write: of(&rules.write) }
     }
 
@@ -258,7 +272,7 @@ struct RulesInForce {
 
 /// The pace at which a tenant's commands are executed: the times at which it has used up what it has begun.
 #[derive(Debug, Default)]
-struct Pace {
+struct TenantPace {
     commands: Duration,
     bytes: Duration,
 }
@@ -271,7 +285,7 @@ const BURST: Duration = Duration::from_millis(50);
 pub(crate) struct Tenant {
     name: String,
     force: RwLock<Arc<RulesInForce>>,
-    pace: Mutex<Pace>,
+    pace: Mutex<TenantPace>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) programs: Programs,
     pub(crate) memory: LocalMemory,
@@ -315,7 +329,7 @@ impl Tenant {
             return Duration::ZERO;
         }
         let mut pace = self.pace.lock();
-        let Pace { commands, bytes: moved } = &mut *pace;
+        let TenantPace { commands, bytes: moved } = &mut *pace;
         let rates = [(commands, 1, u64::from(iops)), (moved, bytes, bandwidth)];
         let waits = rates.into_iter().filter(|(_, _, rate)| *rate > 0).map(|(next, cost, rate)| {
             let begin = (*next).max(now);
@@ -342,6 +356,8 @@ struct TenantTable {
     /// Tenants with a state, each with the number of the admission at which it was used last.
     live: BTreeMap<String, (Arc<Tenant>, u64)>,
     admissions: u64,
+    /// Times since which tenants without rules and without an association keep much memory.
+    idle: BTreeMap<String, Duration>,
 }
 
 /// The tenants of a subsystem.
@@ -356,7 +372,7 @@ pub(crate) struct Tenants {
 impl Tenants {
     pub(crate) fn new(rules: NodeRules, memory_bytes: Option<usize>) -> Self {
         let budget = Budget::new(rules.node.memory_mib * MIB, None);
-        let table = TenantTable { rules, live: BTreeMap::new(), admissions: 0 };
+        let table = TenantTable { rules, live: BTreeMap::new(), admissions: 0, idle: BTreeMap::new() };
         Self { budget, table: Mutex::new(table), memory_bytes }
     }
 
@@ -383,7 +399,7 @@ impl Tenants {
         let mut table = self.table.lock();
         let (name, rules) = table.rules.tenant_of(hostnqn)?;
         table.admissions += 1;
-        let TenantTable { live, admissions, rules: all } = &mut *table;
+        let TenantTable { live, admissions, rules: all, .. } = &mut *table;
         forget_idle(live, all);
         let named = !all.tenants.is_empty();
         let size = self.memory_bytes.map_or(0, |own| if named { (rules.local_memory_mib * MIB) as usize } else { own });
@@ -413,6 +429,22 @@ impl Tenants {
     /// Whether a host still belongs to the tenant that it has connected as.
     pub(crate) fn is_host_of(&self, hostnqn: &str, tenant: &Tenant) -> bool {
         self.table.lock().rules.tenant_of(hostnqn).is_some_and(|(name, _)| name == tenant.name)
+    }
+
+    /// Forgets tenants without rules that keep much memory, and have had no association for [`IDLE_TIME`]; `now` is a
+    /// time since the transport began.
+    pub(crate) fn end_idle(&self, now: Duration) {
+        let mut table = self.table.lock();
+        let TenantTable { live, rules, idle, .. } = &mut *table;
+        let is_idle = |name: &String, tenant: &Arc<Tenant>| {
+            let is_large = tenant.budget.used() > IDLE_BYTES_MAX;
+            is_large && Arc::strong_count(tenant) == 1 && !rules.tenants.contains_key(name)
+        };
+        idle.retain(|name, _| live.get(name).is_some_and(|(tenant, _)| is_idle(name, tenant)));
+        live.retain(|name, (tenant, _)| {
+            let begun = if is_idle(name, tenant) { *idle.entry(name.clone()).or_insert(now) } else { now };
+            now.saturating_sub(begun) < IDLE_TIME
+        });
     }
 
     /// Returns the tenants that have a state.
@@ -473,13 +505,14 @@ hosts = ["nqn.lab"]
         assert_eq!(may("sales"), (false, false, false));
         assert_eq!(may("ns/1"), (true, false, false));
         assert_eq!(may("ns/10"), (false, false, false));
+        assert!(ArrayPattern::new("a?").matches("a?") && !ArrayPattern::new("a?").matches("ab"));
     }
 
     #[test]
     fn every_problem_has_its_line() {
         assert_eq!(
             problems(&TEXT.replace("256", "3")),
-            ["line 3: node.memory_mib = 3 is out of range; 64 to 1048576 MiB are needed"]
+            ["line 3: node.memory_mib = 3 is out of range; 128 to 1048576 MiB are needed"]
         );
         assert_eq!(
             problems(&TEXT.replace("iops = 1000", "seconds = 0\nruns = 65")),

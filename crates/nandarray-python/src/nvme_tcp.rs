@@ -335,8 +335,8 @@ impl PyNvmeHost {
         Ok(Self { host: Mutex::new(host), ender, address: address.to_owned(), home: Home::here() })
     }
 
-    /// Ends the connection: calls in progress, of other threads, fail. A process forked from that which connected has no
-    /// part in it.
+    /// Ends the connection: calls in progress, of other threads, fail. A process forked from that which connected has
+    /// no part in it.
     fn close(&self) {
         if self.home.is_here() {
             self.ender.end();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use nandarray::{Compound, Error, Result, Shape, Source, Space, SpaceId, StagedWrite, Target, check_view};
 
 use crate::io::{OutputSink, TransferError};
+use crate::progress::CollectBudget;
 use crate::request::{Output, OutputValue};
 use crate::tiles::{Tiles, packed, pieces};
 
@@ -37,6 +38,7 @@ pub(crate) struct OutputWriter<'d> {
     collected: Vec<Vec<u8>>,
     /// Limit of the bytes in `collected`.
     collect_bytes: u64,
+    budget: Option<&'d dyn CollectBudget>,
 }
 
 /// Returns the spaces that outputs are written to, each once, in the order of their ids.
@@ -62,6 +64,7 @@ impl<'d> OutputWriter<'d> {
         spaces: &[Arc<Space>],
         outputs: &[&Output<'d>],
         collect_bytes: u64,
+        budget: Option<&'d dyn CollectBudget>,
     ) -> Result<Self> {
         let mut staged = Vec::new();
         for space in spaces {
@@ -86,7 +89,7 @@ impl<'d> OutputWriter<'d> {
                 }
             });
         }
-        Ok(Self { staged, collected: vec![Vec::new(); places.len()], places, collect_bytes })
+        Ok(Self { staged, collected: vec![Vec::new(); places.len()], places, collect_bytes, budget })
     }
 
     /// Writes the rest of each output, and applies all staged writes as one. Returns the value of each output.
@@ -119,6 +122,9 @@ impl OutputSink for OutputWriter<'_> {
                 if all as u64 > self.collect_bytes {
                     let most = self.collect_bytes;
                     return Err(Error::invalid(format!("outputs in memory must have at most {most} bytes")).into());
+                }
+                if self.budget.is_some_and(|budget| !budget.take(bytes.len() as u64)) {
+                    return Err(Error::Busy(format!("no memory is left for {all} bytes of outputs")).into());
                 }
                 self.collected[output].extend_from_slice(&bytes);
             }

@@ -10,6 +10,12 @@ use nandarray_cores::{CoreTimer, Profiler};
 /// own instructions.
 pub const TASK_INSTRUCTIONS_MIN: u64 = 10_000;
 
+/// A budget of the memory in which a run collects outputs.
+pub trait CollectBudget: std::fmt::Debug + Send + Sync {
+    /// Takes `bytes` more bytes; returns false, and takes none, if fewer are left.
+    fn take(&self, bytes: u64) -> bool;
+}
+
 /// An observer of the threads that do the jobs of a run, each of which calls it at its beginning and at its end.
 pub trait ThreadObserver: Debug + Send + Sync {
     /// The calling thread begins to do jobs of the run.
@@ -33,6 +39,8 @@ pub struct Progress {
     pub memory_bytes: AtomicU64,
     /// Observer of the run's threads, if an executor has any; `None` if the caller wants none.
     pub observer: Option<Arc<dyn ThreadObserver>>,
+    /// The budget of the memory in which outputs are collected; `None` if there is none.
+    pub collected: Option<Arc<dyn CollectBudget>>,
     /// Set by the caller to stop the run.
     pub stop: AtomicBool,
     /// Maximum number of instructions of the whole run; `None` if there is none. A task counts as

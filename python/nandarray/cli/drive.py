@@ -159,6 +159,7 @@ def _serve_drive(
     how: dict[str, Any],
 ) -> None:
     """Serve a store as a drive until SIGTERM or SIGINT; ``how`` has options of :func:`nandarray.serve`."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # files are read at the start
     stop = _stopped_by_signals()
     about = {**_raise_limit(), "device": device, "paced": how["pace"]}
 

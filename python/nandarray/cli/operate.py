@@ -21,7 +21,7 @@ from nandarray.array.store import Store
 from nandarray.cli.common import FileWatch, say
 from nandarray.cli.service import READY, STOPPING, notify
 from nandarray.cli.status_file import StatusFile, status_of
-from nandarray.errors import NandarrayError
+from nandarray.errors import NandarrayError, NotFoundError
 from nandarray.serving.control import ControlSocket, send
 from nandarray.serving.log import FORMS, LEVELS, ServerLog
 
@@ -52,10 +52,21 @@ def order(store: Path, *, status: bool, kill: int | None, reload: bool) -> bool:
     if status:
         say(status_of(store))
     elif kill is not None:
-        say(send(store, "tcp", "kill", run=kill)["text"])
+        say(_send_any(store, "kill", run=kill)["text"])
     elif reload:
-        say(send(store, "tcp", "reload")["text"])
+        say(_send_any(store, "reload")["text"])
     return status or kill is not None or reload
+
+
+def _send_any(store: Path, command: str, **given: Any) -> Mapping[str, Any]:
+    """Give an order to the server of a store, whatever its form."""
+    try:
+        return send(store, "tcp", command, **given)
+    except NotFoundError as error:
+        try:
+            return send(store, "shm", command, **given)
+        except NotFoundError:
+            raise error from None
 
 
 class Operator:

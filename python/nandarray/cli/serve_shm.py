@@ -40,6 +40,7 @@ def serve_shm(
     def end(*_: Any) -> None:
         over.set()
 
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # there is nothing to read again
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with open_store(path, "r+" if writable else "r") as store:
@@ -89,7 +90,8 @@ def _watch(
         if where is not None:
             say(f"metrics  {where}", flush=True)
         operator.log.add("ready", address=f"shm://{about['shm']}", metrics=where)
-        operator.run(store, status, over, ready=f"serving shm://{about['shm']}", look=look)
+        operator.log.follow(server.events)
+        operator.run(store, status, over, ready=f"serving shm://{about['shm']}", kill=server.kill, look=look)
     finally:
         if endpoint is not None:
             endpoint.stop()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
 from nandarray.door import group_number
-from nandarray.errors import InvalidError
+from nandarray.errors import InvalidError, NotFoundError
 from nandarray.serving.metrics import exposition, observe
 
 if TYPE_CHECKING:
@@ -61,6 +61,19 @@ class RegionServer:
             drive behind the unix socket.
         """
         return {**self.counts(), "socket": self._drive.status()}
+
+    def kill(self, run: int) -> None:
+        """Stop a run of programs by its number, as :meth:`nandarray.nvme.Server.kill` does."""
+        if not 0 < run < 1 << 64 or not self._drive.kill(run):
+            raise NotFoundError(f"no run {run} is running")
+
+    def events(self, seconds: float) -> list[tuple[str, float, dict[str, Any]]]:
+        """Return what happened at the socket since the last call; wait some seconds for something."""
+        return self._drive.events(seconds)
+
+    def observed(self) -> dict[str, Any]:
+        """Return what metrics are read from: the numbers of the region, those of the socket's drive, its operations."""
+        return {**self._drive.status(), **self._drive.operations(), **self.counts()}
 
     def lost(self) -> bool:
         """Whether the region lost its memory: its file was truncated, or its file system is full."""
@@ -184,7 +197,7 @@ def unserved(store: Store, server: RegionServer) -> dict[str, str]:
 
 def exposition_of(server: RegionServer, store: Store, started: float) -> str:
     """Return the metrics of a server that was started at some time, in seconds since 1970, in Prometheus' text form."""
-    seen = observe(server.counts(), started=started, transport="shm", store=store._engine.stat())
+    seen = observe(server.observed(), started=started, transport="shm", store=store._engine.stat())
     return exposition(seen)
 
 

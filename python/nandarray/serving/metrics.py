@@ -132,6 +132,15 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("workers_busy", "gauge", "Workers that execute a command.", _by("workers", "busy"), ("workers",)),
     Metric("workers", "gauge", "Workers.", _by("workers", "workers"), ("workers",)),
+    Metric("memory_bytes", "gauge", "Memory that hosts have made grow.", _one("memory_bytes")),
+    Metric("memory_limit_bytes", "gauge", "Memory that hosts may make grow.", _one("memory_limit_bytes")),
+    Metric(
+        "tenant_memory_bytes",
+        "gauge",
+        "Memory that the hosts of a tenant have made grow.",
+        lambda seen: [((name,), used) for name, used, _ in seen.get("tenants", ())],
+        ("tenant",),
+    ),
     Metric("connections", "gauge", "Open connections.", _one("connections")),
     Metric(
         "half_open_connections",

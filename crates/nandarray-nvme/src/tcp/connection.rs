@@ -17,7 +17,8 @@ use nandarray_nvme_spec::{
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
-use super::endpoint::Stream;
+use super::connection_state::{ConnectionEnd, ConnectionState};
+use super::endpoint::SocketStream;
 use super::held::{self, CommandMemory, PassedBytes, TRANSFER_BYTES};
 use super::long_command::{LongCommand, payload};
 use super::outgoing::{Completer, Outgoing};
@@ -30,7 +31,7 @@ use crate::Subsystem;
 use crate::admin::AdminAnswer;
 use crate::association::{Association, HostIdentity};
 use crate::auth::ControllerExchange;
-use crate::budget::{Budget, Reservation};
+use crate::budget::{Budget, ReservedMemory};
 use crate::io::CommandPlace;
 use crate::limits::{QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
 use crate::measures::Measured;
@@ -43,33 +44,10 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const DISCOVERY_TIME: Duration = Duration::from_secs(120);
 /// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
+/// Time within which a host has to send something while it owes data that was requested.
+const DATA_TIME: Duration = Duration::from_secs(30);
 /// Time between two looks while a connection waits for its tenant's pace.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// State of a connection.
-#[derive(Debug)]
-pub(super) enum ConnectionState {
-    /// New: only ICReq (the host's handshake) is accepted.
-    Initialising,
-    /// The handshake is done: only a connect command is accepted.
-    Unconnected,
-    /// The connection is the admin queue of an association.
-    Admin(Arc<Association>),
-    /// The connection is to be an I/O queue, whose host has not proved its identity: its number is not taken.
-    Proving(Arc<Association>, u16),
-    /// The connection is an I/O queue of an association, with this number.
-    Io(Arc<Association>, u16),
-}
-
-impl ConnectionState {
-    /// Returns the association whose queue the connection is, or is to be.
-    pub(super) fn association(&self) -> Option<&Arc<Association>> {
-        match self {
-            Self::Initialising | Self::Unconnected => None,
-            Self::Admin(association) | Self::Proving(association, _) | Self::Io(association, _) => Some(association),
-        }
-    }
-}
 
 /// A command whose data the host sends in H2CData PDUs.
 #[derive(Debug)]
@@ -77,7 +55,7 @@ struct HostTransfer {
     completer: Completer,
     entry: SubmissionEntry,
     bytes: Vec<u8>,
-    reserved: Option<Reservation>,
+    reserved: Option<ReservedMemory>,
     /// Number of bytes that have arrived, in order.
     arrived: usize,
     /// Whether a data digest was wrong: the command then ends with an error, once all of its data has arrived.
@@ -91,27 +69,12 @@ struct UnsettledWrite {
     entry: CompletionEntry,
 }
 
-/// The reason for which a connection ends.
-#[derive(Debug)]
-enum ConnectionEnd {
-    /// The host or the server closed the connection, or the time for connecting has expired.
-    Closed,
-    /// The host violated the protocol: the error, and the header of the PDU that caused it.
-    Fatal(FatalError, Vec<u8>),
-}
-
-impl From<std::io::Error> for ConnectionEnd {
-    fn from(_: std::io::Error) -> Self {
-        Self::Closed
-    }
-}
-
 /// One connection of a server.
 pub(crate) struct Connection {
     shared: Arc<ServerState>,
     /// Number of the connection among all connections of the server.
     number: u64,
-    stream: Stream,
+    stream: SocketStream,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -123,6 +86,8 @@ pub(crate) struct Connection {
     exchange: Option<ControllerExchange>,
     transfers: BTreeMap<u16, HostTransfer>,
     transfer_bytes: usize,
+    /// Whether reads end within [`DATA_TIME`].
+    is_timed: bool,
     passed: Arc<PassedBytes>,
     waiting: VecDeque<(Completer, SubmissionEntry, usize)>,
     next_tag: u16,
@@ -140,7 +105,7 @@ impl Drop for Connection {
 
 impl Connection {
     /// Serves a connection until it ends.
-    pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: Stream) {
+    pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: SocketStream) {
         let Ok(outgoing) = stream.try_clone().and_then(|s| Outgoing::new(s, Digests::default())) else { return };
         let mut connection = Self {
             shared,
@@ -156,6 +121,7 @@ impl Connection {
             exchange: None,
             transfers: BTreeMap::new(),
             transfer_bytes: 0,
+            is_timed: false,
             passed: Arc::default(),
             waiting: VecDeque::new(),
             next_tag: 0,
@@ -203,10 +169,21 @@ impl Connection {
                 self.start = 0;
             }
             self.wait_limit()?;
+            self.limit_transfers()?;
             match self.stream.read(&mut self.buffer[self.end..])? {
                 0 => return Err(ConnectionEnd::Closed),
                 n => self.end += n,
             }
+        }
+        Ok(())
+    }
+
+    /// Has the socket's reads end in time while the host owes data, for which memory is reserved.
+    fn limit_transfers(&mut self) -> Result<(), ConnectionEnd> {
+        let owes = !self.transfers.is_empty();
+        if self.deadline.is_none() && owes != self.is_timed {
+            self.stream.set_read_timeout(owes.then_some(DATA_TIME))?;
+            self.is_timed = owes;
         }
         Ok(())
     }
@@ -468,7 +445,7 @@ impl Connection {
         entry: SubmissionEntry,
         data: Option<Vec<u8>>,
         room: usize,
-        reserved: Vec<Reservation>,
+        reserved: Vec<ReservedMemory>,
     ) -> Result<(), ConnectionEnd> {
         let fctype = FabricsCommand::type_of(&entry);
         let of_exchange = fctype.is_some_and(FabricsType::is_authentication);
@@ -501,11 +478,12 @@ impl Connection {
         entry: SubmissionEntry,
         data: Option<Vec<u8>>,
         room: usize,
-        mut reserved: Vec<Reservation>,
+        mut reserved: Vec<ReservedMemory>,
     ) {
         let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
         let place = Association::place_of(&entry);
         let bytes = data.as_ref().map_or(0, Vec::len) + room;
+        let arrived = Instant::now();
         self.keep_pace(&association, bytes);
         if room > ADMIN_IN_CAPSULE_BYTES {
             match association.tenant().budget.reserve(room as u64) {
@@ -516,7 +494,6 @@ impl Connection {
                 }
             }
         }
-        let arrived = Instant::now();
         if place != CommandPlace::Here || self.shared.waits() {
             // Earlier commands of the batch are answered before this thread waits for workers.
             let passed = self.passed.clone();

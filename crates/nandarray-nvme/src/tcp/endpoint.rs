@@ -62,12 +62,12 @@ impl Endpoint {
     }
 
     /// Connects, within `limit`.
-    pub(super) fn connect(&self, limit: Duration) -> io::Result<Stream> {
+    pub(super) fn connect(&self, limit: Duration) -> io::Result<SocketStream> {
         match self {
             Self::Tcp(address) => {
                 let stream = TcpStream::connect_timeout(address, limit)?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                Ok(SocketStream::Tcp(stream))
             }
             Self::Unix(path) => {
                 let socket =
@@ -78,7 +78,7 @@ impl Endpoint {
                 sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
                 let stream = UnixStream::from(socket);
                 let peer = Peer::of(&stream)?;
-                Ok(Stream::Unix(stream, peer))
+                Ok(SocketStream::Unix(stream, peer))
             }
         }
     }
@@ -148,13 +148,13 @@ impl Peer {
 
 /// A connection over either kind of socket.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(super) enum SocketStream {
     Tcp(TcpStream),
     /// With the process at the other end.
     Unix(UnixStream, Peer),
 }
 
-impl Stream {
+impl SocketStream {
     /// Returns the process at the other end of a unix socket.
     pub(super) fn peer(&self) -> Option<Peer> {
         match self {
@@ -219,7 +219,7 @@ impl Stream {
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for SocketStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
@@ -228,7 +228,7 @@ impl AsFd for Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for SocketStream {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(to),
@@ -237,7 +237,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for SocketStream {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(from),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nandarray_nvme_spec::{ADMIN_IN_CAPSULE_BYTES, Status};
 use parking_lot::{Condvar, Mutex};
 
-use crate::budget::{Budget, Reservation};
+use crate::budget::{Budget, ReservedMemory};
 
 /// Maximum number of bytes of transfers from the host in progress at once, and of the data and results of commands that
 /// a connection has passed to workers.
@@ -63,11 +63,11 @@ impl Drop for HeldBytes {
 #[derive(Debug, Default)]
 pub(super) struct CommandMemory {
     _passed: Option<HeldBytes>,
-    _reserved: Vec<Reservation>,
+    _reserved: Vec<ReservedMemory>,
 }
 
 impl CommandMemory {
-    pub(super) fn new(passed: Option<HeldBytes>, reserved: Vec<Reservation>) -> Self {
+    pub(super) fn new(passed: Option<HeldBytes>, reserved: Vec<ReservedMemory>) -> Self {
         Self { _passed: passed, _reserved: reserved }
     }
 }
@@ -81,7 +81,7 @@ pub(super) fn reserve_transfer(
     budget: Option<&Arc<Budget>>,
     bytes: usize,
     is_first: bool,
-) -> Result<Option<Reservation>, Status> {
+) -> Result<Option<ReservedMemory>, Status> {
     let Some(budget) = budget.filter(|_| bytes > ADMIN_IN_CAPSULE_BYTES) else { return Ok(None) };
     let mut waited = Duration::ZERO;
     loop {

@@ -19,7 +19,7 @@ use nandarray_nvme_spec::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::endpoint::{Endpoint, Peer, Stream};
+use super::endpoint::{Endpoint, Peer, SocketStream};
 use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FLAG_SUCCESS, HEADER_BYTES, PduHeader, PduKind, TransferFields,
 };
@@ -101,7 +101,7 @@ struct PendingCommand {
 /// A queue of the host over one connection.
 #[derive(Debug)]
 pub struct HostQueue {
-    stream: Stream,
+    stream: SocketStream,
     digests: Digests,
     in_capsule: usize,
     /// Maximum bytes of data in one H2CData PDU.
@@ -578,7 +578,7 @@ impl Initiator {
 
 /// The end of a host's connection, for threads that do not wait on it.
 #[derive(Debug)]
-pub struct ConnectionEnder(Vec<Stream>);
+pub struct ConnectionEnder(Vec<SocketStream>);
 
 impl ConnectionEnder {
     /// Ends the connection: calls in progress and later ones fail.

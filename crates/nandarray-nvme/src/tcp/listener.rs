@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::endpoint::{Endpoint, Peer, Stream, at_path};
+use super::endpoint::{Endpoint, Peer, SocketStream, at_path};
 
 /// Connections of a unix socket that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -74,14 +74,14 @@ impl Listener {
     }
 
     /// Waits for a connection; `None` for one of a user who may not connect, which ends.
-    pub(super) fn accept(&self) -> io::Result<Option<Stream>> {
+    pub(super) fn accept(&self) -> io::Result<Option<SocketStream>> {
         match self {
-            Self::Tcp(listener) => Ok(Some(Stream::Tcp(listener.accept()?.0))),
+            Self::Tcp(listener) => Ok(Some(SocketStream::Tcp(listener.accept()?.0))),
             Self::Unix(listener, _, access) => {
                 let (stream, _) = listener.accept()?;
                 let peer = Peer::of(&stream)?;
                 let may = access.admits(peer, || Peer::groups(&stream));
-                Ok(may.then(|| Stream::Unix(stream, peer)))
+                Ok(may.then(|| SocketStream::Unix(stream, peer)))
             }
         }
     }

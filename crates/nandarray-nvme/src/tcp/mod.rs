@@ -8,6 +8,7 @@
 //! tests and clients.
 
 mod connection;
+mod connection_state;
 mod endpoint;
 mod held;
 mod initiator;

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use zerocopy::IntoBytes;
 
-use super::endpoint::Stream;
+use super::endpoint::SocketStream;
 use super::held::CommandMemory;
 use super::pdu::{self, Digests, FLAG_LAST, FLAG_SUCCESS, FatalError, PduKind, TransferFields};
 use crate::queue::QueuePair;
@@ -58,7 +58,7 @@ struct DirectData {
 
 /// PDUs in the order in which they are sent.
 #[derive(Debug, Default)]
-struct Batch {
+struct OutgoingBatch {
     bytes: Vec<u8>,
     /// Data between the buffered bytes, in order.
     direct: Vec<DirectData>,
@@ -67,7 +67,7 @@ struct Batch {
     memory: Vec<CommandMemory>,
 }
 
-impl Batch {
+impl OutgoingBatch {
     fn len(&self) -> usize {
         self.bytes.len() + self.direct_bytes
     }
@@ -95,7 +95,7 @@ impl Batch {
 /// PDUs that wait to be sent.
 #[derive(Debug, Default)]
 struct Waiting {
-    batch: Batch,
+    batch: OutgoingBatch,
     /// Memory of data that were sent, for data of later commands. Only I/O queues keep any.
     rooms: Vec<Vec<u8>>,
     is_io: bool,
@@ -115,8 +115,8 @@ impl Waiting {
 /// The batch that is being sent.
 #[derive(Debug)]
 struct Sending {
-    stream: Stream,
-    batch: Batch,
+    stream: SocketStream,
+    batch: OutgoingBatch,
     /// Number of its bytes that were sent.
     sent: usize,
 }
@@ -165,7 +165,7 @@ pub(crate) struct Outgoing {
     /// A thread has this lock while it sends.
     sending: Mutex<Sending>,
     /// The socket once more, to close it while another thread sends.
-    socket: Stream,
+    socket: SocketStream,
     /// Whether a thread of its own sends what a worker could not.
     is_draining: AtomicBool,
     queue: Mutex<QueuePair>,
@@ -180,11 +180,11 @@ pub(crate) struct Completer {
 }
 
 impl Outgoing {
-    pub(crate) fn new(stream: Stream, digests: Digests) -> io::Result<Self> {
+    pub(crate) fn new(stream: SocketStream, digests: Digests) -> io::Result<Self> {
         let socket = stream.try_clone()?;
         // An admin queue of 32 entries until the connect command gives another size.
         let queue = Mutex::new(QueuePair::new(0, 32, true));
-        let sending = Mutex::new(Sending { stream, batch: Batch::default(), sent: 0 });
+        let sending = Mutex::new(Sending { stream, batch: OutgoingBatch::default(), sent: 0 });
         Ok(Self { waiting: Mutex::default(), sending, socket, is_draining: AtomicBool::new(false), queue, digests })
     }
 
@@ -295,7 +295,7 @@ impl Outgoing {
                 Err(_) => {
                     // The reading half notices the error, too, and ends the connection.
                     self.fail();
-                    sending.batch = Batch::default();
+                    sending.batch = OutgoingBatch::default();
                     sending.sent = 0;
                     return false;
                 }
@@ -343,7 +343,7 @@ impl Outgoing {
     fn fail(&self) {
         let mut waiting = self.waiting.lock();
         waiting.failed = true;
-        waiting.batch = Batch::default();
+        waiting.batch = OutgoingBatch::default();
         // The other side may have closed it already.
         drop(self.socket.shutdown(Shutdown::Both));
     }

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use nandarray::Home;
 use parking_lot::{Condvar, Mutex};
 
-use super::connection::{Connection, ConnectionState};
-use super::endpoint::{Endpoint, Peer, Stream};
+use super::connection::Connection;
+use super::connection_state::ConnectionState;
+use super::endpoint::{Endpoint, Peer, SocketStream};
 use super::listener::{Listener, SocketAccess};
 use super::logins::FailedLogins;
 use super::outgoing::{Outgoing, SEND_TIME};
@@ -105,16 +106,18 @@ struct LiveAssociation {
     is_proven: bool,
     /// Process that made the admin queue by a unix socket.
     peer: Option<Peer>,
-    sockets: BTreeMap<u16, Stream>,
+    sockets: BTreeMap<u16, SocketStream>,
     seen: Instant,
 }
 
 /// State that the threads of a server share.
 pub(crate) struct ServerState {
     begun: Instant,
+    /// Maximum number of a tenant's long commands that run at once: they may wait for each other.
+    commands_max: u32,
     subsystem: Arc<Subsystem>,
     live: Mutex<BTreeMap<u16, LiveAssociation>>,
-    sockets: Mutex<BTreeMap<u64, Stream>>,
+    sockets: Mutex<BTreeMap<u64, SocketStream>>,
     /// Numbers of the connections that are not yet a queue, in order of arrival.
     half_open: Mutex<BTreeSet<u64>>,
     /// Queues by the number of their connection, each with the name of its tenant.
@@ -170,7 +173,7 @@ impl ServerState {
     pub(crate) fn work(&self, place: CommandPlace, of: &Association, command: impl FnOnce() + Send + 'static) {
         let (share, runs) = of.tenant().rule(|rules| (rules.share, rules.runs));
         let (workers, running_max) = match place {
-            CommandPlace::Here | CommandPlace::Worker => (&self.workers, u32::MAX),
+            CommandPlace::Here | CommandPlace::Worker => (&self.workers, self.commands_max),
             CommandPlace::ProgramWorker => (&self.program_workers, runs),
         };
         workers.execute(of.tenant_name(), WorkerShare { share, running_max }, Box::new(command));
@@ -182,7 +185,7 @@ impl ServerState {
     }
 
     /// Adds an association, whose host has proved its identity, does not have to, or is about to.
-    pub(crate) fn begin_association(&self, association: &Arc<Association>, socket: Stream, is_proven: bool) {
+    pub(crate) fn begin_association(&self, association: &Arc<Association>, socket: SocketStream, is_proven: bool) {
         let (peer, sockets) = (socket.peer(), BTreeMap::from([(0, socket)]));
         let live = LiveAssociation { association: association.clone(), is_proven, peer, sockets, seen: Instant::now() };
         self.live.lock().insert(association.cntlid(), live);
@@ -239,7 +242,7 @@ impl ServerState {
 
     /// Adds an I/O queue to an association; returns `false` if the association has ended, or has a queue of this
     /// number.
-    pub(crate) fn begin_queue(&self, association: &Association, qid: u16, socket: Stream) -> bool {
+    pub(crate) fn begin_queue(&self, association: &Association, qid: u16, socket: SocketStream) -> bool {
         let mut live = self.live.lock();
         match live.get_mut(&association.cntlid()) {
             Some(found) if !found.sockets.contains_key(&qid) => {
@@ -270,10 +273,13 @@ impl ServerState {
         }
     }
 
-    /// Stops runs of programs that have taken longer than their tenants may have them take.
+    /// Stops runs of programs that have taken longer than their tenants' may; forgets requests that were left alone.
     fn end_overdue(&self) {
         let live: Vec<Arc<Association>> = self.live.lock().values().map(|live| live.association.clone()).collect();
-        live.iter().for_each(|association| association.running.stop_overdue());
+        for association in live {
+            association.running.stop_overdue();
+            association.requests.end_stale(self.elapsed());
+        }
     }
 
     /// Ends associations whose keep alive timeout has expired.
@@ -348,11 +354,12 @@ impl Server {
             endpoints.push(endpoint);
         }
         let count = if options.waits { WAITING_WORKERS } else { WORKERS };
-        let (workers, mut threads) = CommandWorkers::start(count, false);
+        let (workers, mut threads) = CommandWorkers::start(count, true);
         let (program_workers, of_programs) = CommandWorkers::start(count, true);
         threads.extend(of_programs);
         let shared = Arc::new(ServerState {
             begun: Instant::now(),
+            commands_max: count as u32,
             subsystem,
             live: Mutex::default(),
             sockets: Mutex::default(),
@@ -485,6 +492,7 @@ fn look(shared: &ServerState, mut known: Vec<(u32, u64, u32)>) {
         shared.look.1.wait_for(&mut lock, LOOK);
         shared.end_silent();
         shared.end_overdue();
+        shared.subsystem.end_idle(shared.elapsed());
         round += 1;
         if round.is_multiple_of(2) {
             let found = shared.subsystem.inventory();

@@ -17,8 +17,11 @@ use parking_lot::{Condvar, Mutex};
 /// Time that one turn gives to a tenant with a share of 1.
 const TURN: Duration = Duration::from_millis(5);
 
+/// Number of tenants beyond which those that wait for nothing are forgotten, with the time that they owe.
+const LANES_MAX: usize = 1024;
+
 /// A command that a worker executes.
-pub(super) type LongCommand = Box<dyn FnOnce() + Send>;
+pub(super) type WorkerCommand = Box<dyn FnOnce() + Send>;
 
 /// The part that a tenant has of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub(super) struct WorkerShare {
 /// The commands of one tenant.
 struct TenantLane {
     of: WorkerShare,
-    waiting: VecDeque<LongCommand>,
+    waiting: VecDeque<WorkerCommand>,
     running: u32,
     /// Time that the tenant has left; negative if its commands took longer than its turns.
     left_ns: i64,
@@ -53,7 +56,7 @@ struct CommandWorkersState {
     /// Numbers of idle threads, the one that became idle last at the end.
     idle: Vec<usize>,
     /// For each thread the command that it was given while it was idle.
-    given: Vec<Option<(Arc<str>, LongCommand)>>,
+    given: Vec<Option<(Arc<str>, WorkerCommand)>>,
     closed: bool,
 }
 
@@ -70,7 +73,7 @@ pub struct WorkerCounts {
 
 impl CommandWorkersState {
     /// Takes the next command, of the tenant whose turn it is; `None` if none may run.
-    fn take(&mut self) -> Option<(Arc<str>, LongCommand)> {
+    fn take(&mut self) -> Option<(Arc<str>, WorkerCommand)> {
         let runnable = |lanes: &BTreeMap<Arc<str>, TenantLane>, name: &Arc<str>| lanes[name].may_run();
         // Rounds until a tenant that may run has time left.
         let turn_ns = |lane: &TenantLane| TURN.as_nanos() as i64 * i64::from(lane.of.share);
@@ -80,12 +83,12 @@ impl CommandWorkersState {
         };
         let rounds = self.turns.iter().filter(|name| runnable(&self.lanes, name)).map(rounds).min()?;
         if rounds > 0 {
-            for name in &self.turns {
-                let lane = self.lanes.get_mut(name).expect("a waiting tenant has a lane");
+            for lane in self.lanes.values_mut() {
                 let most = turn_ns(lane);
                 lane.left_ns = lane.left_ns.saturating_add(rounds.saturating_mul(most)).min(most);
             }
         }
+        self.lanes.retain(|_, lane| lane.running > 0 || !lane.waiting.is_empty() || lane.left_ns < 0);
         let is_next = |name: &Arc<str>| runnable(&self.lanes, name) && self.lanes[name].left_ns > 0;
         let at = self.turns.iter().position(is_next).expect("a tenant has time left");
         // Tenants before it may not run; they keep their places.
@@ -100,7 +103,7 @@ impl CommandWorkersState {
     }
 
     /// Takes the command of a tenant that has none running, out of turn.
-    fn take_first_of(&mut self, name: &Arc<str>) -> Option<(Arc<str>, LongCommand)> {
+    fn take_first_of(&mut self, name: &Arc<str>) -> Option<(Arc<str>, WorkerCommand)> {
         let lane = self.lanes.get_mut(name).filter(|lane| lane.running == 0)?;
         let command = lane.waiting.pop_front()?;
         lane.running += 1;
@@ -116,7 +119,7 @@ impl CommandWorkersState {
         assert!(lane.running > 0, "a command of {name} ended that had not begun");
         lane.running -= 1;
         lane.left_ns = lane.left_ns.saturating_sub(i64::try_from(took.as_nanos()).unwrap_or(i64::MAX));
-        if lane.running == 0 && lane.waiting.is_empty() {
+        if lane.running == 0 && lane.waiting.is_empty() && (lane.left_ns >= 0 || self.lanes.len() > LANES_MAX) {
             self.lanes.remove(name);
         }
     }
@@ -151,14 +154,14 @@ impl CommandWorkers {
         (workers, threads)
     }
 
-    fn run(&self, tenant: &Arc<str>, command: LongCommand) {
+    fn run(&self, tenant: &Arc<str>, command: WorkerCommand) {
         let begun = Instant::now();
         command();
         self.state.lock().ended(tenant, begun.elapsed());
     }
 
     /// Has a tenant's command executed; drops it if the workers are closed: there is no host to answer any more.
-    pub(super) fn execute(self: &Arc<Self>, tenant: &str, of: WorkerShare, command: LongCommand) {
+    pub(super) fn execute(self: &Arc<Self>, tenant: &str, of: WorkerShare, command: WorkerCommand) {
         let mut state = self.state.lock();
         if state.closed {
             return;
@@ -222,7 +225,7 @@ impl CommandWorkers {
     }
 
     /// Waits for the next command of a thread; `None` if the workers are closed and no command is left.
-    fn next(&self, number: usize) -> Option<(Arc<str>, LongCommand)> {
+    fn next(&self, number: usize) -> Option<(Arc<str>, WorkerCommand)> {
         let mut state = self.state.lock();
         if let Some(taken) = state.take() {
             return Some(taken);
@@ -245,7 +248,7 @@ mod tests {
 
     const ANY: WorkerShare = WorkerShare { share: 1, running_max: u32::MAX };
 
-    fn execute(workers: &Arc<CommandWorkers>, tenant: &str, command: LongCommand) {
+    fn execute(workers: &Arc<CommandWorkers>, tenant: &str, command: WorkerCommand) {
         workers.execute(tenant, ANY, command);
     }
 

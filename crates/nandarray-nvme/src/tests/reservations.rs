@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
 use super::{BLOCKS, Host, entry, number, programs};
+use crate::budget::OutputMemory;
 use crate::running::RunLimits;
 use crate::{AdminAnswer, NSID_MEMORY, NSID_ND, Payload, Subsystem, SubsystemOptions};
 use nandarray_nvme_spec::{AdminOpcode, MemoryRange};
@@ -599,7 +600,8 @@ fn an_aborting_preemption_waits_for_the_commands_of_the_preempted_host() {
     assert_eq!(acquire(&other, 1, 2), Status::SUCCESS);
     let (mine, foreign) = (host.association.executing.begin(), third.association.executing.begin());
     let (in_flight, has_ended) = (other.association.executing.begin(), AtomicBool::new(false));
-    let limits = RunLimits { instructions_max: u64::MAX, time_max: Duration::MAX };
+    let collected = Arc::new(OutputMemory::new(&other.association.tenant().budget));
+    let limits = RunLimits { instructions_max: u64::MAX, time_max: Duration::MAX, collected };
     let running = other.association.running.begin(&AtomicU64::new(0), true, limits);
     thread::scope(|scope| {
         let preempting = scope.spawn(|| {

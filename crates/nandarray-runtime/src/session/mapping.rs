@@ -225,7 +225,7 @@ impl MappedSections {
         let bytes: Vec<Vec<u8>> = stored.iter_mut().map(|(_, bytes)| std::mem::take(bytes)).collect();
         device.compound(true, |compound| -> Result<()> {
             let spaces = spaces_of(compound, &wanted)?;
-            let mut writer = OutputWriter::begin(compound, &spaces, &wanted, u64::MAX)?;
+            let mut writer = OutputWriter::begin(compound, &spaces, &wanted, u64::MAX, None)?;
             for (number, bytes) in bytes.into_iter().enumerate() {
                 writer.take(number, 0, bytes).map_err(transfer)?;
             }

@@ -143,6 +143,11 @@ impl Controller {
         Ok(ns)
     }
 
+    /// Whether the host may know of a namespace, whether or not there is one.
+    pub fn may_read_namespace(&self, nsid: u32) -> bool {
+        self.access.reads(&name(nsid))
+    }
+
     /// Whether the host may write a namespace.
     pub fn may_write_namespace(&self, nsid: u32) -> bool {
         self.access.writes(&name(nsid))

@@ -140,7 +140,7 @@ def test_a_tenant_that_takes_its_memory_leaves_that_of_others(store, tmp_path):
     with served(store, config) as (server, host), host(SALES) as sales, host(LAB) as lab:
         source = sales._engine
         entry = _nandarray.nvme_request_entry(77, (80 << 20) - 1024, 0, True, False)
-        source.done(entry, bytes(2 << 20))  # the rest never comes
+        source.done(entry, bytes(4096))  # the rest never comes
         used = {name: (used, limit) for name, used, limit in server.status()["tenants"]}
         assert used["sales"] == ((80 << 20) - 1024, 80 << 20)
         with pytest.raises((BusyError, NandarrayError), match="Resources"):

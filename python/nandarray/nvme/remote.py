@@ -401,7 +401,7 @@ class RemoteProgram:
             Outputs of the program.
         memory : int
             First byte of Subsystem Local Memory for inputs that are bytes, and for outputs; a multiple of 4. All hosts
-            of a drive share that memory: those that execute at once agree on places.
+            of a tenant share that memory: those that execute at once agree on places.
 
         Returns
         -------

@@ -39,6 +39,7 @@ __all__ = [
     "NotFoundError",
     "ProgramError",
     "ProgramFailedError",
+    "ProtectedError",
     "ReadOnlyError",
     "StoreExistsError",
     "StoreFullError",
@@ -161,6 +162,12 @@ class ReadOnlyError(NandarrayError, OSError):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*((errno.EROFS, *args) if len(args) == 1 else args))
+
+
+class ProtectedError(ReadOnlyError):
+    """The rules of a served store let this host not write the array, or make one of this name."""
+
+    kind = "protected"
 
 
 class LockedError(NandarrayError, OSError):

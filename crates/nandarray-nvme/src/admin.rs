@@ -140,7 +140,7 @@ impl Association {
         let subsystem = self.subsystem();
         let page = match LogPage::of(request.lid).filter(there).ok_or(Status::INVALID_LOG_PAGE)? {
             LogPage::Supported => logs::supported(|page| self.has_page(page)).as_bytes().to_vec(),
-            LogPage::Errors => subsystem.health.errors().as_bytes().to_vec(),
+            LogPage::Errors => self.tenant().errors.page().as_bytes().to_vec(),
             LogPage::Health => {
                 self.check_health_scope(request.nsid)?;
                 subsystem.health.page().as_bytes().to_vec()

@@ -304,7 +304,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: ArrayRequest, data: &[u8])
 /// Makes the array of a request; returns its description.
 fn created(at: &Surroundings<'_>, new: &NewArrayGiven, data: &[u8]) -> Result<Vec<u8>, Error> {
     check_new(&new.name, &new.shape)?;
-    check_writes(at, &new.name)?;
+    check_made(at, &new.name)?;
     let space = at.runtime.device().execute(command::Create(NewSpace {
         name: &new.name,
         shape: &new.shape,
@@ -342,13 +342,15 @@ fn missing(name: &str) -> Error {
     nandarray::Error::NotFound { name: name.to_owned() }.into()
 }
 
+/// Refuses a name that the host may not give to an array.
+fn check_made(at: &Surroundings<'_>, name: &str) -> Result<(), Error> {
+    let refused = || nandarray::Error::Protected { name: name.to_owned() }.into();
+    if at.tenant.writes(name) { Ok(()) } else { Err(refused()) }
+}
+
 /// Refuses a change of arrays that the host may only read, or not know of.
 fn check_writes(at: &Surroundings<'_>, name: &str) -> Result<(), Error> {
-    match (at.tenant.writes(name), at.tenant.reads(name)) {
-        (true, _) => Ok(()),
-        (false, true) => Err(nandarray::Error::ReadOnly.into()),
-        (false, false) => Err(missing(name)),
-    }
+    if at.tenant.reads(name) { check_made(at, name) } else { Err(missing(name)) }
 }
 
 /// Whether there is an array of this number that the host may know of.
@@ -429,7 +431,7 @@ fn change(
     }
     for (from, to) in rename {
         check_writes(at, from)?;
-        check_writes(at, to)?;
+        check_made(at, to)?;
         // An array that keeps a group goes with it, under the name that keeps the new one.
         let is_marker = |name: &str| name.rsplit('/').next() == Some(GROUP_MARKER);
         check_new(to, if is_marker(from) && is_marker(to) { &[0] } else { &[] })?;

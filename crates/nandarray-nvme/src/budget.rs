@@ -125,17 +125,48 @@ impl Drop for ReservedMemory {
 
 /// The memory of the outputs of a run, which grows with them.
 #[derive(Debug)]
-pub(crate) struct OutputMemory(Mutex<ReservedMemory>);
+pub(crate) struct OutputMemory {
+    held: Mutex<HeldOutputs>,
+}
+
+#[derive(Debug)]
+struct HeldOutputs {
+    memory: ReservedMemory,
+    /// For each output its bytes so far, and its room; none if the outputs have no rooms of their own.
+    rooms: Vec<(u64, u64)>,
+    /// Bytes and room of the output that was the first to have too many.
+    exceeded: Option<(u64, u64)>,
+}
 
 impl OutputMemory {
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
-        Self(Mutex::new(ReservedMemory { budget: budget.clone(), bytes: 0 }))
+        let memory = ReservedMemory { budget: budget.clone(), bytes: 0 };
+        Self { held: Mutex::new(HeldOutputs { memory, rooms: Vec::new(), exceeded: None }) }
+    }
+
+    /// Gives each output the room in bytes that its host has for it.
+    pub(crate) fn limit_to(&self, rooms: impl Iterator<Item = u64>) {
+        self.held.lock().rooms = rooms.map(|room| (0, room)).collect();
+    }
+
+    /// Returns the bytes and the room of the output that ended the run, if one had too many.
+    pub(crate) fn exceeded(&self) -> Option<(u64, u64)> {
+        self.held.lock().exceeded
     }
 }
 
 impl CollectBudget for OutputMemory {
-    fn take(&self, bytes: u64) -> bool {
-        self.0.lock().grow(bytes).is_ok()
+    fn take(&self, output: usize, bytes: u64) -> bool {
+        let mut held = self.held.lock();
+        let HeldOutputs { memory, rooms, exceeded } = &mut *held;
+        if let Some((used, room)) = rooms.get_mut(output) {
+            *used = used.saturating_add(bytes);
+            if *used > *room {
+                exceeded.get_or_insert((*used, *room));
+                return false;
+            }
+        }
+        memory.grow(bytes).is_ok()
     }
 }
 
@@ -180,5 +211,18 @@ mod tests {
         assert_eq!(one.reserve(u64::MAX).err(), Some(Status::RESOURCES));
         drop((held, all));
         assert_eq!(used(), [0; 3]);
+    }
+
+    #[test]
+    fn an_output_ends_a_run_at_the_first_byte_beyond_its_room() {
+        let budget = Budget::new(1 << 30, None);
+        let outputs = OutputMemory::new(&budget);
+        outputs.limit_to([10, 100].into_iter());
+        assert!(outputs.take(1, 90) && outputs.take(0, 10) && outputs.exceeded().is_none());
+        assert!(!outputs.take(0, 1) && !outputs.take(1, 11));
+        assert_eq!(outputs.exceeded(), Some((11, 10)), "the first one");
+        assert_eq!(budget.used(), 100);
+        drop(outputs);
+        assert_eq!(budget.used(), 0);
     }
 }

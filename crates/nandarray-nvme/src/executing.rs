@@ -4,9 +4,10 @@
 //! store. Commands are counted in one of two halves; a wait lets later ones count in the other half, so that it ends
 //! with those that had begun, however many follow.
 //!
-//! Commands wait for nothing here; a wait is as long as the longest command that had begun.
+//! Commands wait for nothing here; a wait is as long as the longest command that had begun, and has a limit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -41,15 +42,21 @@ impl ExecutingCommands {
         }
     }
 
-    /// Waits until the commands that have begun have ended.
-    pub(crate) fn wait(&self) {
+    /// Waits until the commands that have begun have ended: at most `limit` for those that an earlier wait has given
+    /// up, and as long for the others; returns whether all have ended.
+    pub(crate) fn wait(&self, limit: Duration) -> bool {
         let mut one = self.waiting.lock();
         let half = self.half.load(Ordering::SeqCst);
         assert!(half < 2, "half {half}");
-        self.half.store(1 - half, Ordering::SeqCst);
-        while self.counts[half].load(Ordering::SeqCst) > 0 {
-            self.ended.wait(&mut one);
+        let mut end = |half: usize| {
+            let is_busy = |_: &mut ()| self.counts[half].load(Ordering::SeqCst) > 0;
+            !self.ended.wait_while_for(&mut one, is_busy, limit).timed_out()
+        };
+        if !end(1 - half) {
+            return false;
         }
+        self.half.store(1 - half, Ordering::SeqCst);
+        end(half)
     }
 }
 
@@ -72,14 +79,16 @@ mod tests {
 
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
     fn a_wait_ends_with_the_commands_that_had_begun() {
         let executing = ExecutingCommands::default();
-        executing.wait();
+        assert!(executing.wait(LONG));
         let (first, is_over) = (executing.begin(), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                executing.wait();
+                assert!(executing.wait(LONG));
                 assert!(is_over.load(Ordering::SeqCst), "the wait did not wait");
             });
             while executing.half.load(Ordering::SeqCst) == first.half {
@@ -91,6 +100,19 @@ mod tests {
             // This one is in flight while the wait ends, and after it.
             drop(later);
         });
+    }
+
+    #[test]
+    fn a_command_that_a_wait_has_given_up_is_waited_for_by_the_next_one() {
+        let executing = ExecutingCommands::default();
+        let first = executing.begin();
+        assert!(!executing.wait(Duration::from_millis(1)));
+        let second = executing.begin();
+        assert!(!executing.wait(Duration::from_millis(1)), "the first one is there");
+        drop(second);
+        assert!(!executing.wait(Duration::from_millis(1)), "the first one is there still");
+        drop(first);
+        assert!(executing.wait(LONG));
     }
 
     #[test]
@@ -112,7 +134,7 @@ mod tests {
             }
             for _ in 0..50 {
                 fenced.store(true, Ordering::SeqCst);
-                executing.wait();
+                assert!(executing.wait(LONG));
                 let before = late.load(Ordering::SeqCst);
                 thread::yield_now();
                 assert_eq!(late.load(Ordering::SeqCst), before, "a command that was let through ended after the wait");

@@ -125,8 +125,8 @@ impl Association {
     fn begin_execution(&self, runs_programs: bool) -> Result<RunningExecution<'_>, Status> {
         let (instructions_max, time_max) =
             self.tenant().rule(|rules| (rules.instructions, Duration::from_secs(rules.seconds.into())));
-        let collected = Arc::new(OutputMemory::new(&self.tenant().budget));
-        let limits = RunLimits { instructions_max, time_max, collected };
+        let outputs = Arc::new(OutputMemory::new(&self.tenant().budget));
+        let limits = RunLimits { instructions_max, time_max, outputs };
         let running = self.running.begin(&self.subsystem().last_run, runs_programs, limits);
         // The association may have ended since it was looked at, and have stopped only those that were there.
         if self.is_ready() { Ok(running) } else { Err(Status::ABORTED) }
@@ -228,7 +228,8 @@ impl Association {
     /// strangers.
     pub(crate) fn log_failure(&self, qid: u16, entry: &SubmissionEntry, status: Status) {
         if !self.is_discovery() {
-            self.subsystem().health.failed(self.failure(qid, entry, status));
+            let number = self.subsystem().health.failed();
+            self.tenant().errors.add(number, self.failure(qid, entry, status));
         }
     }
 

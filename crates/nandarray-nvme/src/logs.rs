@@ -73,7 +73,7 @@ pub(crate) fn parameter(qid: u16, command: Option<IoCommand>, status: Status) ->
     }
 }
 
-/// Counters of a subsystem's commands, and its latest failures.
+/// Counters of a subsystem's commands.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     reads: AtomicU64,
@@ -83,7 +83,6 @@ pub(crate) struct Health {
     failures: AtomicU64,
     /// Starts of the service, and those whose end was cut off.
     service: ServiceCounts,
-    last: Mutex<VecDeque<(u64, FailedCommand)>>,
 }
 
 impl Health {
@@ -102,12 +101,9 @@ impl Health {
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn failed(&self, command: FailedCommand) {
-        let number = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut last = self.last.lock();
-        last.push_front((number, command));
-        last.truncate(ERRORS);
-        assert!(number >= last.len() as u64, "{number} failures, of which {} are kept", last.len());
+    /// Counts a failure; returns its number.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Returns the counters with their names: reads, writes, bytes of each, failed commands.
@@ -138,9 +134,25 @@ impl Health {
         page.unsafe_shutdowns = wide(self.service.unsafe_shutdowns.into());
         page
     }
+}
+
+/// The latest failures of a tenant's commands: other tenants do not see them.
+#[derive(Debug, Default)]
+pub(crate) struct ErrorLog {
+    last: Mutex<VecDeque<(u64, FailedCommand)>>,
+}
+
+impl ErrorLog {
+    /// Adds a failure with its number.
+    pub(crate) fn add(&self, number: u64, command: FailedCommand) {
+        let mut last = self.last.lock();
+        last.push_front((number, command));
+        last.truncate(ERRORS);
+        assert!(number >= last.len() as u64, "{number} failures, of which {} are kept", last.len());
+    }
 
     /// Returns log page 01h (errors), the newest first.
-    pub(crate) fn errors(&self) -> [ErrorEntry; ERRORS] {
+    pub(crate) fn page(&self) -> [ErrorEntry; ERRORS] {
         let mut page = [ErrorEntry::default(); ERRORS];
         let last = self.last.lock();
         assert!(last.len() <= ERRORS, "{} errors in the log", last.len());

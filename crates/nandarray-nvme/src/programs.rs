@@ -439,7 +439,6 @@ impl Programs {
         fits_one_task(ports, from)?;
         check_uses(at, from, to)?;
         let room = |operands: &[Operand]| operands.iter().map(Operand::memory_bytes).fold(0, u64::saturating_add);
-        let collect_bytes = room(to);
         let _held = reserve_run(at, &[program], room(from)).map_err(failure_of)?;
         let copies: Vec<Vec<u8>> = from
             .iter()
@@ -473,11 +472,15 @@ impl Programs {
             stages: &stages,
             executor,
             hold_bytes: HOLD_BYTES,
-            collect_bytes: collect_bytes.saturating_add(ports.state_bytes),
+            collect_bytes: u64::MAX,
             progress: at.running.progress(),
         };
         at.begin_programs(ports.name.clone());
-        let done = at.runtime.execute(&execution).map_err(failure_of)?;
+        at.running.outputs().limit_to(to.iter().map(Operand::memory_bytes));
+        let done = at.runtime.execute(&execution).map_err(|error| match at.running.outputs().exceeded() {
+            Some((bytes, room)) => output_too_large(bytes, room),
+            None => failure_of(error),
+        })?;
         let lengths = deliver(at, to, &done.stages[0].outputs)?;
         Ok((lengths, done.account.instructions))
     }
@@ -686,6 +689,10 @@ fn fits_one_task(ports: &Metadata, from: &[Operand]) -> Result<(), ExecutionFail
     Ok(())
 }
 
+fn output_too_large(bytes: u64, room: u64) -> ExecutionFailure {
+    ExecutionFailure::new(Status::MEMORY_RANGE, format!("an output of {bytes} bytes; its range has {room}"))
+}
+
 /// Writes the outputs to their ranges, all or none; returns their lengths in bytes (in elements for arrays).
 fn deliver(
     at: &Surroundings<'_>,
@@ -697,8 +704,7 @@ fn deliver(
         match (operand, value) {
             (Operand::Memory(first, room), Some(OutputValue::Bytes(bytes))) => {
                 if bytes.len() as u64 > *room {
-                    let why = format!("an output of {} bytes; its range has {room}", bytes.len());
-                    return Err(ExecutionFailure::new(Status::MEMORY_RANGE, why));
+                    return Err(output_too_large(bytes.len() as u64, *room));
                 }
                 parts.push((*first, &bytes[..]));
                 lengths.push(bytes.len() as u64);

@@ -19,7 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::registrants::{HostId, Registrants, SpaceUse};
 use crate::saved_registrants::{self, RegistrantsOwner};
 
-/// Maximum number of hosts whose identifiers belong to a tenant.
+/// Number of identifiers that belong to tenants from which those that are registered nowhere are forgotten.
 const CLAIMS_MAX: usize = 4096;
 
 /// The array of a namespace, with its registrants.
@@ -98,17 +98,15 @@ impl Reservations {
         if is_mine { host } else { [0; 16] }
     }
 
-    /// Notes that a tenant's host registers with an identifier.
-    ///
-    /// # Errors
-    /// Out of resources.
-    pub(crate) fn claim(&self, host: HostId, tenant: &str) -> Result<(), Status> {
+    /// Notes that a tenant's host has registered with an identifier; those that are registered nowhere any more are
+    /// free again when many are known.
+    pub(crate) fn claim(&self, host: HostId, tenant: &str) {
         let mut claims = self.claims.write();
-        if claims.len() >= CLAIMS_MAX && !claims.contains_key(&host) {
-            return Err(Status::RESOURCES);
+        if claims.len() >= CLAIMS_MAX {
+            let arrays = self.arrays.read();
+            claims.retain(|known, _| arrays.values().any(|one| one.registrants.keys().contains_key(known)));
         }
         claims.entry(host).or_insert_with(|| tenant.to_owned());
-        Ok(())
     }
 
     /// Whether any namespace has a reservation.

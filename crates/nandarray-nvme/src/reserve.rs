@@ -3,6 +3,8 @@
 //!
 //! The state is the subsystem's (`reservations`), its rules are in `registrants`.
 
+use std::time::Duration;
+
 use nandarray::SpaceId;
 use nandarray_nvme_spec::{
     AcquireAction, AcquireKeys, CommandSet, Feature, FeatureCapabilities, FeatureSelect, NSID_ALL, NdCommand, NdPlace,
@@ -16,6 +18,9 @@ use crate::commands::IoCommand;
 use crate::payload::Payload;
 use crate::registrants::{Consequences, HostId, Registrants, SpaceUse};
 use crate::subsystem::command_set;
+
+/// Time for which an aborting preemption waits for the commands of one controller.
+const ABORT_TIME: Duration = Duration::from_secs(10);
 
 fn keys<T: FromBytes>(payload: &Payload<'_>) -> Result<T, Status> {
     T::read_from_prefix(payload.source()?).map(|(keys, _)| keys).map_err(|_| Status::DATA_LENGTH_INVALID)
@@ -63,11 +68,10 @@ impl Association {
             }
             ReservationCommand::Register { action, ignore_key, persistence } => {
                 let keys: RegisterKeys = keys(&payload)?;
-                all.claim(*host, self.tenant_name())?;
                 if persistence == PersistenceChange::Persistent && self.subsystem().read_only() {
                     return Err(Status::INVALID_FIELD);
                 }
-                all.change(&device, place, |registrants| {
+                let done = all.change(&device, place, |registrants| {
                     let done = registrants.register(host, action, ignore_key, keys.current.get(), keys.new.get())?;
                     match persistence {
                         PersistenceChange::Keep => {}
@@ -75,7 +79,9 @@ impl Association {
                         PersistenceChange::Persistent => registrants.persists = true,
                     }
                     Ok(done)
-                })?
+                })?;
+                all.claim(*host, self.tenant_name());
+                done
             }
             // Of these two, the key is always compared (base 2.0, sections 7.2 and 7.5).
             ReservationCommand::Acquire { ignore_key: true, .. }
@@ -94,14 +100,17 @@ impl Association {
             }
         };
         let aborts = matches!(command, ReservationCommand::Acquire { action: AcquireAction::PreemptAndAbort, .. });
-        self.follow(place.0, &done, aborts);
+        self.follow(place.0, &done, aborts)?;
         Ok((0, 0))
     }
 
     /// Notifies hosts of a change; with `aborts`, ends the commands of those that it has unregistered.
-    fn follow(&self, nsid: u32, done: &Consequences, aborts: bool) {
+    ///
+    /// # Errors
+    /// Command interrupted: some of these commands go on. The change holds all the same.
+    fn follow(&self, nsid: u32, done: &Consequences, aborts: bool) -> Result<(), Status> {
         if *done == Consequences::default() {
-            return;
+            return Ok(());
         }
         let associations = self.subsystem().associations();
         for &(host, kind) in &done.notices {
@@ -113,9 +122,11 @@ impl Association {
         if aborts {
             let preempted = || associations.iter().filter(|one| done.preempted.contains(&one.reservation_host()));
             preempted().for_each(|one| one.running.stop());
-            // Their other commands are short, and end; none of them waits for this one.
-            preempted().for_each(|one| one.executing.wait());
+            // Their other commands are short, unless they wait for blocks that a program writes.
+            let all_ended = preempted().filter(|one| !one.executing.wait(ABORT_TIME)).count() == 0;
+            return if all_ended { Ok(()) } else { Err(Status::INTERRUPTED) };
         }
+        Ok(())
     }
 
     fn report(

@@ -10,9 +10,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use nandarray_runtime::{CollectBudget, Progress};
+use nandarray_runtime::Progress;
 use parking_lot::Mutex;
 
+use crate::budget::OutputMemory;
 use crate::cpu_time::CpuTime;
 
 /// Maximum number of instructions of all tasks of one execution: about two hours of one thread.
@@ -26,7 +27,7 @@ pub(crate) struct RunLimits {
     /// Time from its beginning on.
     pub(crate) time_max: Duration,
     /// Memory of its outputs.
-    pub(crate) collected: Arc<dyn CollectBudget>,
+    pub(crate) outputs: Arc<OutputMemory>,
 }
 
 /// Why the server has stopped an execution whose host is there.
@@ -58,6 +59,7 @@ struct BegunExecution {
     /// Name of its program, or of its programs, once it is known.
     programs: OnceLock<String>,
     time_max: Duration,
+    outputs: Arc<OutputMemory>,
     stopped: OnceLock<StopReason>,
     /// Why it has failed.
     failure: OnceLock<String>,
@@ -124,7 +126,7 @@ impl RunningExecutions {
         let cpu = Arc::new(CpuTime::default());
         let mut progress = Progress::limited_to(limits.instructions_max.min(RUN_INSTRUCTIONS_MAX));
         progress.observer = Some(cpu.clone());
-        progress.collected = Some(limits.collected);
+        progress.collected = Some(limits.outputs.clone());
         let execution = Arc::new(BegunExecution {
             progress,
             cpu,
@@ -132,6 +134,7 @@ impl RunningExecutions {
             begun: now(),
             programs: OnceLock::new(),
             time_max: limits.time_max,
+            outputs: limits.outputs,
             stopped: OnceLock::new(),
             failure: OnceLock::new(),
         });
@@ -188,6 +191,11 @@ impl RunningExecutions {
 impl RunningExecution<'_> {
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns the memory of its outputs.
+    pub(crate) fn outputs(&self) -> &OutputMemory {
+        &self.execution.outputs
     }
 
     pub(crate) fn progress(&self) -> &Progress {

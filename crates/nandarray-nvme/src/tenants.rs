@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use wildmatch::WildMatchPattern;
 
 use crate::budget::Budget;
+use crate::logs::ErrorLog;
 use crate::metrics::{DISCOVERY_TENANT, OTHER_TENANTS};
 use crate::programs::Programs;
 use crate::running::RUN_INSTRUCTIONS_MAX;
@@ -289,6 +290,7 @@ pub(crate) struct Tenant {
     pub(crate) budget: Arc<Budget>,
     pub(crate) programs: Programs,
     pub(crate) memory: LocalMemory,
+    pub(crate) errors: ErrorLog,
 }
 
 impl Tenant {
@@ -300,6 +302,7 @@ impl Tenant {
             pace: Mutex::default(),
             programs: Programs::new(budget.clone()),
             memory: LocalMemory::new(memory_bytes, budget.clone()),
+            errors: ErrorLog::default(),
             budget,
             force: RwLock::new(Arc::new(RulesInForce { rules, patterns })),
         })
@@ -468,6 +471,7 @@ fn forget_idle(live: &mut BTreeMap<String, (Arc<Tenant>, u64)>, rules: &NodeRule
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::programs::SLOTS;
 
     const TEXT: &str = r#"
 [node]
@@ -506,6 +510,15 @@ hosts = ["nqn.lab"]
         assert_eq!(may("ns/1"), (true, false, false));
         assert_eq!(may("ns/10"), (false, false, false));
         assert!(ArrayPattern::new("a?").matches("a?") && !ArrayPattern::new("a?").matches("ab"));
+    }
+
+    #[test]
+    fn the_most_instructions_are_those_of_any_run() {
+        let rules = |instructions| TenantRules { instructions, ..TenantRules::of_host("h") };
+        assert_eq!(rules(RUN_INSTRUCTIONS_MAX).out_of_range(), None);
+        assert!(rules(RUN_INSTRUCTIONS_MAX + 1).out_of_range().is_some());
+        let slots = |slots| TenantRules { slots, ..TenantRules::of_host("h") };
+        assert!(slots(SLOTS.into()).out_of_range().is_none() && slots(u32::from(SLOTS) + 1).out_of_range().is_some());
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl OutputSink for OutputWriter<'_> {
                     let most = self.collect_bytes;
                     return Err(Error::invalid(format!("outputs in memory must have at most {most} bytes")).into());
                 }
-                if self.budget.is_some_and(|budget| !budget.take(bytes.len() as u64)) {
+                if self.budget.is_some_and(|budget| !budget.take(output, bytes.len() as u64)) {
                     return Err(Error::Busy(format!("no memory is left for {all} bytes of outputs")).into());
                 }
                 self.collected[output].extend_from_slice(&bytes);

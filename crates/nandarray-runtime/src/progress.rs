@@ -12,8 +12,8 @@ pub const TASK_INSTRUCTIONS_MIN: u64 = 10_000;
 
 /// A budget of the memory in which a run collects outputs.
 pub trait CollectBudget: std::fmt::Debug + Send + Sync {
-    /// Takes `bytes` more bytes; returns false, and takes none, if fewer are left.
-    fn take(&self, bytes: u64) -> bool;
+    /// Takes `bytes` more bytes for an output; returns false, and takes none, if fewer are left.
+    fn take(&self, output: usize, bytes: u64) -> bool;
 }
 
 /// An observer of the threads that do the jobs of a run, each of which calls it at its beginning and at its end.

@@ -94,6 +94,12 @@ pub enum Error {
     /// The store is open for reading only.
     #[error("the store is open for reading only")]
     ReadOnly,
+    /// The rules of a served store let a host not write the array, or not make one of this name.
+    #[error("this host may not write {name:?}")]
+    Protected {
+        /// Name of the array, or the name that it would have.
+        name: String,
+    },
     /// Another store object or process has the store open.
     #[error("{path} is locked: {by}")]
     Locked {
@@ -180,7 +186,7 @@ pub enum Error {
 }
 
 /// The strings that [`Error::kind`] returns, in the order of their introduction; new ones are only appended.
-pub const KINDS: [&str; 20] = [
+pub const KINDS: [&str; 21] = [
     "not-found",
     "exists",
     "invalid",
@@ -201,6 +207,7 @@ pub const KINDS: [&str; 20] = [
     "internal",
     "busy",
     "cancelled",
+    "protected",
 ];
 
 fn array_or_group(group: bool) -> &'static str {
@@ -219,6 +226,7 @@ impl Error {
             Self::VolumeMismatch { .. } => "volume-mismatch",
             Self::OutOfRange { .. } => "out-of-range",
             Self::ReadOnly => "read-only",
+            Self::Protected { .. } => "protected",
             Self::Locked { .. } => "locked",
             Self::Full { .. } => "full",
             Self::Media { .. } => "media",
@@ -321,6 +329,7 @@ mod tests {
                 "index 340282366920938463463374607431768211455 is out of bounds for axis 3 with size 0",
             ),
             (Error::ReadOnly, "the store is open for reading only"),
+            (Error::Protected { name: "a".into() }, "this host may not write \"a\""),
             (
                 Error::Locked { path: "p".into(), by: Holder::Writer },
                 "p is locked: another store object or process has it open for writing",

@@ -31,6 +31,8 @@ _PID = "pid"
 _ENDINGS = {"tcp": ".serve.json", "shm": ".serve-shm.json"}
 #: Age at which a status is of no running server, whatever its process number, which another process may have by then.
 _FRESH_SECONDS = 5
+#: Age of a status whose server has gone, for those who read it: a running one writes every two seconds, load or not.
+_GONE_SECONDS = 60
 #: A status that says the same again is written at most once in this time: an idle server costs little.
 _SAME_SECONDS = 2
 
@@ -67,7 +69,7 @@ def status_of(store: Path) -> str:
             found = _read(file)
             if found is None:
                 foreign.append(file)
-            elif _runs(found[_PID]):
+            elif _runs(found[_PID]) and time.time() - file.lstat().st_mtime < _GONE_SECONDS:
                 running.append(_with_uptime(found))
     if running:
         return json.dumps(running if len(running) > 1 else running[0], indent=2) + "\n"

@@ -23,13 +23,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import wraps
-from math import prod
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
 from nandarray import _nandarray
-from nandarray.door import Source, Space, described
+from nandarray.door import Source, Space
 from nandarray.errors import (
     BY_KIND,
     BadIndexError,
@@ -37,7 +36,6 @@ from nandarray.errors import (
     DoorError,
     InvalidError,
     NandarrayError,
-    ProgramFailedError,
     VolumeMismatchError,
 )
 from nandarray.nvme.commands import (
@@ -51,6 +49,8 @@ from nandarray.nvme.commands import (
     OpenSpace,
     memory_of,
 )
+from nandarray.nvme.cutting import as_numbers, as_words, box_steps, cut_axis, cut_box, fits_entry, packed, row_count
+from nandarray.nvme.messages import RequestRoom, described_array, piece_of, put_piece, refusal, value_of
 
 if TYPE_CHECKING:
     from nandarray.nvme.kernel import KernelDrive
@@ -74,7 +74,6 @@ _ROWS = _nandarray.NVME_WRITE_ROWS_MAX
 _REQUEST, _TEXT, _HELD = 80 << 20, 192 << 20, 240 << 20
 #: Bytes of a fill value; of the outputs and states of a run of programs.
 _FILL, _COLLECTED = 1 << 16, 128 << 20
-_INLINE_DIMENSIONS = 3
 #: Connections for runs that are kept.
 _IDLE = 4
 _HEADER = 8
@@ -122,7 +121,7 @@ class DriveSource(Source):
         self.generation = 0
         # The first one is random: processes may share one controller of the kernel.
         self._tags = itertools.count(int.from_bytes(os.urandom(4), "little"))
-        self._room = _Room(_HELD)
+        self._room = RequestRoom(_HELD)
         self._programs: dict[int, tuple[bytes, bytes | None]] = {}
         self._numbers = itertools.count(1)
 
@@ -249,7 +248,7 @@ class DriveSource(Source):
         except (ValueError, AttributeError, RecursionError) as error:
             raise NandarrayError(f"the drive: a reply that is none: {error}") from None
         if wrong is not None:
-            raise _refusal(wrong)
+            raise refusal(wrong)
         return answer, reply[_HEADER + length :]
 
     def _reply(self, message: bytes, *, changes: bool, programs: bool, most: int) -> memoryview:
@@ -313,14 +312,14 @@ class DriveSource(Source):
 
     def describe(self, name: str) -> dict[str, Any]:
         """Describe an array, or raise NotFoundError."""
-        return _described(*self.request({"do": "describe", "name": name}, changes=False, room=_FILL))
+        return described_array(*self.request({"do": "describe", "name": name}, changes=False, room=_FILL))
 
     def open_space(self, name: str, *, encryption_key: bytes | None = None) -> DriveSpace:
         """Open an array."""
         told = self.describe(name)
         if encryption_key is not None:
             asked = {"do": "unlock", "array": told["array"], "key": [0, len(encryption_key)]}
-            told = _described(*self.request(asked, [encryption_key], changes=False, room=_FILL))
+            told = described_array(*self.request(asked, [encryption_key], changes=False, room=_FILL))
         return self.space(told, encryption_key)
 
     def space(self, told: dict[str, Any], key: bytes | None) -> DriveSpace:
@@ -346,16 +345,16 @@ class DriveSource(Source):
         asked = {
             "do": "create",
             "name": name,
-            "shape": _numbers(shape),
+            "shape": as_numbers(shape),
             "itemsize": itemsize,
             "dtype": dtype,
-            "building_block": None if building_block is None else _numbers(building_block),
+            "building_block": None if building_block is None else as_numbers(building_block),
             "compression": compression,
-            "key": None if key is None else _piece(pieces, key),
-            "fill": None if value is None else _piece(pieces, value),
-            "attrs": _piece(pieces, attrs.encode()),
+            "key": None if key is None else put_piece(pieces, key),
+            "fill": None if value is None else put_piece(pieces, value),
+            "attrs": put_piece(pieces, attrs.encode()),
         }
-        return self.space(_described(*self.request(asked, pieces, changes=True, room=_FILL)), key)
+        return self.space(described_array(*self.request(asked, pieces, changes=True, room=_FILL)), key)
 
     def together(
         self,
@@ -366,7 +365,7 @@ class DriveSource(Source):
     ) -> None:
         """Delete, rename, and set attributes by name, all as one."""
         pieces: list[bytes] = []
-        given = [(name, _piece(pieces, text.encode())) for name, text in attrs]
+        given = [(name, put_piece(pieces, text.encode())) for name, text in attrs]
         self.request(
             {"do": "change", "delete": list(delete), "rename": list(rename), "attrs": given}, pieces, changes=True
         )
@@ -391,7 +390,7 @@ class DriveSource(Source):
         for number in used:
             elf, metadata = self._programs[number]
             text = None if metadata is None else metadata.decode()
-            programs.append({"elf": _piece(pieces, elf), "metadata": text})
+            programs.append({"elf": put_piece(pieces, elf), "metadata": text})
         stages = [
             {
                 "program": used.index(stage.program),
@@ -416,8 +415,8 @@ class DriveSource(Source):
         try:
             for stage, outputs in zip(told["stages"], asked.stages, strict=True):
                 values = zip(stage["outputs"], outputs.outputs, strict=True)
-                stage["outputs"] = [None if one is None else _value(one, data) for one, _ in values]
-                stage["state"] = bytes(_part(stage["state"], data))
+                stage["outputs"] = [None if one is None else value_of(one, data) for one, _ in values]
+                stage["state"] = bytes(piece_of(stage["state"], data))
         except (KeyError, TypeError, ValueError) as error:
             raise NandarrayError(f"the drive: results of programs that are none: {error}") from None
         return told
@@ -426,14 +425,14 @@ class DriveSource(Source):
         space, start, step, count, view = given
         if getattr(space, "source", None) is not self:
             raise InvalidError("an array of another store; a program runs beside the arrays of one")
-        box = {"array": space.known()["array"], "start": _numbers(start), "step": _numbers(step)}
-        shape = None if view is None else _numbers(view)
-        lists = None if tiles is None else [_numbers(one) for one in tiles]
-        return {"box": {**box, "count": _numbers(count), "view": shape, "tiles": lists}}
+        box = {"array": space.known()["array"], "start": as_numbers(start), "step": as_numbers(step)}
+        shape = None if view is None else as_numbers(view)
+        lists = None if tiles is None else [as_numbers(one) for one in tiles]
+        return {"box": {**box, "count": as_numbers(count), "view": shape, "tiles": lists}}
 
     def _input(self, given: Any, pieces: list[bytes]) -> dict[str, Any]:
         if isinstance(given, np.ndarray):
-            return {"bytes": _piece(pieces, given.tobytes())}
+            return {"bytes": put_piece(pieces, given.tobytes())}
         if isinstance(given[0], tuple):
             return self._box(*given)
         if len(given) == 2:
@@ -506,7 +505,7 @@ class DriveSpace(Space):
 
     def _told_now(self) -> dict[str, Any]:
         number = self._told["array"]
-        return _described(*self.source.request({"do": "describe", "array": number}, changes=False, room=_FILL))
+        return described_array(*self.source.request({"do": "describe", "array": number}, changes=False, room=_FILL))
 
     def _tell(self, told: dict[str, Any]) -> None:
         self._told, self._generation = told, self.source.generation
@@ -538,8 +537,8 @@ class DriveSpace(Space):
 
     def resize(self, shape: Sequence[int]) -> None:
         """Give it another shape."""
-        asked = {"do": "resize", "array": self._told["array"], "shape": _numbers(shape)}
-        self._tell(_described(*self.source.request(asked, changes=True, room=_FILL)))
+        asked = {"do": "resize", "array": self._told["array"], "shape": as_numbers(shape)}
+        self._tell(described_array(*self.source.request(asked, changes=True, room=_FILL)))
 
     def append(self, src: _Array, axis: int) -> tuple[int, ...]:
         """Grow one axis and write the new part; return the new shape.
@@ -556,16 +555,21 @@ class DriveSpace(Space):
         rows = max(1, _WRITE // max(1, row_bytes))
         for low in range(0, max(1, src.shape[axis]), rows):
             part = src[(*[slice(None)] * axis, slice(low, low + rows))]
-            values = _packed(part)
+            values = packed(part)
             asked = {"do": "append", "array": self._told["array"], "axis": axis, "count": list(part.shape)}
             told = self.source.request({**asked, "values": [0, len(values)]}, [values], changes=True, room=_FILL)
-            self._tell(_described(*told))
+            self._tell(described_array(*told))
         return self.shape
 
     @_in_its_shape
     def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
         """Give a box back: it reads as the fill value, and takes no space."""
-        asked = {"do": "deallocate", "array": self._told["array"], "start": _numbers(start), "count": _numbers(count)}
+        asked = {
+            "do": "deallocate",
+            "array": self._told["array"],
+            "start": as_numbers(start),
+            "count": as_numbers(count),
+        }
         self.source.request(asked, changes=True)
 
     # --- Moving elements ---------------------------------------------------------------------------------------------
@@ -590,14 +594,14 @@ class DriveSpace(Space):
         """Read the box ``start + step * [0, out.shape)`` of the array, or of its view."""
         if not out.size:
             return
-        start, step = _numbers(start), _steps(step, out.shape)
-        if not _is_inline(start, step, out.shape, view):
-            for first, part in _parts(start, step, out, _READ):
+        start, step = as_numbers(start), box_steps(step, out.shape)
+        if not fits_entry(start, step, out.shape, view):
+            for first, part in cut_box(start, step, out, _READ):
                 elements = {"box": {"start": first, "step": step, "count": list(part.shape)}}
                 self._fetch(part, elements, view=view)
             return
         dsid, calls, parts = self.dsid(view), [], []
-        for first, part in _parts(start, step, out, TRANSFER - 512):
+        for first, part in cut_box(start, step, out, TRANSFER - 512):
             command = NdRead(dsid, first, part.shape, elements=True)
             calls.append((_on_nd(_nandarray.nvme_encode(command)[0]), None, part.nbytes))
             parts.append(part)
@@ -614,14 +618,14 @@ class DriveSpace(Space):
         self.source.check_writable()
         if not src.size:
             return
-        start, step = _numbers(start), _steps(step, src.shape)
+        start, step = as_numbers(start), box_steps(step, src.shape)
         most = None if view is None else _ROWS
-        few = most is None or _rows(step, src.shape) <= most
-        if src.nbytes <= TRANSFER - 512 and few and _is_inline(start, step, src.shape, view):
+        few = most is None or row_count(step, src.shape) <= most
+        if src.nbytes <= TRANSFER - 512 and few and fits_entry(start, step, src.shape, view):
             command = NdWrite(self.dsid(view), start, src.shape, elements=True)
-            self.source.done(_on_nd(_nandarray.nvme_encode(command)[0]), _packed(src))
+            self.source.done(_on_nd(_nandarray.nvme_encode(command)[0]), packed(src))
             return
-        for first, part in _parts(start, step, src, _WRITE, most):
+        for first, part in cut_box(start, step, src, _WRITE, most):
             elements = {"box": {"start": first, "step": step, "count": list(part.shape)}}
             self._send(part, elements, view=view)
 
@@ -639,16 +643,16 @@ class DriveSpace(Space):
     ) -> None:
         limit = _READ if reads else _WRITE
         each = memory[0].nbytes + 8 * starts.shape[1]
-        rows = 1 if reads or view is None else max(1, _rows(step, memory.shape[1:]))
+        rows = 1 if reads or view is None else max(1, row_count(step, memory.shape[1:]))
         if each > limit or rows > _ROWS:
             for box, start in zip(memory, starts, strict=True):
                 (self.read if reads else self.write)(box, [int(at) for at in start], step, view)
             return
         many = limit // each if reads else min(limit // each, _ROWS // rows)
         for low in range(0, len(memory), many):
-            part, places = memory[low : low + many], _words(starts[low : low + many])
+            part, places = memory[low : low + many], as_words(starts[low : low + many])
             count = list(memory.shape[1:])
-            elements = {"boxes": {"starts": [0, len(places)], "step": _numbers(step), "count": count}}
+            elements = {"boxes": {"starts": [0, len(places)], "step": as_numbers(step), "count": count}}
             (self._fetch if reads else self._send)(part, elements, [places], view)
 
     def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
@@ -666,12 +670,13 @@ class DriveSpace(Space):
             axis = int(np.argmax(memory.shape))
             half = memory.shape[axis] // 2
             for part in (slice(0, half), slice(half, None)):
-                cut = [_cut_axis(taken, part) if at == axis else taken for at, taken in enumerate(axes)]
+                cut = [cut_axis(taken, part) if at == axis else taken for at, taken in enumerate(axes)]
                 self._outer(memory[(*[slice(None)] * axis, part)], cut, reads=reads)
             return
         pieces: list[bytes] = []
         said = [
-            {"list": _piece(pieces, _words(axis))} if isinstance(axis, np.ndarray) else _numbers(axis) for axis in axes
+            {"list": put_piece(pieces, as_words(axis))} if isinstance(axis, np.ndarray) else as_numbers(axis)
+            for axis in axes
         ]
         (self._fetch if reads else self._send)(memory, {"outer": said}, pieces)
 
@@ -687,14 +692,14 @@ class DriveSpace(Space):
     def _points(self, memory: _Array, coords: _Array, *, reads: bool) -> None:
         many = max(1, (_READ if reads else _WRITE) // (memory.itemsize + 8 * coords.shape[1]))
         for low in range(0, len(memory), many):
-            places = _words(coords[low : low + many])
+            places = as_words(coords[low : low + many])
             elements = {"points": [0, len(places)]}
             (self._fetch if reads else self._send)(memory[low : low + many], elements, [places])
 
     def _fetch(
         self, out: _Array, elements: dict[str, Any], pieces: Sequence[bytes] = (), view: Sequence[int] | None = None
     ) -> None:
-        shape = None if view is None else _numbers(view)
+        shape = None if view is None else as_numbers(view)
         asked = {"do": "read", "array": self._told["array"], "elements": elements, "view": shape}
         _, data = self.source.request(asked, pieces, changes=False, room=out.nbytes)
         if len(data) != out.nbytes:
@@ -704,8 +709,8 @@ class DriveSpace(Space):
     def _send(
         self, src: _Array, elements: dict[str, Any], pieces: Sequence[bytes] = (), view: Sequence[int] | None = None
     ) -> None:
-        values, before = _packed(src), sum(map(len, pieces))
-        shape = None if view is None else _numbers(view)
+        values, before = packed(src), sum(map(len, pieces))
+        shape = None if view is None else as_numbers(view)
         asked = {"do": "write", "array": self._told["array"], "elements": elements, "view": shape}
         self.source.request({**asked, "values": [before, len(values)]}, [*pieces, values], changes=True)
 
@@ -718,123 +723,6 @@ class DriveSpace(Space):
         return self.source.done(entry, page.tobytes())[0].dw0
 
 
-class _Room:
-    """Bytes that requests in progress may have together; further ones wait until some have ended."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._held, self._home = most, 0, os.getpid()
-        self._freed = threading.Condition()
-
-    @contextmanager
-    def held(self, size: int) -> Iterator[None]:
-        """Hold some of them; any number if nothing is in progress."""
-        if os.getpid() != self._home:  # a thread that stayed behind may hold them for ever: the connection says so
-            yield
-            return
-        with self._freed:
-            self._freed.wait_for(lambda: not self._held or self._held + size <= self._most)
-            self._held += size
-        try:
-            yield
-        finally:
-            with self._freed:
-                self._held -= size
-                self._freed.notify_all()
-
-
 def _on_nd(entry: bytes) -> bytes:
     """Address an entry of a vendor command to the namespace of views, where its opcode has no highest bit."""
     return bytes([entry[0] & 0x7F, *entry[1:4], *ND.to_bytes(4, "little"), *entry[8:]])
-
-
-def _numbers(given: Sequence[Any]) -> list[int]:
-    return [int(one) for one in given]
-
-
-def _steps(step: Sequence[int] | None, count: Sequence[int]) -> list[int]:
-    """Give the steps of a box, 1 where there is only one element."""
-    return [1 if n == 1 else int(one) for one, n in zip(step or [1] * len(count), count, strict=True)]
-
-
-def _is_inline(start: Sequence[int], step: Sequence[int], count: Sequence[int], view: Sequence[int] | None) -> bool:
-    """Whether a box fits a submission entry; that of a view without dimensions cannot be opened by one."""
-    few = len(count) <= _INLINE_DIMENSIONS and all(one == 1 for one in step)
-    return few and view != () and all(one < 1 << 32 for one in (*start, *count))
-
-
-def _rows(step: Sequence[int], count: Sequence[int]) -> int:
-    """Return the number of rows of a box: of its elements that follow each other along the last dimension."""
-    return prod(count[:-1] if len(step) and step[-1] == 1 else count)
-
-
-def _parts(
-    start: Sequence[int], step: Sequence[int], memory: _Array, most: int, rows: int | None = None
-) -> Iterator[tuple[list[int], _Array]]:
-    """Cut a box into boxes of at most ``most`` bytes and ``rows`` rows, with their parts of the memory."""
-    few = rows is None or _rows(step, memory.shape) <= rows
-    if (memory.nbytes <= most and few) or memory.size == 1:
-        yield list(start), memory
-        return
-    axis = next(i for i, n in enumerate(memory.shape) if n > 1)
-    half = memory.shape[axis] // 2
-    for low, part in ((0, slice(0, half)), (half, slice(half, None))):
-        first = [at + low * step[axis] * (i == axis) for i, at in enumerate(start)]
-        yield from _parts(first, step, memory[(*[slice(None)] * axis, part)], most, rows)
-
-
-def _cut_axis(taken: Any, part: slice) -> Any:
-    if isinstance(taken, np.ndarray):
-        return taken[part]
-    start, step, count = taken
-    low, high, _ = part.indices(count)
-    return start + low * step, step, high - low
-
-
-def _packed(src: _Array) -> bytes:
-    return np.ascontiguousarray(src).tobytes()
-
-
-def _words(numbers: _Array) -> bytes:
-    return np.ascontiguousarray(numbers, "<u8").tobytes()
-
-
-def _piece(pieces: list[bytes], data: bytes) -> list[int]:
-    """Put data behind the others; return its place."""
-    first = sum(map(len, pieces))
-    pieces.append(data)
-    return [first, len(data)]
-
-
-def _value(told: dict[str, Any], data: memoryview) -> Any:
-    if "elements" in told:
-        return told["elements"]
-    return np.frombuffer(_part(told["bytes"], data), np.uint8).copy()
-
-
-def _part(piece: Sequence[int], data: memoryview) -> memoryview:
-    """Return a piece of the data behind a reply's text."""
-    first, size = piece
-    if not 0 <= first <= first + size <= len(data):
-        raise ValueError(f"{size} bytes at {first} of {len(data)} bytes of data")
-    return data[first : first + size]
-
-
-def _refusal(told: Any) -> NandarrayError:
-    """Return the error that a reply tells."""
-    try:
-        made = BY_KIND.get(told["kind"], NandarrayError)(str(told["text"]))
-        if isinstance(made, ProgramFailedError) and told["failed"] is not None:
-            place = told["failed"]
-            made.stage, made.pc, made.caller, made.task = (place[key] for key in ("stage", "pc", "caller", "task"))
-            made.noted = None if place["noted"] is None else tuple(place["noted"])
-    except (KeyError, TypeError) as error:
-        return NandarrayError(f"the drive: an error that is none: {error}")
-    return made
-
-
-def _described(told: dict[str, Any], fill: memoryview) -> dict[str, Any]:
-    """Return a description as the native store gives it, with the array's number."""
-    known = described(told, bytes(fill), "the drive")
-    if not isinstance(known.get("array"), int):
-        raise NandarrayError("the drive: a description of an array without its number")
-    return known

@@ -470,6 +470,8 @@ impl Server {
         for thread in self.threads.drain(..) {
             thread.join().expect("a thread of the server does not panic");
         }
+        self.shared.workers.join();
+        self.shared.program_workers.join();
         self.listeners.iter().for_each(|listener| listener.remove());
         let until = Instant::now() + Duration::from_secs(10);
         while self.shared.connections.load(Ordering::Acquire) > 0 && Instant::now() < until {

@@ -57,6 +57,8 @@ struct CommandWorkersState {
     idle: Vec<usize>,
     /// For each thread the command that it was given while it was idle.
     given: Vec<Option<(Arc<str>, WorkerCommand)>>,
+    /// Number of threads that were made for single tenants and have not ended.
+    extra: usize,
     closed: bool,
 }
 
@@ -130,6 +132,8 @@ pub(super) struct CommandWorkers {
     state: Mutex<CommandWorkersState>,
     /// By which each idle thread is woken.
     wake: Vec<Condvar>,
+    /// Notified when a thread that was made for a tenant ends.
+    ended: Condvar,
     /// Whether a tenant without a running command gets a thread at once.
     first_at_once: bool,
 }
@@ -141,7 +145,7 @@ impl CommandWorkers {
         let given = std::iter::repeat_with(|| None).take(count).collect();
         let state = Mutex::new(CommandWorkersState { given, ..CommandWorkersState::default() });
         let wake = std::iter::repeat_with(Condvar::new).take(count).collect();
-        let workers = Arc::new(Self { state, wake, first_at_once });
+        let workers = Arc::new(Self { state, wake, ended: Condvar::new(), first_at_once });
         let start = |number| {
             let workers = workers.clone();
             thread::spawn(move || {
@@ -179,16 +183,21 @@ impl CommandWorkers {
         if !state.turns.contains(&name) {
             state.turns.push_back(name);
         }
-        if !state.idle.is_empty() {
-            // Others that wait have as many commands running as they may have.
-            let Some(taken) = state.take() else { return };
-            let number = state.idle.pop().expect("a thread is idle");
+        if state.idle.is_empty() {
+            if is_first && self.first_at_once {
+                state.extra += 1;
+                drop(state);
+                self.make_thread(tenant.into());
+            }
+            return;
+        }
+        // Several may begin: a tenant's share may have grown.
+        while let Some(&number) = state.idle.last()
+            && let Some(taken) = state.take()
+        {
+            state.idle.pop();
             state.given[number] = Some(taken);
-            drop(state);
             self.wake[number].notify_one();
-        } else if is_first && self.first_at_once {
-            drop(state);
-            self.make_thread(tenant.into());
         }
     }
 
@@ -202,9 +211,12 @@ impl CommandWorkers {
                 workers.run(&tenant, command);
                 next = workers.state.lock().take();
             }
+            workers.extra_ended();
         };
         // Without another thread the command waits for one of those that there are.
-        drop(thread::Builder::new().name("nvme-run".to_owned()).spawn(run));
+        if thread::Builder::new().name("nvme-run".to_owned()).spawn(run).is_err() {
+            self.extra_ended();
+        }
     }
 
     /// Returns how many commands and workers there are now.
@@ -214,6 +226,19 @@ impl CommandWorkers {
         let waiting = state.lanes.values().map(|lane| lane.waiting.len()).sum();
         let busy = state.lanes.values().map(|lane| lane.running as usize).sum();
         WorkerCounts { waiting, busy, workers }
+    }
+
+    fn extra_ended(&self) {
+        self.state.lock().extra -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Waits for the end of the threads that were made for single tenants, after [`Self::close`]: their commands end as
+    /// those of the other threads do.
+    pub(super) fn join(&self) {
+        let mut state = self.state.lock();
+        assert!(state.closed, "workers that go on have no end");
+        self.ended.wait_while(&mut state, |state| state.extra > 0);
     }
 
     /// Ends the threads once they have executed all commands that are there.
@@ -337,6 +362,43 @@ mod tests {
         assert!(b >= a / 2 && b <= 2 * a + 32, "equal shares: {a} and {b} ms");
         let [a, b] = shared([4, 1], [8, 8], 16);
         assert!(b <= a / 2, "four times the share: {a} and {b} ms");
+    }
+
+    #[test]
+    fn a_tenant_that_sends_one_command_at_a_time_pays_for_it() {
+        let (workers, threads) = CommandWorkers::start(1, false);
+        let (over, had) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new([0u64; 2])));
+        thread::scope(|scope| {
+            // Long commands one after the other, beside short ones of which some always wait.
+            for (which, depth, cost_ms) in [(0, 1, 40), (1, 4, 2)] {
+                let (workers, over, had) = (workers.clone(), over.clone(), had.clone());
+                scope.spawn(move || {
+                    let (tell, told) = mpsc::channel();
+                    let mut in_flight = 0;
+                    while !*over.lock() {
+                        while in_flight < depth {
+                            let (tell, had) = (tell.clone(), had.clone());
+                            let command = move || {
+                                thread::sleep(Duration::from_millis(cost_ms));
+                                had.lock()[which] += cost_ms;
+                                tell.send(()).unwrap();
+                            };
+                            execute(&workers, ["long", "short"][which], Box::new(command));
+                            in_flight += 1;
+                        }
+                        told.recv().unwrap();
+                        in_flight -= 1;
+                    }
+                    (0..in_flight).for_each(|_| told.recv().unwrap());
+                });
+            }
+            thread::sleep(Duration::from_millis(1500));
+            *over.lock() = true;
+        });
+        let [long, short] = *had.lock();
+        assert!(long <= 2 * short + 80 && short <= 2 * long + 80, "{long} and {short} ms");
+        workers.close();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
     #[test]

@@ -600,8 +600,8 @@ fn an_aborting_preemption_waits_for_the_commands_of_the_preempted_host() {
     assert_eq!(acquire(&other, 1, 2), Status::SUCCESS);
     let (mine, foreign) = (host.association.executing.begin(), third.association.executing.begin());
     let (in_flight, has_ended) = (other.association.executing.begin(), AtomicBool::new(false));
-    let collected = Arc::new(OutputMemory::new(&other.association.tenant().budget));
-    let limits = RunLimits { instructions_max: u64::MAX, time_max: Duration::MAX, collected };
+    let outputs = Arc::new(OutputMemory::new(&other.association.tenant().budget));
+    let limits = RunLimits { instructions_max: u64::MAX, time_max: Duration::MAX, outputs };
     let running = other.association.running.begin(&AtomicU64::new(0), true, limits);
     thread::scope(|scope| {
         let preempting = scope.spawn(|| {

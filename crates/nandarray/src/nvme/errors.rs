@@ -13,7 +13,7 @@ impl From<&Error> for Status {
             Error::VolumeMismatch { .. } => Self::VOLUME_MISMATCH,
             Error::NotFound { .. } => Self::SPACE_NOT_FOUND,
             Error::Exists { .. } => Self::SPACE_EXISTS,
-            Error::ReadOnly => Self::WRITE_PROTECTED,
+            Error::ReadOnly | Error::Protected { .. } => Self::WRITE_PROTECTED,
             Error::Full { .. } => Self::CAPACITY_EXCEEDED,
             // A failed read may succeed later; a damaged page stays damaged.
             Error::Media { op: "read", .. } => Self::UNRECOVERED_READ_ERROR.retry(),

@@ -18,6 +18,7 @@ use crate::features;
 use crate::logs;
 use crate::payload::Payload;
 use crate::properties::{self, PropertyWrite};
+use crate::running::RunCommand;
 
 /// The reply to an admin command.
 #[derive(Debug)]
@@ -88,9 +89,12 @@ impl Association {
                 return Ok((set, 0));
             }
             AdminCommand::KeepAlive => Ok(()),
-            // A command is executed as soon as it arrives, so that none waits to be aborted: dword 0 says that it was
-            // not (base 2.0, section 5.1).
-            AdminCommand::Abort { .. } => return Ok((1, 0)),
+            // An execution is stopped; any other command is executed as soon as it arrives, so that none waits to be
+            // aborted: dword 0 says that it was not (base 2.0, section 5.1).
+            AdminCommand::Abort { sqid, cid } => {
+                let aborted = self.running.abort(RunCommand { qid: sqid, cid });
+                return Ok((u32::from(!aborted), 0));
+            }
             AdminCommand::AsyncEvent => unreachable!("an event request is held"),
             AdminCommand::LoadProgram { pind, load } => {
                 let slots = self.tenant().rule(|rules| rules.slots);

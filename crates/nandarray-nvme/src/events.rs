@@ -36,7 +36,7 @@ pub enum EventKind {
     RunEnd,
     /// A run of programs has failed.
     RunFailed,
-    /// A run of programs was stopped by the server's operator, or at the time that it may take.
+    /// A run of programs was stopped by the server's operator, by its host, or at the time that it may take.
     RunKilled,
     /// A command other than a run took long.
     CommandSlow,

@@ -22,7 +22,7 @@ use crate::events::EventKind;
 use crate::logs::{self, FailedCommand};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
-use crate::running::{RunLimits, RunningExecution};
+use crate::running::{RunCommand, RunLimits, RunningExecution};
 use crate::subsystem::{self, NN};
 
 /// The thread that executes a command.
@@ -40,7 +40,7 @@ impl Association {
     /// Executes a command of I/O queue `qid`.
     pub fn io(&self, qid: u16, entry: &SubmissionEntry, payload: Payload<'_>) -> CompletionEntry {
         self.seen.store(true, Ordering::Relaxed);
-        let done = self.io_now(entry, payload);
+        let done = self.io_now(qid, entry, payload);
         self.ended(qid, entry, done)
     }
 
@@ -70,7 +70,7 @@ impl Association {
         IoCommand::of(subsystem::command_set(entry.nsid.get()), entry.opcode, self.has(CommandSet::ND))
     }
 
-    fn io_now(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(u32, u32), Status> {
+    fn io_now(&self, qid: u16, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(u32, u32), Status> {
         if !self.is_ready() {
             // Without DNR: a host whose association has ended sends the command again once it is back.
             return Err(Status::ABORTED);
@@ -99,17 +99,19 @@ impl Association {
         // Before reservations are looked at: one that is made from now on waits for this command, or excludes it.
         let _executing = self.executing.begin();
         self.check_reserved(command, entry)?;
+        let of_run = RunCommand { qid, cid: entry.cid.get() };
         match csi {
             CommandSet::MEMORY => self.tenant().memory.execute(entry, payload).map(|()| (0, 0)),
             CommandSet::PROGRAMS => {
-                let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution(true)?);
+                let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution(of_run, true)?);
                 let done = self.tenant().programs.execute(&self.surroundings(&runtime, &running), entry, &payload);
                 self.end_execution(&running);
                 done
             }
             CommandSet::ND => match NdCommand::decode(entry)? {
                 NdCommand::ArrayRequest(part) => {
-                    let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution(part.programs)?);
+                    let (runtime, running) =
+                        (self.subsystem().runtime()?, self.begin_execution(of_run, part.programs)?);
                     let done = self.requests.request(&self.surroundings(&runtime, &running), part, &payload);
                     self.end_execution(&running);
                     done
@@ -122,12 +124,12 @@ impl Association {
     }
 
     /// Adds an execution to those that end with the association.
-    fn begin_execution(&self, runs_programs: bool) -> Result<RunningExecution<'_>, Status> {
+    fn begin_execution(&self, command: RunCommand, runs_programs: bool) -> Result<RunningExecution<'_>, Status> {
         let (instructions_max, time_max) =
             self.tenant().rule(|rules| (rules.instructions, Duration::from_secs(rules.seconds.into())));
         let outputs = Arc::new(OutputMemory::new(&self.tenant().budget));
         let limits = RunLimits { instructions_max, time_max, outputs };
-        let running = self.running.begin(&self.subsystem().last_run, runs_programs, limits);
+        let running = self.running.begin(&self.subsystem().last_run, command, runs_programs, limits);
         // The association may have ended since it was looked at, and have stopped only those that were there.
         if self.is_ready() { Ok(running) } else { Err(Status::ABORTED) }
     }

@@ -19,6 +19,13 @@ use crate::cpu_time::CpuTime;
 /// Maximum number of instructions of all tasks of one execution: about two hours of one thread.
 pub(crate) const RUN_INSTRUCTIONS_MAX: u64 = 20_000_000_000_000;
 
+/// The command that an execution belongs to: its queue and its identifier there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunCommand {
+    pub(crate) qid: u16,
+    pub(crate) cid: u16,
+}
+
 /// The limits of one execution.
 #[derive(Clone, Debug)]
 pub(crate) struct RunLimits {
@@ -35,6 +42,8 @@ pub(crate) struct RunLimits {
 enum StopReason {
     /// The operator of the server ended it.
     Operator,
+    /// Its host has aborted the command.
+    Host,
     /// It has taken longer than its tenant's runs may.
     Time(Duration),
 }
@@ -43,6 +52,7 @@ impl StopReason {
     fn told(self, number: u64) -> String {
         match self {
             Self::Operator => format!("run {number} was stopped by the operator of the server"),
+            Self::Host => format!("run {number} was aborted by its host"),
             Self::Time(most) => format!("run {number} was stopped: a run must end within {} s", most.as_secs()),
         }
     }
@@ -58,6 +68,7 @@ struct BegunExecution {
     begun: (Instant, SystemTime),
     /// Name of its program, or of its programs, once it is known.
     programs: OnceLock<String>,
+    command: RunCommand,
     time_max: Duration,
     outputs: Arc<OutputMemory>,
     stopped: OnceLock<StopReason>,
@@ -122,7 +133,13 @@ fn now() -> (Instant, SystemTime) {
 
 impl RunningExecutions {
     /// Adds an execution that is about to begin; `last` is the number of the subsystem's last execution.
-    pub(crate) fn begin(&self, last: &AtomicU64, runs_programs: bool, limits: RunLimits) -> RunningExecution<'_> {
+    pub(crate) fn begin(
+        &self,
+        last: &AtomicU64,
+        command: RunCommand,
+        runs_programs: bool,
+        limits: RunLimits,
+    ) -> RunningExecution<'_> {
         let cpu = Arc::new(CpuTime::default());
         let mut progress = Progress::limited_to(limits.instructions_max.min(RUN_INSTRUCTIONS_MAX));
         progress.observer = Some(cpu.clone());
@@ -133,6 +150,7 @@ impl RunningExecutions {
             runs_programs,
             begun: now(),
             programs: OnceLock::new(),
+            command,
             time_max: limits.time_max,
             outputs: limits.outputs,
             stopped: OnceLock::new(),
@@ -158,6 +176,13 @@ impl RunningExecutions {
         for execution in self.begun.lock().values() {
             execution.progress.stop.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Stops the execution of a command that its host aborts; returns whether there is one.
+    pub(crate) fn abort(&self, command: RunCommand) -> bool {
+        let begun = self.begun.lock();
+        let found = begun.values().find(|execution| execution.command == command);
+        found.inspect(|execution| execution.stop(StopReason::Host)).is_some()
     }
 
     /// Stops the run with this number, for the server's operator; returns whether there is one.

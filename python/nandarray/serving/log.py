@@ -81,7 +81,7 @@ LINES: dict[str, LineKind] = {
     ),
     "run_killed": LineKind(
         "warning",
-        "A run was stopped: by the operator, or at the time that it may take.",
+        "A run was stopped: by the operator, by its host, or at the time that it may take.",
         ("host", "controller", "run", "programs", "duration_ns", "cpu_ns", "instructions", "why"),
     ),
     "command_slow": LineKind(

@@ -5,12 +5,17 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fastrand::Rng;
 use nandarray::nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
 
 use super::{Answer, Host, MEMORY, entry, number};
+use crate::budget::OutputMemory;
+use crate::running::{RunCommand, RunLimits};
 use crate::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, SubsystemOptions};
 use nandarray_nvme_spec::{AdminOpcode, MemoryRange};
 
@@ -457,4 +462,23 @@ fn executions_name_a_program_that_is_active_and_a_set_that_is_there() {
     assert_eq!(status(1, 0, &blocks), Status::SUCCESS);
     let read = nandarray::nvme::NvmeCommand::Read(nandarray::nvme::Blocks::new(1, 8, 8)).encode(0);
     assert!(host.fetch(&read, 4096).unwrap() == data);
+}
+
+#[test]
+fn a_host_aborts_its_own_executions_alone() {
+    let host = ready();
+    let other = host.another();
+    let outputs = Arc::new(OutputMemory::new(&host.association.tenant().budget));
+    let limits = RunLimits { instructions_max: 1, time_max: Duration::from_secs(60), outputs };
+    let command = RunCommand { qid: 3, cid: 8 };
+    let running = host.association.running.begin(&AtomicU64::new(0), command, true, limits);
+    let abort =
+        |host: &Host, qid: u32, cid: u32| host.admin(&entry(AdminOpcode::Abort as u8, 0, &[(10, qid | cid << 16)]));
+    for (host, qid, cid) in [(&other, 3, 8), (&host, 3, 9), (&host, 2, 8)] {
+        assert_eq!(abort(host, qid, cid), (Status::SUCCESS, 1), "queue {qid}, command {cid}: not aborted");
+    }
+    assert!(!running.progress().stop.load(Ordering::SeqCst));
+    assert_eq!(abort(&host, 3, 8), (Status::SUCCESS, 0));
+    assert!(running.progress().stop.load(Ordering::SeqCst));
+    assert!(running.stopped().is_some_and(|why| why.ends_with("was aborted by its host")));
 }

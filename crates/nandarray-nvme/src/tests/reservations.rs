@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 
 use super::{BLOCKS, Host, entry, number, programs};
 use crate::budget::OutputMemory;
-use crate::running::RunLimits;
+use crate::running::{RunCommand, RunLimits};
 use crate::{AdminAnswer, NSID_MEMORY, NSID_ND, Payload, Subsystem, SubsystemOptions};
 use nandarray_nvme_spec::{AdminOpcode, MemoryRange};
 
@@ -602,7 +602,7 @@ fn an_aborting_preemption_waits_for_the_commands_of_the_preempted_host() {
     let (in_flight, has_ended) = (other.association.executing.begin(), AtomicBool::new(false));
     let outputs = Arc::new(OutputMemory::new(&other.association.tenant().budget));
     let limits = RunLimits { instructions_max: u64::MAX, time_max: Duration::MAX, outputs };
-    let running = other.association.running.begin(&AtomicU64::new(0), true, limits);
+    let running = other.association.running.begin(&AtomicU64::new(0), RunCommand { qid: 1, cid: 9 }, true, limits);
     thread::scope(|scope| {
         let preempting = scope.spawn(|| {
             let status = send(&host, ACQUIRE, 1, 2 | 1 << 8, [1, 2]);

@@ -34,6 +34,9 @@ hypothesis.settings.load_profile(os.environ.get("NANDARRAY_HYPOTHESIS", "suite")
 # The tree of commands takes longer to build than many a command to run.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
+# A server that does not end tells where it is (processes.py).
+os.environ.setdefault("PYTHONFAULTHANDLER", "1")
+
 # Compiled programs are kept from run to run, and apart from the user's.
 os.environ.setdefault("NANDARRAY_CACHE", str(Path(__file__).resolve().parents[2] / "target" / "program-cache"))
 

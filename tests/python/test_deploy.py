@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from processes import ended
 
 import nandarray
 from nandarray import announce
@@ -104,7 +105,7 @@ def test_a_manager_learns_when_a_store_is_served_and_when_it_ends(tmp_path: Path
             assert json.loads(asked.stdout)
             process.send_signal(signal.SIGTERM)
             assert manager.recv(4096) == b"STOPPING=1"
-            assert process.wait(60) == 0
+            assert ended(process) == 0
         finally:
             process.kill()
             process.communicate()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import ended
 
 import nandarray
 from nandarray import gpu
@@ -46,7 +47,7 @@ class Served:
         self.process.send_signal(number)
         assert self.process.stdout
         self.process.stdout.close()
-        return self.process.wait(20)
+        return ended(self.process)
 
 
 @pytest.fixture

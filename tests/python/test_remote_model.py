@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import ended
 
 import nandarray
 from nandarray.errors import NandarrayError
@@ -56,7 +57,7 @@ class Server:
         self.process.send_signal(number)
         assert self.process.stdout
         self.process.stdout.close()
-        return self.process.wait(30)
+        return ended(self.process)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import ended
 from typer.testing import CliRunner
 
 import nandarray
@@ -434,7 +435,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert url.endswith(status["nqn"])
     assert status["writes"] == 1
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert ended(process) == 0
     with nandarray.open(path) as store:
         room = bytearray(4096)
         assert store.nvme().submit(Read(1, 0, 1), room).ok

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from nvme_entries import entry as entry_of
+from processes import ended
 from test_serve import cli, start
 
 import nandarray
@@ -73,7 +74,7 @@ def test_two_thousand_half_open_connections(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert ended(process) == 0
 
 
 # --- at the pace of the wall clock ------------------------------------------------------------------------------------

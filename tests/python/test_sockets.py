@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import ended
 
 import nandarray
 from nandarray import gpu
@@ -189,7 +190,7 @@ def test_a_killed_server_leaves_its_place_and_a_living_one_does_not(tmp_path: Pa
                     nandarray.serve(other, f"unix:{region}.sock")
                 assert client["x"][0, 0] == number
                 process.send_signal(number)
-                assert process.wait(30) == (-9 if number == signal.SIGKILL else 0)
+                assert ended(process) == (-9 if number == signal.SIGKILL else 0)
                 for use in (lambda: client["x"][0], client.flush, lambda: client.create("new", data=[1])):
                     with pytest.raises(NandarrayError):
                         use()
@@ -208,7 +209,7 @@ def test_the_command_line_listens_at_several_places(tmp_path: Path, file: Any) -
         with nandarray.open(line.split()[1]) as store:
             assert store["x"][1, 1] == 11
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert ended(process) == 0
     process.communicate()
     assert names(tmp_path) == ["a.nand"]
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +22,7 @@ from nandarray.array.store import Store
 from nandarray.cli import serve_shm
 from nandarray.cli.common import DeviceName, Json, StorePath, open_store, parse_size, print_json, say
 from nandarray.cli.operate import KillRun, LogForm, LogLevel, MetricsAddress, Operator, Reload, order
+from nandarray.cli.signals import Signals
 from nandarray.errors import DoorError, InvalidError, NandarrayError
 from nandarray.inputs import read_input
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
@@ -114,15 +113,7 @@ def _raise_limit() -> dict[str, int]:
     return {"open_files_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0], "open_files_limit_before": before}
 
 
-def _stopped_by_signals() -> threading.Event:
-    """Return what is set at SIGTERM and SIGINT."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
-
-
-def _run(server: Server, store: Store, operator: Operator, stop: threading.Event, about: dict[str, Any]) -> None:
+def _run(server: Server, store: Store, operator: Operator, signals: Signals, about: dict[str, Any]) -> None:
     """Print a server's addresses, and serve until it is to stop; ``about`` has more for the status, and ``reload``."""
     operator.log.follow(server._native.events)
     for address in server.addresses:
@@ -137,12 +128,11 @@ def _run(server: Server, store: Store, operator: Operator, stop: threading.Event
     sys.stdout.flush()
     operator.log.add("ready", address=server.address, nqn=server.nqn, metrics=server.metrics_address)
     reload = about.pop("reload")
-    signal.signal(signal.SIGHUP, lambda *_: operator.reread(reload))
     status = {"transport": "tcp", **about}
     operator.run(
         store,
         lambda: {**status, **server.status()},
-        stop,
+        signals,
         ready=f"serving {server.url}",
         kill=server.kill,
         reload=reload,
@@ -159,21 +149,20 @@ def _serve_drive(
     how: dict[str, Any],
 ) -> None:
     """Serve a store as a drive until SIGTERM or SIGINT; ``how`` has options of :func:`nandarray.serve`."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # files are read at the start
-    stop = _stopped_by_signals()
     about = {**_raise_limit(), "device": device, "paced": how["pace"]}
 
     def known() -> dict[str, tuple[str, str | None]] | None:
         return None if secrets is None else read_secrets(secrets)
 
-    with operator, open_store(path, "r" if how["read_only"] else "r+", device=device) as opened:
+    signals = Signals(rereads=True)
+    with signals, operator, open_store(path, "r" if how["read_only"] else "r+", device=device) as opened:
         with nandarray.serve(opened, listen, secrets=known(), **how) as server:
 
             def reload() -> str:
                 ended = server.reload(hosts=how["hosts"], secrets=known(), config=how["config"])
                 return f"rules and secrets are read; connections that have ended: {len(ended)}"
 
-            _run(server, opened, operator, stop, {**about, "reload": reload})
+            _run(server, opened, operator, signals, {**about, "reload": reload})
         if device is not None:
             say(opened.report())
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ import typer
 from nandarray.array.store import Store
 from nandarray.cli.common import FileWatch, say
 from nandarray.cli.service import READY, STOPPING, notify
+from nandarray.cli.signals import Signals, Told
 from nandarray.cli.status_file import StatusFile, status_of
 from nandarray.errors import NandarrayError, NotFoundError
 from nandarray.serving.control import ControlSocket, send
@@ -108,7 +108,7 @@ class Operator:
         self,
         store: Store,
         status: Callable[[], Mapping[str, Any]],
-        stop: threading.Event,
+        signals: Signals,
         *,
         ready: str,
         kill: Callable[[int], None] | None = None,
@@ -139,8 +139,11 @@ class Operator:
                     ready = ""
                 self._tell_late(now)
                 watch.look()
-                if stop.wait(_LOOK_SECONDS):
+                told = signals.wait(_LOOK_SECONDS)
+                if told is Told.END:
                     return
+                if told is Told.REREAD and reload is not None:
+                    self._reread(reload)
                 look()
         finally:
             notify(STOPPING)
@@ -161,7 +164,7 @@ class Operator:
         self.log.add("reload", why=text)
         return {"text": text}
 
-    def reread(self, reload: Callable[[], str]) -> None:
+    def _reread(self, reload: Callable[[], str]) -> None:
         """Have files read again, as a signal asks: what is wrong is in the log."""
         with suppress(NandarrayError, OSError):
             self._reload(reload)

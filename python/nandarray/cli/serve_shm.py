@@ -6,8 +6,6 @@ region and the socket beside it are removed, and the store is closed.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from nandarray import gpu
 from nandarray.array.store import Store
 from nandarray.cli.common import open_store, say
 from nandarray.cli.operate import Operator
+from nandarray.cli.signals import Signals
 from nandarray.errors import NandarrayError
 from nandarray.gpu.server import RegionServer, exposition_of, unserved
 from nandarray.serving.endpoint import MetricsEndpoint
@@ -35,29 +34,19 @@ def serve_shm(
     **sizes: int,
 ) -> None:
     """Serve until SIGINT or SIGTERM a store in a region of some sizes, by its name or path."""
-    over = threading.Event()
-
-    def end(*_: Any) -> None:
-        over.set()
-
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # there is nothing to read again
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with open_store(path, "r+" if writable else "r") as store:
-            server = gpu.serve(store, name, **sizes, writable=writable, group=group, programs=programs)
-            try:
-                served = len(server.arrays())
-                shape = f"{sizes['queues']} queue pairs of {sizes['depth']}"
-                say(f"serving {served} arrays of {path} on shm://{name} ({shape})", flush=True)
-                for left, reason in unserved(store, server).items():
-                    say(f"by the socket alone {left!r}: {reason}", flush=True)
-                about = {"transport": "shm", "shm": name, "writable": writable, **sizes, "arrays": served}
-                _watch(server, store, operator, {**about, "started": time.time()}, over, metrics=metrics)
-            finally:
-                server.stop()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    signals = Signals(rereads=False)  # there is nothing to read again
+    with signals, open_store(path, "r+" if writable else "r") as store:
+        server = gpu.serve(store, name, **sizes, writable=writable, group=group, programs=programs)
+        try:
+            served = len(server.arrays())
+            shape = f"{sizes['queues']} queue pairs of {sizes['depth']}"
+            say(f"serving {served} arrays of {path} on shm://{name} ({shape})", flush=True)
+            for left, reason in unserved(store, server).items():
+                say(f"by the socket alone {left!r}: {reason}", flush=True)
+            about = {"transport": "shm", "shm": name, "writable": writable, **sizes, "arrays": served}
+            _watch(server, store, operator, {**about, "started": time.time()}, signals, metrics=metrics)
+        finally:
+            server.stop()
 
 
 def _watch(
@@ -65,7 +54,7 @@ def _watch(
     store: Store,
     operator: Operator,
     about: dict[str, Any],
-    over: threading.Event,
+    signals: Signals,
     *,
     metrics: str | None,
 ) -> None:
@@ -91,7 +80,7 @@ def _watch(
             say(f"metrics  {where}", flush=True)
         operator.log.add("ready", address=f"shm://{about['shm']}", metrics=where)
         operator.log.follow(server.events)
-        operator.run(store, status, over, ready=f"serving shm://{about['shm']}", kill=server.kill, look=look)
+        operator.run(store, status, signals, ready=f"serving shm://{about['shm']}", kill=server.kill, look=look)
     finally:
         if endpoint is not None:
             endpoint.stop()

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -33,3 +35,22 @@ def test_a_signal_at_any_moment_of_a_wait_is_taken() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.wait(10) is Told.END
     assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP))
+
+
+STUCK = """
+import os, signal, threading
+from nandarray.cli import signals
+signals._SERVER_SECONDS = 0.5
+with signals.Signals(rereads=False) as one:
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert one.wait(10) is signals.Told.END
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+"""
+
+
+def test_a_server_that_cannot_end_is_ended_and_says_where_it_was() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert 'File "<string>", line 10' in done.stderr

@@ -163,6 +163,7 @@ def _serve_drive(
                 return f"rules and secrets are read; connections that have ended: {len(ended)}"
 
             _run(server, opened, operator, signals, {**about, "reload": reload})
+        signals.server_ended()
         if device is not None:
             say(opened.report())
 

@@ -47,6 +47,7 @@ def serve_shm(
             _watch(server, store, operator, {**about, "started": time.time()}, signals, metrics=metrics)
         finally:
             server.stop()
+            signals.server_ended()
 
 
 def _watch(

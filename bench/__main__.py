@@ -77,6 +77,13 @@ def _side_commands(commands: Any) -> None:
     offload.add_argument("--rounds", type=int, default=5)
     offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
     offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum")
+    boxes = commands.add_parser("boxes", help="random boxes of a volume for training, beside Zarr and plain reads")
+    _output(boxes)
+    boxes.add_argument("--side", type=int, default=832, help="of the cubic volume of float32: 2.3 GB")
+    boxes.add_argument("--box", type=int, default=64, help="side of a box")
+    boxes.add_argument("--count", type=int, default=512, help="boxes of a round")
+    boxes.add_argument("--workers", type=int, default=4, help="threads that read")
+    boxes.add_argument("--rounds", type=int, default=3)
     schedule = commands.add_parser(
         "schedule", help="schedulers of kernels: decisions a CPU second; sessions beside pools"
     )
@@ -406,6 +413,17 @@ def _vectors(arguments: argparse.Namespace, command: str) -> int:
     return _speeds(arguments, command, vectors)
 
 
+def _boxes(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import boxes
+
+    sizes = {name: getattr(arguments, name) for name in ("side", "box", "count", "workers", "rounds")}
+    found = boxes.measure(arguments.folder, **sizes, say=_say)
+    _lines(arguments, command, *boxes.table(found), json.dumps([vars(one) for one in found], indent=1))
+    return 0
+
+
 def _nvme(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -526,7 +544,7 @@ def main(argv: list[str] | None = None) -> int:
         "pace": _pace,
         "queue": _queue,
     }
-    act |= {"codecs": _codecs, "vectors": _vectors, "gpu": _gpu}
+    act |= {"boxes": _boxes, "codecs": _codecs, "vectors": _vectors, "gpu": _gpu}
     return act[arguments.command](arguments, command)
 
 

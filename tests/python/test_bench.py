@@ -416,6 +416,17 @@ def test_opening_many_arrays(tmp_path: Path) -> None:
     assert not (tmp_path / "opening").exists()
 
 
+def test_boxes_beside_their_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--side", "40", "--box", "8", "--count", "30", "--rounds", "1", "--folder", str(tmp_path)]
+    assert cli.main(["boxes", *given, "--json", str(tmp_path / "found.json")]) == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert {(one["system"], one["state"]) for one in found} >= {
+        (n, s) for n in ("nandarray", "memmap", "reads") for s in ("cold", "warm")
+    }
+    assert all(one["bytes_s"] > 0 for one in found)
+    assert "nandarray is, times" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("what", ["nandarray", "nandarray, from C"])
 def test_the_first_result_is_timed(tmp_path: Path, what: str) -> None:
     (tmp_path / "program.py").write_text(first_result.text(what, "arithmetic"))

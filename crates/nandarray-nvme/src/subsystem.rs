@@ -26,7 +26,7 @@ use crate::tenants::{NodeRules, Tenant, Tenants};
 /// Maximum namespace identifier (NN).
 pub(crate) const NN: u32 = 1024;
 /// Maximum number of associations at once.
-const ASSOCIATIONS_MAX: usize = 256;
+const ASSOCIATIONS_MAX: usize = 512;
 
 /// Returns the command set of a namespace identifier, whether or not there is such a namespace.
 pub(crate) fn command_set(nsid: u32) -> u8 {

@@ -676,3 +676,35 @@ fn announced_transfers_take_bounded_memory() {
     assert_eq!(requested, 8);
     assert_eq!(io_status(&mut target.connect(Digests::default())), Status::SUCCESS);
 }
+
+#[test]
+fn a_host_leaves_as_many_connections_free_as_it_has() {
+    let target = target(SubsystemOptions::default());
+    let connect = || {
+        let mut stream = raw(&target);
+        exchange(&mut stream, &ic_request());
+        let answer = exchange(&mut stream, &connect_capsule(0, 31, 0xffff, target.server.subsystem().nqn()));
+        (stream, response(&answer).0)
+    };
+    let mut open = Vec::new();
+    let refused = loop {
+        let (stream, status) = connect();
+        if status != Status::SUCCESS {
+            break status;
+        }
+        open.push(stream);
+        assert!(open.len() < 300, "one host takes all of 512 connections");
+    };
+    assert_eq!((refused, open.len()), (Status::CONNECT_BUSY, 256));
+    let mut other = target.connect(Digests::default());
+    assert_eq!(io(&mut other, NvmeCommand::Read(Blocks::new(1, 0, 1)), &[], 512).0, Status::SUCCESS);
+    // Those that it gives back, it may have again.
+    open.truncate(200);
+    for _ in 0..500 {
+        if connect().1 == Status::SUCCESS {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("no connection again");
+}

@@ -741,6 +741,9 @@ impl Connection {
             let subnqn = self.stream.subsystem_name(subnqn, self.subsystem().nqn());
             let host = HostIdentity { hostid: data.hostid, hostnqn, subnqn, local: self.stream.local() };
             let association = self.subsystem().associate(host, fields.kato_ms)?;
+            if !self.shared.leaves_room(&association) {
+                return Err((Status::CONNECT_BUSY, 0));
+            }
             let is_proven = self.subsystem().exchange(association.host()).is_none();
             self.shared.begin_association(&association, socket, is_proven);
             let cntlid = association.cntlid();
@@ -748,6 +751,9 @@ impl Connection {
         }
         let association = self.subsystem().association(data.cntlid.get()).ok_or((Status::CONNECT_PARAMETER, CNTLID))?;
         association.check_queue(fields.qid, &hostnqn).map_err(|status| (status, QID))?;
+        if !self.shared.leaves_room(&association) {
+            return Err((Status::CONNECT_BUSY, 0));
+        }
         let cntlid = association.cntlid();
         let has_to_prove = self.subsystem().exchange(association.host()).is_some();
         let has_place = if has_to_prove {

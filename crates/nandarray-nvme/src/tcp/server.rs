@@ -48,7 +48,7 @@ const KEEP_ALIVE_MS: u64 = 1000;
 pub struct ServerOptions {
     /// Whether the server may listen on any address, although hosts may connect without authentication.
     pub insecure: bool,
-    /// Maximum number of connections at once.
+    /// Maximum number of connections at once. A tenant has no more than it leaves free.
     pub connections_max: usize,
     /// Whether commands wait in the engine until their modelled time has passed on the wall clock. The server then has
     /// 128 threads for them, as many as a full queue has commands; further commands wait for a thread.
@@ -123,6 +123,7 @@ pub(crate) struct ServerState {
     /// Queues by the number of their connection, each with the name of its tenant.
     queues: Mutex<BTreeMap<u64, (String, Weak<Outgoing>)>>,
     connections: AtomicUsize,
+    connections_max: usize,
     /// Number of connections that were accepted so far.
     accepted: AtomicU64,
     logins: FailedLogins,
@@ -238,6 +239,15 @@ impl ServerState {
     pub(crate) fn has_place(&self, association: &Association, qid: u16) -> bool {
         let live = self.live.lock();
         live.get(&association.cntlid()).is_some_and(|found| !found.sockets.contains_key(&qid))
+    }
+
+    /// Whether a tenant's hosts may have one connection more: they leave as many free as they have. Connections whose
+    /// host has not proved its identity are nobody's; their number and time are limited otherwise.
+    pub(crate) fn leaves_room(&self, association: &Association) -> bool {
+        let name = association.tenant_name();
+        let is_own = |one: &&LiveAssociation| one.is_proven && one.association.tenant_name() == name;
+        let own: usize = self.live.lock().values().filter(is_own).map(|one| one.sockets.len()).sum();
+        own <= self.connections_max.saturating_sub(self.connections.load(Ordering::Acquire))
     }
 
     /// Adds an I/O queue to an association; returns `false` if the association has ended, or has a queue of this
@@ -366,6 +376,7 @@ impl Server {
             half_open: Mutex::default(),
             queues: Mutex::default(),
             connections: AtomicUsize::new(0),
+            connections_max: options.connections_max,
             accepted: AtomicU64::new(0),
             logins: FailedLogins::new(Instant::now()),
             stopping: AtomicBool::new(false),
@@ -378,10 +389,9 @@ impl Server {
         // Read here, before the thread starts, so that a namespace created after this call always counts as a change.
         let known = looking.subsystem.inventory();
         threads.push(thread::spawn(move || look(&looking, known)));
-        let most = options.connections_max;
         for listener in &listeners {
             let (accepting, listener) = (shared.clone(), listener.clone());
-            threads.push(thread::spawn(move || accept(&accepting, &listener, most)));
+            threads.push(thread::spawn(move || accept(&accepting, &listener)));
         }
         Ok(Self { shared, listeners, endpoints, threads, home: Home::here() })
     }
@@ -526,8 +536,8 @@ impl Drop for CountedConnection {
     }
 }
 
-/// Accepts connections, and closes those beyond `most`, the maximum number at once.
-fn accept(shared: &Arc<ServerState>, listener: &Listener, most: usize) {
+/// Accepts connections, and closes those beyond the maximum number at once.
+fn accept(shared: &Arc<ServerState>, listener: &Listener) {
     loop {
         let accepted = listener.accept();
         if shared.stopping.load(Ordering::SeqCst) {
@@ -539,7 +549,7 @@ fn accept(shared: &Arc<ServerState>, listener: &Listener, most: usize) {
             continue;
         };
         let Some(stream) = stream else { continue };
-        if shared.connections.load(Ordering::Acquire) >= most {
+        if shared.connections.load(Ordering::Acquire) >= shared.connections_max {
             continue;
         }
         // Without these options the connection still works, but may be slower, or stay open longer.

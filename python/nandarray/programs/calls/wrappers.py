@@ -20,6 +20,7 @@ from nandarray.programs import abi, ports, run
 from nandarray.programs.calls.axes import FOLDS, add, longest_first, reduce_along
 from nandarray.programs.calls.boxwise import map_boxes
 from nandarray.programs.calls.folds import fold_box
+from nandarray.programs.calls.quantiles import QUANTILES, quantiles
 from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, parameters, reduce_form
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import Program, PythonProgram
@@ -41,7 +42,7 @@ _EMPTY_ONES = ("min", "max")
 #: Functions that join an initial value with a result.
 _JOINED: Mapping[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 #: Reductions by name that give one number for each place that is left.
-_NUMBERS = (*_REDUCTIONS, *FOLDS, "variance")
+_NUMBERS = (*_REDUCTIONS, *FOLDS, "variance", "median")
 
 
 def map_blocks(
@@ -144,6 +145,12 @@ def _reduced(
 ) -> Any:
     """Fold a box, and give the result without the axes that are folded."""
     _refuse_others(what, scalars)
+    if isinstance(what, str) and what in QUANTILES:
+        how = {name: scalars[name] for name in ("q", "method") if name in scalars}
+        _refuse_scalars(what, {name: one for name, one in scalars.items() if name not in how}, dtype)
+        if axis is not None or initial is not None:
+            raise InvalidError(f"{what} is of the whole box: it has no {'initial value' if axis is None else 'axis'}")
+        return quantiles(grid, what, key=key, options=options, **how)
     if axis is not None:
         if isinstance(what, Program) or state is not None or initial is not None:
             raise InvalidError("along an axis there are names and functions of two values, without an initial value")
@@ -403,7 +410,7 @@ def _named(call: _Call, name: str, box: Any) -> Any:
         _refuse_scalars(name, call.scalars)
         return fold_box(call.grid, name, None, key=call.key, options=call.options)
     if name not in _REDUCTIONS and name not in ("minmax", "histogram", "variance"):
-        there = ", ".join([*_NUMBERS, "minmax", "histogram"])
+        there = ", ".join([*_NUMBERS, "quantile", "percentile", "minmax", "histogram"])
         raise NotFoundError(f"there is no reduction {name!r}; there is {there}")
     program, output, finish = _REDUCTIONS.get(name, (name, "", lambda x: x))
     if name in _EMPTY_ONES and not math.prod(box.shape):

@@ -144,6 +144,7 @@ NATIVE = (
     "nandarray.model.clock",
     "nandarray.nvme",
     "nandarray.programs.run",
+    "nandarray.programs.storeless",
 )
 
 PACKAGES = {"nandarray", "nandarray_papers"}

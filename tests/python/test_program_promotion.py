@@ -218,7 +218,7 @@ def test_in_place_forms_of_arrays_write_where_the_array_is(store: Any) -> None:
 def test_an_array_that_a_function_closes_over_is_bounded(store: Any, form: str | None) -> None:
     store["x"] = np.array([0, 5])
     large, small = np.arange(1e6), np.arange(1e5)
-    with pytest.raises(CompileError, match=r"it closes over 8 MB, an array of float64 .* at most 1\.05 MB"):
+    with pytest.raises(CompileError, match=r"it closes over 8 MB, 'large', an array of float64 .* at most 1\.05 MB"):
         store["x"].map_blocks(lambda v: large[v], form=form, trusted=True)
     np.testing.assert_array_equal(store["x"].map_blocks(lambda v: small[v], form=form, trusted=True), [0, 5])
     apart = small[::2]
@@ -226,26 +226,39 @@ def test_an_array_that_a_function_closes_over_is_bounded(store: Any, form: str |
         store["x"].map_blocks(lambda v: apart[v], form=form, trusted=True)
 
 
-def test_a_result_that_is_the_state_is_said_to_be_left_out(store: Any) -> None:
-    class Sums:
-        def step(state: Any, x: Any) -> None:
-            state[0] += x
+def test_a_result_may_be_an_array_as_long_as_the_state(store: Any) -> None:
+    def step(state: Any, x: Any) -> None:
+        state[int(x) % 3] += x
 
-        def merge(state: Any, other: Any) -> None:
-            state[0] += other[0]
+    def merge(state: Any, other: Any) -> None:
+        for i in range(3):
+            state[i] += other[i]
 
-        def result(state: Any) -> Any:
-            return state
+    def doubled(state: Any) -> Any:
+        for i in range(3):
+            state[i] *= 2
+        return state
 
-    store["x"] = np.arange(4.0)
-    with pytest.raises(CompileError, match="leave result out, and the state is given"):
-        store["x"].reduce(Sums, state="float64[2]")
+    store["x"] = np.arange(10.0)
+    sums = np.bincount(np.arange(10) % 3, np.arange(10.0))
+
+    def made(result: Any) -> Any:
+        functions = {"step": step, "merge": merge, "result": result}
+        return nandarray.program.reduce(inputs="f8", state="f8[3]", trusted=True)(functions)
+
+    for form in FORMS:
+        np.testing.assert_array_equal(store["x"].offload(made(lambda state: state), form=form), sums)
+        np.testing.assert_array_equal(store["x"].offload(made(doubled), form=form), 2 * sums)
+    with pytest.raises(nandarray.ProgramFailedError, match="another length"):
+        store["x"].offload(made(lambda state: state[1:]), form="interpreted")
+    with pytest.raises(CompileError, match=r"result\(\) returns array.float64, 2d.*leave result out"):
+        store["x"].offload(made(lambda state: state.reshape((3, 1))))
 
 
 def test_words_of_other_libraries_are_refused_by_name(store: Any) -> None:
     store["x"] = np.arange(6.0).reshape(2, 3)
     calls = [
-        (lambda: store["x"].reduce("sum", keepdims=True), "there is no keepdims: np.expand_dims"),
+        (lambda: store["x"].filter(low=1, keepdims=True), "there is no keepdims: only reduce"),
         (lambda: store["x"].map_blocks(lambda v: v, axis=0), "there is no axis: only reduce"),
         (lambda: store["x"].map_blocks(lambda v, out: None, block=(2, 2), depth=1), "there is no depth: "),
         (lambda: store["x"].reduce("var", ddof=1), "there is no ddof: "),

@@ -257,6 +257,7 @@ class Compute(Operand):
         function: Callable[..., Any] | Program | str | type,
         axis: int | Sequence[int] | None = None,
         *,
+        keepdims: bool = False,
         key: Any = ...,
         initial: Any = None,
         dtype: DTypeLike | None = None,
@@ -268,12 +269,17 @@ class Compute(Operand):
         Parameters
         ----------
         function : str, callable, type or Program
-            ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"var"``, ``"std"``, ``"minmax"``, ``"histogram"``; a function
-            of two values that is associative, of which the first is what was folded so far; a class of functions as
-            for ``nandarray.program.reduce``, with ``state=``; or a program.
+            ``"sum"``, ``"prod"``, ``"mean"``, ``"min"``, ``"max"``, ``"any"``, ``"all"``, ``"count"`` (of elements that
+            are not zero), ``"argmin"``, ``"argmax"``, ``"var"``, ``"std"``, ``"median"``, ``"quantile"`` and
+            ``"percentile"`` (with ``q=``, and ``method=`` as NumPy's ``"linear"``, ``"lower"``, ``"higher"``,
+            ``"midpoint"`` or ``"nearest"``), ``"minmax"``, ``"histogram"``; a function of two values that is
+            associative, of which the first is what was folded so far; a class of functions as for
+            ``nandarray.program.reduce``, with ``state=``; or a program.
         axis : int or sequence of int, optional
-            The axis to fold, by ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or a function of two values; several by
-            these names.
+            The axis to fold, by one of the first ten names or a function of two values; several by the names without
+            ``"argmin"`` and ``"argmax"``.
+        keepdims : bool
+            Whether axes that are folded stay in the result, with one place each, so that it broadcasts against the box.
         key : index expression, optional
             Part of this: integers and forward slices.
         initial : number, optional
@@ -289,12 +295,13 @@ class Compute(Operand):
         Returns
         -------
         scalar, array or dict
-            The value; with an axis, the box without it. Sums of integers are 64 bits wide, those of floats are float64.
+            The value; with an axis, the box without it. Sums and products of integers are 64 bits wide, those of floats
+            are float64. ``"argmin"`` and ``"argmax"`` give the first place, without an axis in the flat box.
 
         Raises
         ------
         InvalidError
-            There is no element, and no initial value.
+            There is no element, and no initial value; an option that the reduction has not.
 
         Examples
         --------
@@ -307,6 +314,11 @@ class Compute(Operand):
         55.0
         >>> store["a"].reduce("sum", axis=0)
         array([3., 5., 7.])
+        >>> float(store["a"].reduce("median")), store["a"].reduce("percentile", q=[10, 90])
+        (2.5, array([0.5, 4.5]))
+        >>> store["a"].reduce("argmax", axis=1, keepdims=True)
+        array([[2],
+               [2]])
         """
         from nandarray.programs.calls import wrappers
 
@@ -315,6 +327,7 @@ class Compute(Operand):
             self,
             function,
             axis,
+            keepdims=keepdims,
             key=key,
             initial=initial,
             dtype=dtype,

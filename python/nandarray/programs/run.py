@@ -28,6 +28,7 @@ from nandarray.programs.compile import native as forms
 from nandarray.programs.ports import Box, Boxed
 from nandarray.programs.program import Program
 from nandarray.programs.step import FieldStep, Output, Step, in_order, source
+from nandarray.programs.storeless import storeless
 
 __all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "shape_of", "watched"]
 
@@ -207,7 +208,7 @@ def offload(
         The program or programs. A :class:`Step` brings its inputs along, and the steps that it needs.
     inputs : sequence, optional
         Inputs of a :class:`Program`, for each an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
-        something in memory (``numpy.asarray``). One input or target at least is of a store. Elements come in C order.
+        something in memory (``numpy.asarray``); all of them may be. Elements come in C order.
         Contiguous memory is borrowed, not copied: leave it as it is until the run has ended. If another thread writes
         to it meanwhile, the values that programs see, and so results, are unspecified.
     scalars : mapping, optional
@@ -351,6 +352,8 @@ class _Run:
                 shape = self.shapes.get((id(first.step), first.number))
             elif isinstance(step, FieldStep):
                 shape = step.shape
+            elif box is None:
+                shape = tuple(first.shape)
             taken = first.dtype if isinstance(first, Output) else ports.dtype_of(first)
             record_bytes = step.program._metadata["inputs"][0]["record_bytes"]
             for number, port in enumerate(step.program._metadata["outputs"]):
@@ -363,12 +366,12 @@ class _Run:
                     self.shapes[id(step), number] = shape
 
     def store(self, targets: Mapping[str, Boxed]) -> Any:
-        """Return the store that has the arrays."""
+        """Return the store that has the arrays, or one of nothing if all of them lie in memory."""
         for boxes in (*self._boxes.values(), targets.values()):
             for box in boxes:
                 if box:
                     return box.array.store
-        raise InvalidError("no input is an array of a store, nor is where outputs go; a program runs beside one")
+        return storeless()
 
     def asked(
         self, step: Step, number: int, outputs: Mapping[tuple[int, int], Boxed | None], settings: Mapping[str, Any]

@@ -22,10 +22,10 @@ from nandarray.programs.forms import COMPILED, along_form, folded_into
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import PythonProgram
 
-__all__ = ["add", "reduce_along"]
+__all__ = ["FOLDS", "ROW_BYTES", "SLAB_BYTES", "add", "longest_first", "reduce_along"]
 
-_SLAB_BYTES = 32 << 20  # a record has to fit a task's window
-_ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks that waits
+SLAB_BYTES = 32 << 20  # a record has to fit a task's window
+ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks that waits
 
 
 def add(x: Any, y: Any) -> Any:
@@ -49,6 +49,8 @@ def _either(x: Any, y: Any) -> Any:
     return x | y
 
 
+#: Reductions of :mod:`.folds`, by their numbers in ``c/fold.c``.
+FOLDS: Mapping[str, int] = {"any": 0, "all": 1, "prod": 2, "count": 3, "argmin": 4, "argmax": 5}
 _NAMED: Mapping[str, Callable[[Any, Any], Any]] = {"sum": add, "mean": add, "min": _least, "max": _greatest}
 
 
@@ -83,12 +85,13 @@ def reduce_along(
     are the run's, ``scalars`` and ``values`` dtypes and values of the function's numbers.
     """
     if isinstance(what, str) and what not in _NAMED:
-        raise NotFoundError(f"there is no reduction {what!r} along an axis; there is {', '.join(_NAMED)}")
+        there = ", ".join([*_NAMED, *FOLDS])
+        raise NotFoundError(f"there is no reduction {what!r} along an axis; there is {there}")
     if not isinstance(what, str) and not callable(what):
         raise InvalidError("along an axis there is a name, or a function of two values")
     box = ports.Boxed(run.Box(grid, key))
     shape = tuple(box.shape)
-    axis, *others = _longest_first(axis, shape)
+    axis, *others = longest_first(axis, shape)
     if others and what not in _NAMED:
         raise InvalidError(f"along {1 + len(others)} axes there is {', '.join(_NAMED)}, and no function")
     length, inner = shape[axis], math.prod(shape[axis + 1 :])
@@ -102,10 +105,10 @@ def reduce_along(
     settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
     kept = {name: value for name, value in options.items() if name not in COMPILED}
     slab = length * inner * box.dtype.itemsize
-    whole = math.prod(shape[:axis]) == 1 or slab > _SLAB_BYTES
-    if whole and inner * max(kind.itemsize, box.dtype.itemsize) > _ROW_BYTES:
+    whole = math.prod(shape[:axis]) == 1 or slab > SLAB_BYTES
+    if whole and inner * max(kind.itemsize, box.dtype.itemsize) > ROW_BYTES:
         raise InvalidError(
-            f"what is behind axis {axis} has {inner} elements, {inner * kind.itemsize} bytes; at most {_ROW_BYTES} are "
+            f"what is behind axis {axis} has {inner} elements, {inner * kind.itemsize} bytes; at most {ROW_BYTES} are "
             "possible: fold a part at a time, with key="
         )
     made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings))
@@ -134,7 +137,7 @@ def _of_nothing(what: Any, kind: np.dtype[Any], shape: tuple[int, ...], axes: Se
     return np.zeros(left, kind)
 
 
-def _longest_first(axis: int | Sequence[int], shape: tuple[int, ...]) -> list[int]:
+def longest_first(axis: int | Sequence[int], shape: tuple[int, ...]) -> list[int]:
     """Bring axes to 0 .. ndim - 1, the longest first."""
     several = axis if isinstance(axis, tuple | list) else (axis,)
     if not several:

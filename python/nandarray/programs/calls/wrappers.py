@@ -17,8 +17,10 @@ import numpy as np
 from nandarray import dtypes, programs
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.programs import abi, ports, run
-from nandarray.programs.calls.axes import add, reduce_along
+from nandarray.programs.calls.axes import FOLDS, add, longest_first, reduce_along
 from nandarray.programs.calls.boxwise import map_boxes
+from nandarray.programs.calls.folds import fold_box
+from nandarray.programs.calls.quantiles import QUANTILES, quantiles
 from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, parameters, reduce_form
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import Program, PythonProgram
@@ -26,6 +28,7 @@ from nandarray.programs.program import Program, PythonProgram
 __all__ = ["filter_", "map_blocks", "reduce", "select"]
 
 _Options = Mapping[str, Any]
+_RUN = ("form", "threads", "task_bytes", "instructions", "seconds", "progress")
 #: NumPy's name of a reduction: the ready-made program, the output of it, and the last step on the host.
 _REDUCTIONS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "sum": ("sum", "", lambda x: x),
@@ -36,6 +39,10 @@ _REDUCTIONS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "std": ("variance", "", lambda x: np.sqrt(x)),
 }
 _EMPTY_ONES = ("min", "max")
+#: Functions that join an initial value with a result.
+_JOINED: Mapping[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+#: Reductions by name that give one number for each place that is left.
+_NUMBERS = (*_REDUCTIONS, *FOLDS, "variance", "median")
 
 
 def map_blocks(
@@ -99,6 +106,36 @@ def reduce(
     what: Any,
     axis: int | Sequence[int] | None,
     *,
+    keepdims: Any = False,
+    state: Any = None,
+    **how: Any,
+) -> Any:
+    """Fold a box into one value: by a name, a program, a class of functions, or a function of two values.
+
+    With ``keepdims``, axes that are folded stay in the result, with one place. ``how`` is ``key``, ``initial``,
+    ``dtype``, ``options`` of the run, and ``scalars``, which the program takes by name.
+    """
+    if not isinstance(keepdims, bool | np.bool):
+        raise InvalidError(f"keepdims must be True or False, not {keepdims!r}")
+    several = what not in _NUMBERS if isinstance(what, str) else isinstance(what, Program) or state is not None
+    if keepdims and several:
+        raise InvalidError(
+            "keepdims is for results of one number for each place: those of functions of two values, and of "
+            f"{', '.join(_NUMBERS)}"
+        )
+    found = _reduced(grid, what, axis, state=state, **how)
+    if not keepdims:
+        return found
+    shape = tuple(ports.Boxed(run.Box(grid, how["key"])).shape)
+    folded = range(len(shape)) if axis is None else longest_first(axis, shape)
+    return np.reshape(found, [1 if at in folded else size for at, size in enumerate(shape)])
+
+
+def _reduced(
+    grid: Operand,
+    what: Any,
+    axis: int | Sequence[int] | None,
+    *,
     key: Any,
     initial: Any,
     dtype: Any,
@@ -106,11 +143,20 @@ def reduce(
     options: _Options,
     scalars: _Options,
 ) -> Any:
-    """Fold a box into one value: by a name, a program, a class of functions, or a function of two values."""
+    """Fold a box, and give the result without the axes that are folded."""
     _refuse_others(what, scalars)
+    if isinstance(what, str) and what in QUANTILES:
+        how = {name: scalars[name] for name in ("q", "method") if name in scalars}
+        _refuse_scalars(what, {name: one for name, one in scalars.items() if name not in how}, dtype)
+        if axis is not None or initial is not None:
+            raise InvalidError(f"{what} is of the whole box: it has no {'initial value' if axis is None else 'axis'}")
+        return quantiles(grid, what, key=key, options=options, **how)
     if axis is not None:
         if isinstance(what, Program) or state is not None or initial is not None:
             raise InvalidError("along an axis there are names and functions of two values, without an initial value")
+        if isinstance(what, str) and what in FOLDS:
+            _refuse_scalars(what, scalars, dtype)
+            return fold_box(grid, what, axis, key=key, options=options)
         kinds = _kinds(scalars, _boxes(grid, key, ()))
         return reduce_along(grid, what, axis, key=key, dtype=dtype, options=options, scalars=kinds, values=scalars)
     call = _Call(grid, key, options, scalars)
@@ -135,14 +181,13 @@ def reduce(
         raise InvalidError(f"{_called(what)}: there is no element in {box.shape}, and no initial value is given")
     if initial is None:
         return found
+    if isinstance(what, str) and what not in _JOINED:
+        raise InvalidError(f"{what} has no initial value")
     first = _first(initial, None if found is None else found.dtype)
     if found is None:
         return first
     if isinstance(what, str):
-        joined = {"sum": np.add, "min": np.minimum, "max": np.maximum}.get(what)
-        if joined is None:
-            raise InvalidError(f"{what} has no initial value")
-        return joined(first, found)
+        return _JOINED[what](first, found)
     return found.dtype.type(what(first, found, **scalars))
 
 
@@ -281,7 +326,7 @@ def _kinds(scalars: _Options, boxes: Sequence[Any]) -> dict[str, np.dtype[Any]]:
 
 #: Words of NumPy's and Dask's calls that these have not, and what takes their place.
 _ABSENT = {
-    "keepdims": "np.expand_dims(result, axis) puts the axis back",
+    "keepdims": "only reduce folds axes",
     "ddof": "var and std divide by the number of elements",
     "where": "filter the elements first, or test them in the function",
     "casting": "dtype= is the result's",
@@ -335,6 +380,14 @@ def _settings(options: _Options) -> dict[str, Any]:
     return {name: options[name] for name in COMPILED if options.get(name) is not None}
 
 
+def _refuse_scalars(what: str, given: _Options, dtype: Any = None) -> None:
+    """Refuse what a reduction by name has no use for."""
+    if dtype is not None:
+        raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
+    if given:
+        raise InvalidError(f"{what} takes no {min(given)!r}; there is axis, key, keepdims, {', '.join(_RUN)}")
+
+
 def _divided(total: Any, count: int) -> Any:
     return total / count if count else total * np.nan
 
@@ -353,8 +406,11 @@ def _ready(name: str, dtype: np.dtype[Any], scalars: _Options) -> Program:
 
 
 def _named(call: _Call, name: str, box: Any) -> Any:
+    if name in FOLDS:
+        _refuse_scalars(name, call.scalars)
+        return fold_box(call.grid, name, None, key=call.key, options=call.options)
     if name not in _REDUCTIONS and name not in ("minmax", "histogram", "variance"):
-        there = ", ".join([*_REDUCTIONS, "variance", "minmax", "histogram"])
+        there = ", ".join([*_NUMBERS, "quantile", "percentile", "minmax", "histogram"])
         raise NotFoundError(f"there is no reduction {name!r}; there is {there}")
     program, output, finish = _REDUCTIONS.get(name, (name, "", lambda x: x))
     if name in _EMPTY_ONES and not math.prod(box.shape):

@@ -41,6 +41,7 @@ _FOLDS = frozenset({"fold", "columns", "slab"})
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _AT_LINE = re.compile(r"^During: .* at (\S.*) \((\d+)\)$", re.MULTILINE)
 _NO_HEAP = "it makes an array or another object that needs memory"
+_CLOSED = re.compile(r"it closes over [^,]*, (an array of .* of shape \(.*?\))")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -217,7 +218,14 @@ def _decided(form: Form, dtype: np.dtype[Any] | None, found: Any) -> np.dtype[An
     if isinstance(found, np.dtype):
         return found
     if form.style == "reduce" and str(found).startswith("array("):
-        raise _refused(form, "result() returns an array: return numbers, or leave result out, and the state is given")
+        state = form.state
+        if state is not None and len(state.shape) == 1 and str(found).startswith(f"array({state.base.name}, 1d,"):
+            return state
+        raise _refused(
+            form,
+            f"result() returns {found}: return numbers, or an array of one dimension like the state's, or leave result "
+            "out, and the state is given",
+        )
     what = "nothing" if found is None else str(found)
     raise InvalidError(f"{_place(form)}: the function must return a number, or have output=, and returns {what}")
 
@@ -324,10 +332,28 @@ def _explained(form: Form, error: Exception) -> CompileError:
         named = next(iter(getattr(error, "__notes__", [])), "")
         code = codes.get(named) or next(iter(codes.values()))
         where = (code.co_filename, code.co_firstlineno)
-    reason, shown = _reason(text), _line(*where)
+    reason, shown = _named(_reason(text), codes, form.functions), _line(*where)
     message = f"{Path(where[0]).name}:{where[1]}: {form.name} does not compile: {reason}"
     one = {"file": where[0], "line": where[1], "column": 0, "severity": "error", "text": reason}
     return CompileError(message + (f"\n    {shown}" if shown else ""), diagnostics=[one], output=text)
+
+
+def _named(reason: str, codes: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]) -> str:
+    """Name the array that a reason speaks of, if one of a function's globals or closures is of its dtype and shape."""
+    told = _CLOSED.search(reason)
+    if told is None:
+        return reason
+    for name, code in codes.items():
+        function: Any = getattr(functions[name], "py_func", functions[name])
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        seen = {one: function.__globals__.get(one) for one in sorted(names_of(code))}
+        for variable, cell in cells:
+            with contextlib.suppress(ValueError):  # an empty cell
+                seen[variable] = cell.cell_contents
+        for variable, value in seen.items():
+            if isinstance(value, np.ndarray) and told[1] == f"an array of {value.dtype} of shape {value.shape}":
+                return reason.replace(told[1], f"{variable!r}, {told[1]}", 1)
+    return reason
 
 
 def _unlinked(error: CompileError) -> str:

@@ -239,4 +239,7 @@ def ending(form: Form, dtype: np.dtype[Any]) -> Any:
         return _written(form, f"def end_(state, out_{numbers}):\n    out_[0] = _result(state{wanted})")
     places = enumerate(np.ndindex(dtype.shape))
     parts = "".join(f"\n    out_[{', '.join(map(str, (0, *at)))}] = r_[{i}]" for i, at in places)
-    return _written(form, f"def end_(state, out_{numbers}):\n    r_ = _result(state{wanted}){parts}")
+    known = ""
+    if form.state is not None and form.state.shape == dtype.shape:  # an array has its length when it runs
+        known = f"\n    if len(r_) != {dtype.shape[0]}:\n        raise ValueError('result() returns another length')"
+    return _written(form, f"def end_(state, out_{numbers}):\n    r_ = _result(state{wanted}){known}{parts}")

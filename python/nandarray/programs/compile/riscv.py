@@ -220,7 +220,8 @@ class _Context(cpu.CPUContext):
         if ary.nbytes > _CLOSURE_BYTES:
             raise UnsupportedError(
                 f"it closes over {ary.nbytes / 1e6:.3g} MB, an array of {ary.dtype} of shape {ary.shape}; at most "
-                f"{_CLOSURE_BYTES / 1e6:.3g} MB are possible: give it as an input"
+                f"{_CLOSURE_BYTES / 1e6:.3g} MB are possible: give a larger one as an input, of its own length to a "
+                'program in C, whose metadata says "whole" of it'
             )
         if typ.layout not in "CF":
             raise UnsupportedError(

@@ -10,9 +10,11 @@ from typing import Any
 import doors
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import nandarray
 import strategies
+from nandarray.cli import app
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, ReadOnlyError, WrongKeyError
 
 KEY = bytes(range(32))
@@ -213,3 +215,32 @@ def test_walks_are_h5pys(store: nandarray.Store) -> None:
         store.visit("x")  # type: ignore[arg-type]
     store.move("b", "moved")
     assert "moved/c2/d" in store
+
+
+def test_cp_on_the_command_line(store: nandarray.Store, tmp_path: Path) -> None:
+    store.create("g/x", data=np.arange(6), compression="zstd", attrs={"n": 1})
+    store["y"] = np.ma.masked_array([1, 2], [True, False])
+    store.close()
+
+    def cp(source: str, to: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["cp", source, to])
+        return result.exit_code, result.stderr
+
+    assert cp("data.nand:/g/x", "data.nand:/z") == (0, "")
+    assert cp("data.nand", "all.nand") == (0, "")
+    assert cp("data.nand:/g", "new.nand:/deep/h/") == (0, "")
+    assert cp("data.nand:/y", "new.nand") == (0, "")
+    with nandarray.open("all.nand") as found:
+        assert found.array_names() == ["g/x", "y", "y.mask", "z"]
+    with nandarray.open("new.nand") as found:
+        assert found.array_names() == ["deep/h/x", "y", "y.mask"]
+        assert (found["deep/h/x"].compression, dict(found["deep/h/x"].attrs)) == ("zstd", {"n": 1})
+    for words, said in [
+        (("data.nand:/g/z", "fresh.nand"), "no array 'g/z'"),
+        (("data.nand:/y", "all.nand"), "an array named 'y' exists"),
+        (("none.nand:/y", "fresh.nand"), "none.nand"),
+    ]:
+        code, error = cp(*words)
+        assert code == 1
+        assert said in error
+    assert not (tmp_path / "fresh.nand").exists()

@@ -21,6 +21,7 @@ from nandarray._nandarray import __version__
 from nandarray.array.array import Array
 from nandarray.array.futures import Future, as_completed
 from nandarray.array.group import Group
+from nandarray.array.joined import Joined, concat, stack
 from nandarray.array.opening import open
 from nandarray.array.store import Store
 from nandarray.array.view import View
@@ -55,6 +56,7 @@ __all__ = [
     "Future",
     "Group",
     "Job",
+    "Joined",
     "Kernel",
     "Out",
     "OutStream",
@@ -72,6 +74,7 @@ __all__ = [
     "__version__",
     "advise",
     "as_completed",
+    "concat",
     "devices",
     "export",
     "from_dask",
@@ -84,6 +87,7 @@ __all__ = [
     "program",
     "replay",
     "serve",
+    "stack",
     "to_dask",
     "to_xarray",
 ]

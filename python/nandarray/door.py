@@ -275,6 +275,10 @@ class Space:
         """Give a box back."""
         self.write(np.broadcast_to(np.frombuffer(self.fill, f"V{self.itemsize}").reshape(()), tuple(count)), start)
 
+    def blocks(self) -> _Array | None:
+        """List the building blocks that have content, as the native store does; None where the door cannot tell."""
+        return None
+
     def stat(self) -> dict[str, Any]:
         """Return the use of space."""
         self.source.refuse("counters of arrays")

@@ -77,6 +77,7 @@ TYPES_ONLY = {
 INSIDE = {
     ("nandarray.programs.program", "nandarray.programs.timing"): "a timing is of a program, and stands on running it",
     ("nandarray.array.compute", "nandarray.programs"): "start-up: only a computation needs compilers",
+    ("nandarray.array.group", "nandarray.array.copying"): "a copy makes groups and arrays, which offer it",
     ("nandarray.array.opening", "nandarray.gpu"): "start-up: only a served store has a client",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",

@@ -23,6 +23,7 @@ from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future, Submitted
 from nandarray.array.lazy import AsType, Field
+from nandarray.array.masks import read_masked, write_masked
 from nandarray.array.pickling import dask_token, reduce_array
 from nandarray.array.view import View, resolve_shape
 from nandarray.errors import ClosedError, InvalidError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from nandarray.array.store import Store
     from nandarray.index.transfer import Mode
 
-__all__ = ["Array"]
+__all__ = ["Array", "field_names"]
 
 _NdArray = np.ndarray[Any, Any]
 
@@ -147,11 +148,11 @@ class Array(Grid, Compute):
         got = get(self._space, key, self._dtype)
         if got is not None:
             return got
-        fields = _field_names(key) if self._dtype.names else None
+        fields = field_names(key) if self._dtype.names else None
         return super()._get(key) if fields is None else Field(self, fields)
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
-        fields = _field_names(key) if self._dtype.names else None
+        fields = field_names(key) if self._dtype.names else None
         if fields is not None:
             Field(self, fields)[...] = values
             return
@@ -253,6 +254,60 @@ class Array(Grid, Compute):
         """
         self[selection] = values
 
+    def masked(self, selection: Any = ...) -> Any:
+        """Read a selection with its mask.
+
+        An array that was made of a masked one has an attribute ``_MASK``, which names the array of its mask. Any other
+        is masked where its elements equal its attribute ``_FillValue`` or ``missing_value``.
+
+        Parameters
+        ----------
+        selection : index expression
+            As for :meth:`read`.
+
+        Returns
+        -------
+        numpy.ma.MaskedArray or scalar
+            The elements; ``numpy.ma.masked`` for a single one that is.
+
+        Raises
+        ------
+        NotFoundError
+            The array that ``_MASK`` names is not there.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.ma.masked_greater(np.arange(4), 2)
+        >>> store["a"].masked()
+        masked_array(data=[0, 1, 2, --],
+                     mask=[False, False, False,  True],
+               fill_value=999999)
+        >>> store["a"][:], store["a.mask"][2:]
+        (array([0, 1, 2, 3]), array([False,  True]))
+        """
+        return read_masked(self, selection)
+
+    def write_masked(self, selection: Any, values: ArrayLike) -> None:
+        """Write a selection with its mask, of an array that was made of a masked one.
+
+        The elements are one write, the mask another.
+
+        Parameters
+        ----------
+        selection : index expression
+            As for :meth:`read`.
+        values : array_like
+            The new elements, which broadcast. Masked ones become masked, all others unmasked.
+
+        Raises
+        ------
+        InvalidError
+            The array has no mask of its own.
+        """
+        write_masked(self, selection, values)
+
     async def read_async(self, selection: Any = ..., *, out: Any = None) -> Any:
         """Read a selection without blocking the event loop; many may be in flight.
 
@@ -328,7 +383,7 @@ class Array(Grid, Compute):
         """
         if not self._store._is_modelled():
             return self._store._submit_to_thread(lambda: self.read(selection, out=out))
-        if self._dtype.names and _field_names(selection) is not None:
+        if self._dtype.names and field_names(selection) is not None:
             values = self.read(selection, out=out)
             return Submitted(self._store, [], lambda: values)
         parsed = select(selection, self.shape)
@@ -533,7 +588,8 @@ class Array(Grid, Compute):
         return True
 
 
-def _field_names(key: object) -> str | list[str] | None:
+def field_names(key: object) -> str | list[str] | None:
+    """Return the names of fields that an index consists of; None for any other index."""
     if isinstance(key, str):
         return key
     if isinstance(key, list) and key and all(isinstance(name, str) for name in key):

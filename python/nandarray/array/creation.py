@@ -16,11 +16,12 @@ from numpy.typing import DTypeLike
 from nandarray import dtypes
 from nandarray.array.array import Array
 from nandarray.array.base import Grid
+from nandarray.array.elements import copy_elements
 from nandarray.errors import InvalidError
 from nandarray.index import buffers
 from nandarray.index.shapes import check_shape
 
-__all__ = ["check_key", "check_word", "fill_bytes", "refuse_options", "settle", "write_all"]
+__all__ = ["OPTIONS", "check_key", "check_word", "fill_bytes", "refuse_options", "settle", "write_all"]
 
 _KEY_BYTES = 32
 
@@ -32,7 +33,7 @@ def settle(
     element = None if dtype is None else dtypes.check(dtype)
     if data is not None and not isinstance(data, Grid):
         try:
-            buffers.refuse_mask(data)
+            data = data.data if isinstance(data, np.ma.MaskedArray) else data  # its mask is stored apart
             data = np.asarray(data) if element is None else buffers.as_source(data, element.base)
         except (TypeError, ValueError) as error:
             raise InvalidError(f"array {name!r} cannot be made of {type(data).__name__}: {error}") from error
@@ -65,7 +66,7 @@ _ELSEWHERE = {
     "shuffle": "compression='zstd+shuffle'", "compression_opts": "compression='zstd:LEVEL'",
 }  # fmt: skip
 _NEEDLESS = {"maxshape": "every array can be resized", "shards": "blocks share one file as it is"}
-_OPTIONS = ("shape", "dtype", "data", "building_block", "compression", "encryption_key", "fill_value", "attrs")
+OPTIONS = ("shape", "dtype", "data", "building_block", "compression", "encryption_key", "fill_value", "attrs")
 
 
 def refuse_options(unknown: Iterable[str]) -> None:
@@ -75,8 +76,8 @@ def refuse_options(unknown: Iterable[str]) -> None:
             raise InvalidError(f"create has no option {name!r}: {name} is called {_ELSEWHERE[name]} here")
         if name in _NEEDLESS:
             raise InvalidError(f"create has no option {name!r}, and needs none: {_NEEDLESS[name]}")
-        near = difflib.get_close_matches(name, _OPTIONS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(_OPTIONS)}"
+        near = difflib.get_close_matches(name, OPTIONS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(OPTIONS)}"
         raise InvalidError(f"create has no option {name!r}{hint}")
 
 
@@ -115,10 +116,7 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:
 
 def write_all(array: Array, data: Any) -> None:
     """Fill a new array; what is itself stored is copied in bounded memory."""
-    if isinstance(data, Grid) and data.shape == array.shape and data.ndim and data.size:
-        row = 0
-        for band in data._bands():
-            array[row : row + len(band)] = band
-            row += len(band)
+    if isinstance(data, Grid) and data.shape == array.shape:
+        copy_elements(data, array)
     else:
         array[...] = data

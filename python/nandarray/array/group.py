@@ -20,15 +20,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import _nandarray, dtypes
+from nandarray.array import masks
 from nandarray.array.array import Array
 from nandarray.array.attributes import Attributes, to_json
 from nandarray.array.creation import (
+    OPTIONS,
     check_key,
     check_packable,
     check_word,
@@ -37,6 +40,7 @@ from nandarray.array.creation import (
     settle,
     write_all,
 )
+from nandarray.array.listing import groups_below
 from nandarray.array.pickling import reduce_group
 from nandarray.array.tree import Tree
 from nandarray.errors import ExistsError, InvalidError, NotFoundError
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MARKER", "UNFINISHED", "Group", "is_hidden", "is_unfinished", "make_marker"]
 
+_T = TypeVar("_T")
+
 #: The last part of the name of the hidden array that keeps a group.
 MARKER = ".group"
 #: The first part of the names of arrays that an import has not finished.
@@ -56,9 +62,8 @@ _UNFINISHED = re.compile(rf"{UNFINISHED}[0-9a-f]{{12}}(/|$)")
 _SUGGEST_MAX = 2000
 #: Methods of groups in h5py and Zarr, and what there is here.
 _CREATE = ": it is called create here"
-_REQUIRE = ": there is `group[name] if name in group else group.create(name, ...)` (create raises if the name is taken)"
 _ELSEWHERE = {
-    "create_array": _CREATE, "create_dataset": _CREATE, "require_array": _REQUIRE, "require_dataset": _REQUIRE,
+    "create_array": _CREATE, "create_dataset": _CREATE, "require_dataset": ": it is called require_array here",
 }  # fmt: skip
 
 
@@ -229,6 +234,54 @@ class Group:
         """
         return Tree(self)
 
+    def visit(self, function: Callable[[str], _T | None]) -> _T | None:
+        """Call a function with the name of everything below this group, groups before what is in them, as h5py does.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a name relative to this group. When it returns anything but None, that ends the walk.
+
+        Returns
+        -------
+        object or None
+            What ended the walk.
+        """
+        return self._walk(function, lambda name: function(name))
+
+    def visititems(self, function: Callable[[str, Any], _T | None]) -> _T | None:
+        """Call a function with the name of everything below this group, and with the array or group.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a name relative to this group, and an Array or Group. When it returns anything but None, that ends the
+            walk.
+
+        Returns
+        -------
+        object or None
+            What ended the walk.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["run1/raw"] = np.zeros(3)
+        >>> store.visititems(lambda name, one: print(name, type(one).__name__))
+        run1 Group
+        run1/raw Array
+        """
+        return self._walk(function, lambda name: function(name, self[name]))
+
+    def _walk(self, function: object, call: Callable[[str], _T | None]) -> _T | None:
+        if not callable(function):
+            raise InvalidError(f"a function is called with each name, not {type(function).__name__}")
+        for name in sorted({*groups_below(self), *self.array_names()}, key=lambda name: name.split("/")):
+            if (found := call(name)) is not None:
+                return found
+        return None
+
     # --- Creating and removing ---------------------------------------------------------------------------------------
 
     def create(
@@ -256,7 +309,8 @@ class Group:
         dtype : dtype_like, optional
             Any fixed-size NumPy dtype. By default that of ``data``, else float64.
         data : array_like, optional
-            Elements to write at once, which broadcast to ``shape``.
+            Elements to write at once, which broadcast to ``shape``. If some are masked, the array ``name + ".mask"`` is
+            made, too (:meth:`Array.masked`).
         building_block : int or sequence of int, optional
             Shape of the unit of storage; by default the engine derives it from the flash geometry.
         compression : str, optional
@@ -322,10 +376,15 @@ class Group:
     ) -> Array:
         """Create an array under a full name, which may be that of an import that is under way."""
         check_word("compression", compression)
+        mask = masks.of_values(data)
+        if mask is not None:
+            attrs = {**({} if attrs is None else attrs), masks.MASK: masks.companion(path).rpartition("/")[2]}
         data, element, lengths = settle(path, data, shape, dtype)
         check_packable(compression, element)
         with self.store._lock:
             self.store._check_free(path)
+            if mask is not None:
+                self.store._check_free(masks.companion(path))
             space = self.store._engine.create(
                 path,
                 lengths,
@@ -341,6 +400,16 @@ class Group:
         if data is not None:
             try:
                 write_all(array, data)
+                if mask is not None:
+                    self._create(
+                        masks.companion(path),
+                        lengths,
+                        bool,
+                        data=mask,
+                        building_block=building_block,
+                        compression="bitpack",
+                        encryption_key=encryption_key,
+                    )
             except BaseException:
                 self.store._engine.delete(path)
                 raise
@@ -393,13 +462,135 @@ class Group:
                 return self.create_group(name)
         return self.store if not path else Group(self.store, path)
 
+    def require_array(
+        self,
+        name: str,
+        shape: int | Sequence[int],
+        dtype: DTypeLike,
+        *,
+        exact: bool = False,
+        **create: Any,
+    ) -> Array:
+        """Open an array, or create it: h5py's ``require_dataset``.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group.
+        shape : int or sequence of int
+            The shape, which an array that is there must have.
+        dtype : dtype_like
+            The dtype; that of an array that is there must hold its values (:func:`numpy.can_cast`).
+        exact : bool
+            Whether an array that is there must have this very dtype.
+        **create
+            As for :meth:`create`, for an array that is not there. ``encryption_key`` opens one that is.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        ExistsError
+            There is a group of this name, or an array of another shape, or of a dtype that does not fit.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store.require_array("a", 3, "f8")[:] = 1
+        >>> store.require_array("a", 3, "f4")[:]
+        array([1., 1., 1.])
+        """
+        refuse_options(set(create) - set(OPTIONS))
+        wanted, lengths = dtypes.check(dtype), check_shape(shape)
+        with self.store._lock:
+            if name not in self:
+                return self.create(name, lengths, wanted, **create)
+            array = self.open_array(name, encryption_key=create.get("encryption_key"))
+        lengths = (*lengths, *wanted.shape)
+        if array.shape != lengths:
+            raise ExistsError(f"array {array.name!r} has shape {array.shape}, and not {lengths}")
+        if array.dtype != wanted.base and (exact or not np.can_cast(wanted.base, array.dtype)):
+            raise ExistsError(f"array {array.name!r} has dtype {array.dtype}, and not {wanted.base}")
+        return array
+
+    def copy(
+        self,
+        source: str | Array | Group,
+        dest: str | Group,
+        name: str | None = None,
+        *,
+        encryption_key: bytes | bytearray | None = None,
+    ) -> Array | Group:
+        """Copy an array, or a group with all that is in it, within the store or into another one.
+
+        The copy keeps dtype, fill value, compression, encryption, building block and attributes. It takes little
+        memory, and elements that were never written take no space in it. In a file it is there whole or not at all.
+
+        Parameters
+        ----------
+        source : str, Array or Group
+            Array or group to copy; a name is relative to this group.
+        dest : str or Group
+            The new name, relative to this group; or a group, or a store, in which the copy is to lie.
+        name : str, optional
+            The name there; by default the last part of the source's. A whole store without a name becomes members of
+            the group that it is copied into.
+        encryption_key : bytes, optional
+            The key of encrypted arrays, which are encrypted with it there, too.
+
+        Returns
+        -------
+        Array or Group
+            The copy.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such source.
+        ExistsError
+            The new name is taken.
+        WrongKeyError
+            An array is encrypted, with another key.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["run1/raw"] = np.arange(3)
+        >>> other = nandarray.open("other.nand", mode="w")
+        >>> store.copy("run1", other)
+        <nandarray.Group 'run1' in 'other.nand', 1 inside>
+        >>> store.copy("run1/raw", "kept")[:]
+        array([0, 1, 2])
+        """
+        from nandarray.array.copying import copy
+
+        return copy(self, source, dest, name, encryption_key)
+
+    def move(self, source: str, dest: str) -> None:
+        """Rename an array or a group: :meth:`rename`, by h5py's name.
+
+        Parameters
+        ----------
+        source : str
+            The present name, relative to this group.
+        dest : str
+            The new name, relative to this group.
+        """
+        self.rename(source, dest)
+
     def __delitem__(self, name: str) -> None:
         path = self._join(name)
         if not path:
             raise InvalidError("the root group cannot be deleted")
         with self.store._lock:
             if path in self.store._engine:
-                self.store._engine.delete(path)
+                mask = masks.own_mask(self.store, path)
+                self.store._engine.together(delete=[path] if mask is None else [path, mask])
                 return
             inside = self.store._engine.names(path + "/")
             if not inside:
@@ -426,7 +617,12 @@ class Group:
             if target.startswith(source + "/"):
                 raise InvalidError(f"{source!r} cannot move into itself, to {target!r}")
             self.store._check_free(target)
-            self.store._engine.together(rename=[(one, target + one[len(source) :]) for one in inside])
+            rename, attrs = [(one, target + one[len(source) :]) for one in inside], []
+            if inside == [source] and (mask := masks.own_mask(self.store, source)):
+                self.store._check_free(masks.companion(target))
+                rename.append((mask, masks.companion(target)))
+                attrs.append((target, masks.attrs_under(self.store._engine.describe(source)["attrs"], target)))
+            self.store._engine.together(rename=rename, attrs=attrs)
 
     # --- For people --------------------------------------------------------------------------------------------------
 

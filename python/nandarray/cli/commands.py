@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,7 @@ from nandarray.cli.common import (
     print_json,
     say,
 )
+from nandarray.cli.places import is_same, open_placed, open_target, placed
 from nandarray.cli.program import commands as program
 from nandarray.errors import CorruptError, InvalidError, NandarrayError
 from nandarray.index.text import parse_slices
@@ -245,6 +247,31 @@ def mv(
     with open_store(store, "r+") as opened:
         missing(opened, old.strip("/"))
         opened.rename(old.strip("/"), new.strip("/"))
+
+
+@app.command()
+def cp(
+    *,
+    source: Annotated[
+        str, typer.Argument(metavar="STORE[:/NAME]", help="An array or a group; a whole store without a name.")
+    ],
+    destination: Annotated[
+        str, typer.Argument(metavar="STORE[:/NAME]", help="A store, made if it is not there, and the new name.")
+    ],
+    key_file: KeyFile = None,
+) -> None:
+    """Copy an array or a group, within a store or into another one."""
+    (origin, name), (target, new) = placed(source), placed(destination)
+    key = key_of(key_file)
+    with ExitStack() as stack:
+        if is_same(origin, target):
+            there = opened = stack.enter_context(open_placed(target, "r+"))
+        else:
+            opened = stack.enter_context(open_placed(origin, "r"))
+            there = stack.enter_context(open_target(target))
+        if name:
+            missing(opened, name)
+        opened.copy(f"/{name}", there, new or None, encryption_key=key)
 
 
 # --- import and export ------------------------------------------------------------------------------------------------

@@ -20,7 +20,10 @@ from numpy.typing import DTypeLike
 from nandarray import dtypes
 from nandarray.errors import InvalidError
 
-__all__ = ["as_out", "as_source", "broadcast", "converted", "empty", "refuse_flagged", "refuse_mask", "refuse_shared"]
+__all__ = [
+    "any_masked", "as_out", "as_source", "broadcast", "converted", "empty", "refuse_flagged", "refuse_mask",
+    "refuse_shared",
+]  # fmt: skip
 
 _Array = np.ndarray[Any, Any]
 _DLPACK_CPU = 1
@@ -124,12 +127,20 @@ def as_source(values: object, dtype: np.dtype[Any]) -> _Array:
 
 
 def refuse_mask(values: object) -> None:
-    """Refuse a masked array of which an element is masked, by an InvalidError: a store keeps no mask."""
-    if isinstance(values, np.ma.MaskedArray) and np.frombuffer(np.asarray(values.mask).tobytes(), np.uint8).any():
+    """Refuse a masked array of which an element is masked, by an InvalidError: an assignment would lose its mask."""
+    if any_masked(values):
         raise InvalidError(
-            "a masked array has masked elements, and a store keeps no mask: give values.filled(...), the value as"
-            " fill_value and, for xarray, as the attribute _FillValue"
+            "a masked array has masked elements, and an assignment would lose its mask: array.write_masked keeps it"
+            " where the array has one (store[name] = values makes both); or give values.filled(...), the value as"
+            " fill_value and as the attribute _FillValue"
         )
+
+
+def any_masked(values: object) -> bool:
+    """Return whether values are a masked array of which an element is masked."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return False
+    return bool(np.frombuffer(np.asarray(values.mask).tobytes(), np.uint8).any())
 
 
 def converted(read: Any, dtype: DTypeLike | None) -> Any:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray.array.joined import Joined
+from nandarray.array.lazy import AsType
 from nandarray.array.parts import Part, part_of, stored
 from nandarray.array.pickling import dask_runs_elsewhere, location, reopen_array, state_of
 from nandarray.errors import InvalidError
@@ -37,14 +39,14 @@ __all__ = ["from_dask", "to_dask"]
 CHUNK_BYTES = 96 << 20
 
 
-def to_dask(array: Array | View | Field, *, chunks: Any = None, inline_array: bool = True) -> Any:
+def to_dask(array: Array | View | Field | Joined, *, chunks: Any = None, inline_array: bool = True) -> Any:
     """Return a lazy Dask array that reads ``array`` chunk by chunk.
 
     Parameters
     ----------
-    array : Array, View or Field
-        An array of an open store, a view of one, or a field of its records (whose own dimensions come last, as NumPy
-        has them). The store must stay open while the Dask array is computed in this process.
+    array : Array, View, Field or Joined
+        An array of an open store, a view of one, a field of its records (whose own dimensions come last, as NumPy
+        has them), or several arrays joined. The store must stay open while the Dask array is computed in this process.
     chunks : chunks, optional
         Anything that ``dask.array.from_array`` takes. Left out, chunks are whole building blocks, merged up to about
         96 MiB; of a view, runs of elements that lie side by side.
@@ -58,6 +60,10 @@ def to_dask(array: Array | View | Field, *, chunks: Any = None, inline_array: bo
         what is behind a writable one may change at any time.
     """
     da = _dask_array()
+    if isinstance(array, Joined):
+        parts = [_part(one, array.dtype, inline_array=inline_array) for one in array.parts]
+        joined = (da.stack if array.stacked else da.concatenate)(parts, array.axis)
+        return joined if chunks is None else joined.rechunk(chunks)
     part = stored(array, "to_dask")
     if part.encrypted and dask_runs_elsewhere():
         raise InvalidError(f"{_encrypted(part)}, as with dask.config.set(scheduler='threads')")
@@ -77,6 +83,12 @@ def to_dask(array: Array | View | Field, *, chunks: Any = None, inline_array: bo
         meta=np.empty((0,) * part.ndim, part.dtype),
         inline_array=inline_array,
     )
+
+
+def _part(given: Any, dtype: np.dtype[Any], *, inline_array: bool) -> Any:
+    """Return a part of joined arrays as a Dask array of the joined dtype."""
+    read = to_dask(given.array if isinstance(given, AsType) else given, inline_array=inline_array)
+    return (read.astype(given.dtype) if isinstance(given, AsType) else read).astype(dtype)
 
 
 def from_dask(

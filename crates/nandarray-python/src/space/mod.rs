@@ -5,7 +5,7 @@ mod send;
 use std::sync::Arc;
 
 use nandarray::{Axis, Device, Error, Source, Space, SpaceId, SpaceRecord, Target, command};
-use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -330,6 +330,10 @@ impl PySpace {
 
     fn deallocate(&self, py: Python<'_>, start: Vec<u64>, count: Vec<u64>) -> PyResult<()> {
         self.send(py, command::Deallocate { space: self.id, start: &start, count: &count })
+    }
+
+    fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        Ok(self.send(py, command::ListBlocks { space: self.id })?.into_pyarray(py))
     }
 
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

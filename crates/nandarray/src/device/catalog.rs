@@ -1,6 +1,6 @@
 //! The catalog of spaces: create, open, delete, attributes, listing, statistics.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::flash::Run;
 use crate::stl::block_size;
 use crate::stl::index::Index;
+use crate::stl::plan::BlockAt;
 use crate::stl::space::{Encryption, IndexState, Inner, SPILLED, Space, SpaceId, SpaceRecord, check_item_bytes};
 
 impl Device {
@@ -208,6 +209,16 @@ impl Device {
         ];
         numbers.extend(self.counters.list());
         numbers
+    }
+
+    pub(super) fn list_blocks(&self, id: SpaceId) -> Result<Vec<u64>> {
+        let space = self.space(id)?;
+        let inner = space.read()?;
+        let mut found: BTreeSet<BlockAt> = inner.write_buffer.keys().cloned().collect();
+        inner.index().for_each(&mut |at, _| {
+            found.insert(BlockAt::from_slice(at));
+        });
+        Ok(found.into_iter().flatten().collect())
     }
 
     pub(super) fn stat_space(&self, id: SpaceId) -> Result<Vec<(&'static str, u64)>> {

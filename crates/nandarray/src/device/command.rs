@@ -285,6 +285,14 @@ pub struct StatSpace {
     pub space: SpaceId,
 }
 
+/// Lists the building blocks of a space that have content; the others read as the fill value. The reply has the
+/// coordinates of each, counted in blocks, one after the other in ascending order; a scalar has one dimension here.
+#[derive(Debug)]
+pub struct ListBlocks {
+    /// Number of the space whose blocks are listed.
+    pub space: SpaceId,
+}
+
 /// Lists the names that begin with a prefix; the reply has them in byte order.
 #[derive(Debug)]
 pub struct List<'a> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::check::CheckReport;
 use super::command::{
-    Abort, Append, Apply, Batch, Begin, Change, Check, Compact, Create, Deallocate, Delete, Flush, List, Open, Read,
-    Rename, Resize, SetAttrs, Settle, StageWrite, Stat, StatSpace, Write,
+    Abort, Append, Apply, Batch, Begin, Change, Check, Compact, Create, Deallocate, Delete, Flush, List, ListBlocks,
+    Open, Read, Rename, Resize, SetAttrs, Settle, StageWrite, Stat, StatSpace, Write,
 };
 use super::transaction::TransactionId;
 use super::{Device, Target};
@@ -205,5 +205,6 @@ commands! {
     Compact: Alone, true, |self, device| -> u64 { device.compact() }
     Stat: Free, false, |self, device| -> Vec<(&'static str, u64)> { Ok(device.stat()) }
     StatSpace: Free, false, |self, device| -> Vec<(&'static str, u64)> { device.stat_space(self.space) }
+    ListBlocks: Free, false, |self, device| -> Vec<u64> { device.list_blocks(self.space) }
     List<'_>: Free, false, |self, device| -> Vec<String> { Ok(device.list(self.prefix)) }
 }

@@ -457,6 +457,7 @@ fn handles_of_deleted_arrays_and_ended_transactions_say_so_ever_after() {
     assert_refused(device.execute(command::Resize { space, shape: &[1, 1] }), "closed", deleted, &"resize");
     assert_refused(device.execute(command::SetAttrs { space, attrs: "{}" }), "closed", deleted, &"attrs");
     assert_refused(device.execute(command::StatSpace { space }), "closed", deleted, &"stat");
+    assert_refused(device.execute(command::ListBlocks { space }), "closed", deleted, &"blocks");
     assert_refused(device.execute(command::Begin { spaces: &[(space, &[6, 10])] }), "closed", deleted, &"begin");
     assert_holds(&device, &model, &String::new);
     assert_sound(&device, &String::new);

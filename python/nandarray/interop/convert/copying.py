@@ -15,8 +15,6 @@ a fixed width, and that a format without a dtype gets its usual encoding of it.
 from __future__ import annotations
 
 import os
-import threading
-import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -28,10 +26,11 @@ from numpy.typing import DTypeLike
 
 from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import to_json
-from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
+from nandarray.array.group import MARKER, Group, make_marker
 from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
+from nandarray.array.unfinished import hidden
 from nandarray.door import native_only
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
@@ -67,8 +66,6 @@ BUDGET = 256 << 20
 SOURCE = "source"
 #: Names that a warning lists, before it counts the rest.
 _LISTED = 100
-_active: set[str] = set()
-_active_lock = threading.Lock()
 
 
 def import_(
@@ -250,11 +247,7 @@ class _Import:
 
     def run(self, source: Source, plan: list[tuple[Member, str]], prefix: str) -> tuple[str, ...]:
         """Copy all, then put everything under its own name."""
-        _sweep(self._store)
-        temporary = f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
-        with _active_lock:
-            _active.add(temporary)
-        try:
+        with hidden(self._store) as temporary:
             for number, (member, name) in enumerate(plan):
                 self._copy(member, f"{temporary}/{number}", name)
             with self._store._lock:  # names that are free stay free until they are taken
@@ -262,12 +255,6 @@ class _Import:
                 self._store.flush()
                 self._store._engine.together(rename=rename, attrs=attrs)
             self._store.flush()
-        except BaseException:
-            _delete(self._store, [temporary])
-            raise
-        finally:
-            with _active_lock:
-                _active.discard(temporary)
         return tuple(name for _, name in plan)
 
     def _changes(
@@ -400,19 +387,6 @@ def _destinations(
     if taken:
         raise ExistsError(f"{store.path} already has {', '.join(map(repr, taken))}")
     return plan
-
-
-def _sweep(store: Store) -> None:
-    """Remove what killed imports left: no other process can be importing while this one has the store."""
-    with _active_lock:
-        stale = {name.partition("/")[0] for name in store._engine.names(UNFINISHED) if is_unfinished(name)} - _active
-    _delete(store, sorted(stale))
-
-
-def _delete(store: Store, names: Sequence[str]) -> None:
-    for name in names:
-        if name in store:
-            del store[name]
 
 
 # --- export -----------------------------------------------------------------------------------------------------------

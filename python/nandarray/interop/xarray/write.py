@@ -30,13 +30,13 @@ from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import DIMENSIONS, to_json
 from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
-from nandarray.array.group import MARKER, UNFINISHED, is_unfinished, make_marker
+from nandarray.array.group import MARKER, is_unfinished, make_marker
 from nandarray.array.opening import open as open_store
+from nandarray.array.unfinished import active_lock, hidden
 from nandarray.door import native_only
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
 from nandarray.index import buffers
 from nandarray.index.shapes import Box, boxes, check_shape
-from nandarray.interop.convert.copying import _active, _active_lock, _delete, _sweep
 from nandarray.interop.convert.slabs import pump, slab_shape
 from nandarray.interop.dask import store_all
 from nandarray.interop.xarray import naming
@@ -154,37 +154,29 @@ def _write(parts: list[tuple[str, Dataset]], store: Store, top: str, how: How) -
     Nothing here takes the store's lock once arrays are held: an ``append`` in another thread has that lock while it
     waits for them. That names are still free is for the engine to say.
     """
-    _sweep(store)
-    temporary = f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
     transaction = None
-    with _active_lock:
-        _active.add(temporary)
-    try:
-        plan, transaction = _planned(parts, store, how)
-        hidden = _write_new(plan.new, store, temporary)
-        _write_there(plan.there, transaction)
-        store.flush()
-        gone = _replaced(store, top) if how.mode == "w" else []
-        rename = [(hidden[one.name], one.name) for one in plan.new]
-        for _, name in rename:
-            _check_free(store, name, gone)
-        attrs = _group_attrs(plan.attrs, store, temporary, gone, rename)
-        transaction.apply(delete=gone, rename=rename, attrs=attrs)
-        store.flush()
-    except BaseException:
-        if transaction is not None:
-            transaction.abort()
-        if not store.closed:
-            _delete(store, [temporary])
-        raise
-    finally:
-        with _active_lock:
-            _active.discard(temporary)
+    with hidden(store) as temporary:
+        try:
+            plan, transaction = _planned(parts, store, how)
+            made = _write_new(plan.new, store, temporary)
+            _write_there(plan.there, transaction)
+            store.flush()
+            gone = _replaced(store, top) if how.mode == "w" else []
+            rename = [(made[one.name], one.name) for one in plan.new]
+            for _, name in rename:
+                _check_free(store, name, gone)
+            attrs = _group_attrs(plan.attrs, store, temporary, gone, rename)
+            transaction.apply(delete=gone, rename=rename, attrs=attrs)
+            store.flush()
+        except BaseException:
+            if transaction is not None:
+                transaction.abort()
+            raise
 
 
 def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[Plan, Transaction]:
     """Plan, and hold the arrays that are there as they were when it was planned."""
-    with _active_lock:
+    with active_lock:
         turn = _planning.setdefault(store, StoreLock())
     with turn:
         while True:

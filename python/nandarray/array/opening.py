@@ -12,14 +12,16 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
 from nandarray import _nandarray, holders
 from nandarray.array.creation import check_word
 from nandarray.array.group import UNFINISHED, is_unfinished
+from nandarray.array.served import connect
 from nandarray.array.store import Mode, Store
 from nandarray.errors import InvalidError, NotAStoreError, StoreFullError, refuse_homeless
 from nandarray.index.shapes import check_number
+from nandarray.urls import is_served
 
 if TYPE_CHECKING:
     from nandarray.device import Description
@@ -31,8 +33,6 @@ _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
 #: Modes in which a file may be made.
 _MAKES = ("a", "w", "x")
-#: Names of stores that another process or the kernel serves.
-_SERVED = re.compile(r"nvme\+tcp://|nvme\+unix://|shm://|/dev/nvme\d+\Z")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -172,22 +172,11 @@ def open(
     return store
 
 
-def is_served(path: Any) -> TypeGuard[str]:
-    """Whether a path, as :func:`open` takes it, is a store that another process or the kernel serves."""
-    return isinstance(path, str) and _SERVED.match(path) is not None
-
-
 def _served(url: str, mode: Mode) -> Store:
     """Return a store that a server has."""
     if mode not in ("r", "r+"):
         raise InvalidError(f"{url} is served and cannot be made: mode is 'r' or 'r+', not {mode!r}")
-    if url.startswith("shm://"):
-        from nandarray import gpu
-
-        return gpu.connect(url.removeprefix("shm://"), mode=mode)
-    from nandarray import nvme
-
-    return nvme.connect(url, mode=mode)
+    return connect(url, mode=mode)
 
 
 def _sweep(native: _nandarray.Store) -> None:

@@ -17,8 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from nandarray.array.fork import StoreLock
+from nandarray.array.served import connect
 from nandarray.door import Source
 from nandarray.errors import ClosedError, InvalidError, NandarrayError, StoreMissingError
+from nandarray.urls import is_served
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
@@ -75,7 +77,7 @@ def location(store: Store) -> str:
 def state_of(path: str) -> Any:
     """Return what changes with the content of a store that is open for reading, for names of results."""
     # Others may change the elements behind a door at any time.
-    return uuid.uuid4().hex if _is_served(path) else _version(path)
+    return uuid.uuid4().hex if is_served(path) else _version(path)
 
 
 def dask_token(array: Array, *how: Any) -> Any:
@@ -96,7 +98,7 @@ def dask_token(array: Array, *how: Any) -> Any:
             )
         return uuid.uuid4().hex  # its elements may change at any time
     path = location(store)
-    version = state_of(path) if _is_served(path) or os.path.exists(path) else None
+    version = state_of(path) if is_served(path) or os.path.exists(path) else None
     return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
 
 
@@ -135,18 +137,9 @@ def _open(opening: Opening) -> Store:
     import nandarray
 
     path, options = opening
-    if _is_served(path):
-        from nandarray import gpu, nvme
-
-        if path.startswith("shm://"):
-            return gpu.connect(path.removeprefix("shm://"), mode="r")
-        return nvme.connect(path, mode="r", **dict(options))
+    if is_served(path):
+        return connect(path, mode="r", **dict(options))
     return nandarray.open(path, "r", **dict(options))
-
-
-def _is_served(path: str) -> bool:
-    """Whether another process or the kernel has the store."""
-    return "://" in path or path.startswith("/dev/nvme")
 
 
 def _shared(opening: Opening) -> Store:
@@ -170,7 +163,7 @@ def _shared(opening: Opening) -> Store:
 
 
 def _version(path: str) -> _Version:
-    if _is_served(path):
+    if is_served(path):
         return 0, 0, 0
     try:
         status = os.stat(path)

@@ -25,6 +25,7 @@ import nandarray
 from nandarray import gpu
 from nandarray.cli.common import Json, console, print_json, table_of
 from nandarray.nvme import connect
+from nandarray.urls import shared_url
 
 __all__ = ["Check", "checks", "doctor_command"]
 
@@ -74,7 +75,7 @@ def _shared_memory(folder: Path) -> Check:
         except nandarray.errors.NandarrayError as error:
             return Check("shared memory", "fails", str(error), "make /dev/shm writable (docker: --ipc, --shm-size)")
         try:
-            with nandarray.open(f"shm://{name}") as client:
+            with nandarray.open(shared_url(name)) as client:
                 good = np.array_equal(client["x"].gather([5, 7]), [5, 7])
         finally:
             server.stop()

@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 import nandarray
-from nandarray.array.opening import is_served
 from nandarray.array.store import Store
 from nandarray.cli import serve_shm
 from nandarray.cli.common import DeviceName, Json, StorePath, open_store, parse_size, print_json, say
@@ -28,6 +27,7 @@ from nandarray.inputs import read_input
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
 from nandarray.nvme.names import check_nqn
 from nandarray.units import format_size
+from nandarray.urls import is_served, shared_name
 
 __all__ = ["app", "serve"]
 
@@ -240,7 +240,7 @@ def _opened(store: str, mode: str, secret_file: Path | None, *, device: str | No
         if device is not None:
             raise DoorError(f"{store}: a store is made for its device where its file is, not with --device {device}")
         mode = "r" if mode == "r" else "r+"
-        if store.startswith("shm://"):
+        if shared_name(store) is not None:
             return nandarray.open(store, "r+")
         return _connect(store, secret_file, mode)
     if secret_file is not None:

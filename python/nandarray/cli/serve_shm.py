@@ -18,6 +18,7 @@ from nandarray.cli.signals import Signals
 from nandarray.errors import NandarrayError
 from nandarray.gpu.server import RegionServer, exposition_of, unserved
 from nandarray.serving.endpoint import MetricsEndpoint
+from nandarray.urls import shared_url
 
 __all__ = ["serve_shm"]
 
@@ -61,6 +62,7 @@ def _watch(
 ) -> None:
     """Keep the server's status and metrics until it is to stop; raise where it cannot serve any more."""
     started: float = about["started"]
+    url = shared_url(about["shm"])
 
     def status() -> dict[str, Any]:
         return {**about, "uptime_seconds": max(0.0, time.time() - started), **server.status()}
@@ -79,9 +81,9 @@ def _watch(
         where = None if endpoint is None else endpoint.address
         if where is not None:
             say(f"metrics  {where}", flush=True)
-        operator.log.add("ready", address=f"shm://{about['shm']}", metrics=where)
+        operator.log.add("ready", address=url, metrics=where)
         operator.log.follow(server.events)
-        operator.run(store, status, signals, ready=f"serving shm://{about['shm']}", kill=server.kill, look=look)
+        operator.run(store, status, signals, ready=f"serving {url}", kill=server.kill, look=look)
     finally:
         if endpoint is not None:
             endpoint.stop()

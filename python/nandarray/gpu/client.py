@@ -19,6 +19,7 @@ from nandarray.errors import ClosedError, InvalidError
 from nandarray.gpu.shared import SharedSource
 from nandarray.gpu.source import RegionSource
 from nandarray.nvme.names import own_nqn
+from nandarray.urls import SOCKET
 
 if TYPE_CHECKING:
     from nandarray.array.store import Mode
@@ -78,7 +79,7 @@ def _host(region: str, nqn: str) -> _nandarray.NvmeHost | None:
     until = time.monotonic() + _BEGINS
     while True:
         try:
-            made = _nandarray.NvmeHost.connect(f"unix:{region}.sock", nqn, hostnqn=own_nqn())
+            made = _nandarray.NvmeHost.connect(f"{SOCKET}{region}.sock", nqn, hostnqn=own_nqn())
             break
         except InvalidError as error:
             if not _ABSENT.search(str(error)):

@@ -18,6 +18,7 @@ from nandarray import _nandarray
 from nandarray.door import group_number
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.serving.metrics import exposition, observe
+from nandarray.urls import SOCKET
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -164,7 +165,7 @@ def serve(
     try:
         path = os.path.abspath(_nandarray.queue_path(name))
         drive = _nandarray.NvmeServer.start(
-            store._engine, [f"unix:{path}.sock"], nqn=nqn, read_only=not writable, programs=programs,
+            store._engine, [f"{SOCKET}{path}.sock"], nqn=nqn, read_only=not writable, programs=programs,
             access=_access(path),
         )  # fmt: skip
     except BaseException:

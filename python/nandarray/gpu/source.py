@@ -28,6 +28,7 @@ from nandarray.errors import (
     VolumeMismatchError,
 )
 from nandarray.gpu.reads import Reads
+from nandarray.urls import shared_url
 
 __all__ = ["RegionSource", "RegionSpace"]
 
@@ -57,7 +58,7 @@ class RegionSource(Source):
     door = "shared memory"
 
     def __init__(self, native: _nandarray.QueueClient, name: str, *, read_only: bool) -> None:
-        super().__init__(f"shm://{name}", read_only=read_only)
+        super().__init__(shared_url(name), read_only=read_only)
         self._native: _nandarray.QueueClient | None = native
         rows: dict[str, _Row] = {row[1]: row for row in native.arrays()}
         self._told, nqn = _catalog(native.catalog(), rows, self.path)

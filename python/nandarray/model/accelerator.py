@@ -140,14 +140,8 @@ def costs(
     list of (float, int, int)
         Cycles, instructions and bytes of memory of each microblock.
     """
-    held = {name: np.asarray(array) for name, array in arrays.items()}
-    shapes = kernel.shapes({name: array.shape for name, array in held.items()})
-    raw = []
-    for one, shape in zip(kernel.sections, shapes, strict=True):
-        array = np.ascontiguousarray(held.get(one["name"], np.zeros(shape, one["dtype"])), one["dtype"])
-        raw.append((list(shape), array.reshape(-1).view(np.uint8)))
     numbers = [bits((scalars or {}).get(port["name"], 0), port) for port in kernel._table["scalars"]]
-    found: list[tuple[float, int, int]] = kernel._native_kernel().cost(raw, numbers, core)
+    found: list[tuple[float, int, int]] = kernel._native_kernel().cost(kernel._bytes_of(arrays), numbers, core)
     return found
 
 

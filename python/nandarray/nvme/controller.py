@@ -33,6 +33,7 @@ from nandarray import _nandarray
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import check_number
 from nandarray.nvme.commands import Command, Completion, Direction, memory_of
+from nandarray.nvme.namespaces import BlockNamespaces
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Controller"]
 
 
-class Controller:
+class Controller(BlockNamespaces):
     """An NVMe controller on a store. What :meth:`nandarray.Store.nvme` gives.
 
     It may be used from many threads. It does not keep the store open: after :meth:`nandarray.Store.close` every command
@@ -95,54 +96,16 @@ class Controller:
         memory = None if data is None else memory_of(data, write=to_host)
         return Completion.decode(self._native.submit(entry, memory, to_host=to_host, page=page))
 
-    def create_namespace(
-        self,
-        nsid: int,
-        nsze: int,
-        lba_bytes: int = 512,
-        *,
-        compression: str | None = None,
-        encryption_key: bytes | None = None,
+    def _create_namespace(
+        self, nsid: int, nsze: int, lba_bytes: int, compression: str | None, encryption_key: bytes | None
     ) -> Completion:
-        """Create a namespace, which reads as zeroes.
-
-        Parameters
-        ----------
-        nsid : int
-            Its identifier.
-        nsze : int
-            Its size in logical blocks.
-        lba_bytes : int
-            Bytes of a logical block: a power of two from 512 to 65536.
-        compression : str, optional
-            Compression, as for arrays.
-        encryption_key : bytes, optional
-            32 bytes.
-
-        Returns
-        -------
-        Completion
-            Completion of the command.
-        """
         nsid, lba_bytes = _dword("nsid", nsid), check_number("lba_bytes", lba_bytes)
         bits = self._native.create_namespace(
             nsid, check_number("nsze", nsze), lba_bytes, compression=compression, encryption_key=encryption_key
         )
         return Completion.of_status(bits)
 
-    def delete_namespace(self, nsid: int) -> Completion:
-        """Delete a namespace.
-
-        Parameters
-        ----------
-        nsid : int
-            Its identifier.
-
-        Returns
-        -------
-        Completion
-            Completion of the command.
-        """
+    def _delete_namespace(self, nsid: int) -> Completion:
         return Completion.of_status(self._native.delete_namespace(_dword("nsid", nsid)))
 
     def identify(self, cns: int, nsid: int = 0) -> tuple[Completion, bytes]:

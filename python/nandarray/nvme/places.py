@@ -10,18 +10,18 @@ import re
 from collections.abc import Sequence
 
 from nandarray.errors import InvalidError
+from nandarray.urls import SOCKET, TCP, UNIX
 
 __all__ = ["is_unix", "parse_url", "places", "unix_url"]
 
-_UNIX = "unix:"
-_TCP_URL = re.compile(r"nvme\+tcp://(?P<address>[^/]+)/(?P<nqn>nqn\..+)", re.DOTALL)
+_TCP_URL = re.compile(re.escape(TCP) + r"(?P<address>[^/]+)/(?P<nqn>nqn\..+)", re.DOTALL)
 # The first name in the path that is one of a drive ends the path.
-_UNIX_URL = re.compile(r"nvme\+unix://(?P<path>/.+?)(?:/(?P<nqn>nqn\..+))?", re.DOTALL)
+_UNIX_URL = re.compile(re.escape(UNIX) + r"(?P<path>/.+?)(?:/(?P<nqn>nqn\..+))?", re.DOTALL)
 
 
 def is_unix(place: str) -> bool:
     """Whether a place is a unix socket."""
-    return place.startswith(_UNIX)
+    return place.startswith(SOCKET)
 
 
 def places(listen: str | Sequence[str]) -> list[str]:
@@ -49,12 +49,10 @@ def parse_url(url: str) -> tuple[str, str]:
     if found := _TCP_URL.fullmatch(url):
         return found["address"], found["nqn"]
     if found := _UNIX_URL.fullmatch(url):
-        return _UNIX + found["path"], found["nqn"] or ""
-    raise InvalidError(
-        f"{url!r} is not nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX; an NQN begins with 'nqn.'"
-    )
+        return SOCKET + found["path"], found["nqn"] or ""
+    raise InvalidError(f"{url!r} is not {TCP}HOST:PORT/NQN, {UNIX}/PATH or /dev/nvmeX; an NQN begins with 'nqn.'")
 
 
 def unix_url(place: str, nqn: str) -> str:
     """Return the URL of a drive at a unix socket."""
-    return f"nvme+unix://{place.removeprefix(_UNIX)}/{nqn}"
+    return f"{UNIX}{place.removeprefix(SOCKET)}/{nqn}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,11 +17,12 @@ from nandarray import _nandarray
 from nandarray.array.array import Array
 from nandarray.array.store import Store
 from nandarray.array.view import View
-from nandarray.errors import InvalidError, NandarrayError, NotFoundError
+from nandarray.errors import DoorError, InvalidError, NandarrayError, NotFoundError
 from nandarray.index.shapes import check_number
 from nandarray.nvme.commands import ALL, CloseSpace, Command, Completion, CreateSpace, memory_of
 from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn, own_nqn
+from nandarray.nvme.namespaces import BlockNamespaces
 from nandarray.nvme.places import parse_url
 from nandarray.nvme.source import ND, TRANSFER, DriveSource, DriveSpace
 
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from nandarray.array.pickling import Opening
     from nandarray.array.store import Mode
 
-__all__ = ["RemoteProgram", "RemoteStore", "connect", "is_url"]
+__all__ = ["RemoteProgram", "RemoteStore", "connect"]
 
-_DEVICE = re.compile(r"/dev/nvme\d+")
 _WRONG_PARAMETERS = "Connect Invalid Parameters"
 _MEMORY = 1022
 _ACCOUNTS, _ACCOUNT_BYTES = 0xC1, 4096
@@ -43,12 +42,6 @@ _INVALID_FIELD, _INVALID_NAMESPACE = 0x002, 0x00B
 _LBA_BYTES = {1 << bits for bits in range(9, 17)}
 # Tags of accounts: those of executions go up to that of loads, which a host gives to none.
 _LOAD_TAG = 0xFFFF
-
-
-def is_url(path: Any) -> bool:
-    """Whether a path, as :func:`nandarray.open` got it, names a drive: it begins with its scheme, or is a device."""
-    schemes = ("nvme+tcp://", "nvme+unix://")
-    return isinstance(path, str) and (path.startswith(schemes) or _DEVICE.fullmatch(path) is not None)
 
 
 def connect(
@@ -127,7 +120,7 @@ def connect(
     return RemoteStore(native, url, mode, opening, link)
 
 
-class RemoteStore(Store):
+class RemoteStore(BlockNamespaces, Store):
     """A store behind NVMe/TCP. What :func:`nandarray.open` gives for a URL of a drive.
 
     It is a :class:`nandarray.Store`: arrays, views, groups and programs are those of a store here. Its own are
@@ -216,23 +209,11 @@ class RemoteStore(Store):
         """
         return self._source.submit(command, data)
 
-    def create_namespace(self, nsid: int, nsze: int, lba_bytes: int = 512) -> Completion:
-        """Create a block namespace, as :meth:`nandarray.nvme.Controller.create_namespace` does; hosts are notified.
-
-        Parameters
-        ----------
-        nsid : int
-            Its identifier.
-        nsze : int
-            Its size in logical blocks.
-        lba_bytes : int
-            Bytes of a logical block: a power of two from 512 to 65536.
-
-        Returns
-        -------
-        Completion
-            Completion of the command.
-        """
+    def _create_namespace(
+        self, nsid: int, nsze: int, lba_bytes: int, compression: str | None, encryption_key: bytes | None
+    ) -> Completion:
+        if compression is not None or encryption_key is not None:
+            raise DoorError("a drive's namespaces are compressed and encrypted where the store's file is")
         nsid, nsze, lba_bytes = (
             check_number(what, given) for what, given in (("nsid", nsid), ("nsze", nsze), ("lba_bytes", lba_bytes))
         )
@@ -244,19 +225,7 @@ class RemoteStore(Store):
             self.submit(CloseSpace(done.dw0))
         return done
 
-    def delete_namespace(self, nsid: int) -> Completion:
-        """Delete a block namespace and its data, as :meth:`nandarray.nvme.Controller.delete_namespace` does.
-
-        Parameters
-        ----------
-        nsid : int
-            Its identifier.
-
-        Returns
-        -------
-        Completion
-            Completion of the command.
-        """
+    def _delete_namespace(self, nsid: int) -> Completion:
         name = _namespace(check_number("nsid", nsid))
         self._source.check_writable()
         try:

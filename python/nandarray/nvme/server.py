@@ -22,6 +22,7 @@ from nandarray.nvme.names import check_nqn
 from nandarray.nvme.places import is_unix, places, unix_url
 from nandarray.serving.endpoint import MetricsEndpoint
 from nandarray.serving.metrics import exposition, observe
+from nandarray.urls import TCP
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -96,7 +97,7 @@ class Server:
 
     def _tcp_url(self, place: str) -> str:
         address, port = self._reached(place)
-        return f"nvme+tcp://{f'[{address}]' if ':' in address else address}:{port}/{self.nqn}"
+        return f"{TCP}{f'[{address}]' if ':' in address else address}:{port}/{self.nqn}"
 
     @property
     def connect_line(self) -> str | None:

@@ -128,6 +128,19 @@ class Kernel:
             self._entries = found, library
         return self._entries[0]
 
+    def _bytes_of(self, arrays: Mapping[str, Any]) -> list[tuple[list[int], np.ndarray]]:
+        """Return shape and bytes of each section, as the engine takes them; zeroes where there is no array.
+
+        Bytes are those of the array itself where it has the section's dtype and is contiguous.
+        """
+        given = {name: np.asarray(array) for name, array in arrays.items()}
+        shapes = self.shapes({name: array.shape for name, array in given.items()})
+        raw = []
+        for one, shape in zip(self.sections, shapes, strict=True):
+            array = np.ascontiguousarray(given.get(one["name"], np.zeros(shape, one["dtype"])), one["dtype"])
+            raw.append((list(shape), array.reshape(-1).view(np.uint8)))
+        return raw
+
     def shapes(self, given: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shape of each section, from those of some.
 
@@ -195,12 +208,7 @@ class Kernel:
             raise InvalidError(f"{self.name} has no scalar {unknown[0]!r}")
         if missing := [port["name"] for port in self._table["scalars"] if port["name"] not in (scalars or {})]:
             raise InvalidError(f"{self.name}: scalar {missing[0]} is missing")
-        held = {name: np.asarray(array) for name, array in arrays.items()}
-        shapes = self.shapes({name: array.shape for name, array in held.items()})
-        raw = []
-        for one, shape in zip(self.sections, shapes, strict=True):
-            array = np.ascontiguousarray(held.get(one["name"], np.zeros(shape, one["dtype"])), one["dtype"])
-            raw.append((list(shape), array.reshape(-1).view(np.uint8).copy()))
+        raw = [(shape, data.copy()) for shape, data in self._bytes_of(arrays)]
         numbers = [bits((scalars or {}).get(port["name"], 0), port) for port in self._table["scalars"]]
         found = self._native_kernel().check(raw, numbers, screens)
         if found:

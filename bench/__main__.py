@@ -48,8 +48,19 @@ def _core_commands(commands: Any) -> None:
     coremark.set_defaults(rounds=1)
 
 
+def _box_commands(commands: Any) -> None:
+    boxes = commands.add_parser("boxes", help="random boxes of a volume for training, beside Zarr and plain reads")
+    _output(boxes)
+    boxes.add_argument("--side", type=int, default=832, help="of the cubic volume of float32: 2.3 GB")
+    boxes.add_argument("--box", type=int, default=64, help="side of a box")
+    boxes.add_argument("--count", type=int, default=512, help="boxes of a round")
+    boxes.add_argument("--workers", type=int, default=4, help="threads that read")
+    boxes.add_argument("--rounds", type=int, default=3)
+
+
 def _side_commands(commands: Any) -> None:
     _packing_commands(commands)
+    _box_commands(commands)
     _drive_commands(commands)
     opening = commands.add_parser("open", help="a store with very many arrays, or very many building blocks")
     _output(opening)
@@ -77,13 +88,6 @@ def _side_commands(commands: Any) -> None:
     offload.add_argument("--rounds", type=int, default=5)
     offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
     offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum")
-    boxes = commands.add_parser("boxes", help="random boxes of a volume for training, beside Zarr and plain reads")
-    _output(boxes)
-    boxes.add_argument("--side", type=int, default=832, help="of the cubic volume of float32: 2.3 GB")
-    boxes.add_argument("--box", type=int, default=64, help="side of a box")
-    boxes.add_argument("--count", type=int, default=512, help="boxes of a round")
-    boxes.add_argument("--workers", type=int, default=4, help="threads that read")
-    boxes.add_argument("--rounds", type=int, default=3)
     schedule = commands.add_parser(
         "schedule", help="schedulers of kernels: decisions a CPU second; sessions beside pools"
     )

@@ -8,6 +8,7 @@ round draws other boxes; the first box of each is compared with the volume's own
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import shutil
@@ -93,8 +94,9 @@ def _systems(box: int) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _reads(path: Path, size: int, count: int, workers: int, seed: int) -> int:
-    """Read as many bytes as a box has, at random pages of a file, by threads."""
+def _reads(path: Path, size: int, count: int, *, workers: int, seed: int) -> tuple[int, float]:
+    """Read as many bytes as a box has, at random pages of a file, by threads; return all bytes, and the time."""
+    began = time.perf_counter()
     pages = max(1, (path.stat().st_size - size) // mmap.PAGESIZE)
     places = np.random.default_rng(seed).integers(0, pages, count) * mmap.PAGESIZE
     descriptor = os.open(path, os.O_RDONLY)
@@ -105,7 +107,7 @@ def _reads(path: Path, size: int, count: int, workers: int, seed: int) -> int:
 
     try:
         with ThreadPoolExecutor(workers) as pool:
-            return sum(pool.map(part, np.array_split(places, workers)))
+            return sum(pool.map(part, np.array_split(places, workers))), time.perf_counter() - began
     finally:
         os.close(descriptor)
 
@@ -119,38 +121,41 @@ def measure(
     shape, method = (side,) * 3, machine.cold_method()
     times: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
     try:
-        systems = _systems(box)
-        for name, system in list(systems.items()):
-            say(f"writing {name}")
-            try:
-                shutil.rmtree(folder / name, ignore_errors=True)
-                (folder / name).mkdir()
-                with system(folder / name, shape, make=True):
-                    pass
-            except ImportError as error:
-                say(f"{name}: {error}")
-                del systems[name]
-        for number in range(rounds):
-            for state in ("cold", "warm"):
-                for name in [*systems, "reads"]:
-                    of = folder / ("memmap" if name == "reads" else name)
-                    if state == "cold":
-                        machine.make_cold(of, method)
-                    began, cpu = time.perf_counter(), time.process_time()
-                    if name == "reads":
-                        done = _reads(of / "volume.bin", box**3 * 4, count, workers, number)
-                        took = time.perf_counter() - began
-                    else:
-                        with systems[name](of, shape, make=False) as array:
-                            done, took = _timed(array, box, count, workers, number)
-                    times.setdefault((name, state), []).append((took, time.process_time() - cpu, done))
-                    say(f"{name}, {state}: {done / took / 1e9:.2f} GB/s")
+        systems = _made(folder, shape, _systems(box), say)
+        for number, state, name in itertools.product(range(rounds), ("cold", "warm"), (*systems, "reads")):
+            of = folder / ("memmap" if name == "reads" else name)
+            if state == "cold":
+                machine.make_cold(of, method)
+            cpu = time.process_time()
+            if name == "reads":
+                done, took = _reads(of / "volume.bin", box**3 * 4, count, workers=workers, seed=number)
+            else:
+                with systems[name](of, shape, make=False) as array:
+                    done, took = _timed(array, box, count, workers=workers, seed=number)
+            times.setdefault((name, state), []).append((took, time.process_time() - cpu, done))
+            say(f"{name}, {state}: {done / took / 1e9:.2f} GB/s")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return _rows(times)
 
 
-def _timed(array: Any, box: int, count: int, workers: int, seed: int) -> tuple[int, float]:
+def _made(
+    folder: Path, shape: tuple[int, int, int], systems: dict[str, Callable[..., Any]], say: Callable[[str], None]
+) -> dict[str, Callable[..., Any]]:
+    """Write the volume by each system; return those that are installed."""
+    found = {}
+    for name, system in systems.items():
+        say(f"writing {name}")
+        (folder / name).mkdir()
+        try:
+            with system(folder / name, shape, make=True):
+                found[name] = system
+        except ImportError as error:
+            say(f"{name}: {error}")
+    return found
+
+
+def _timed(array: Any, box: int, count: int, *, workers: int, seed: int) -> tuple[int, float]:
     """Read all boxes; return their bytes and the time, without that of the comparison."""
     from nandarray.interop.boxes import BoxDataset
 

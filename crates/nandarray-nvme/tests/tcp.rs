@@ -698,7 +698,7 @@ fn a_host_leaves_as_many_connections_free_as_it_has() {
     assert_eq!((refused, open.len()), (Status::CONNECT_BUSY, 256));
     let mut other = target.connect(Digests::default());
     assert_eq!(io(&mut other, NvmeCommand::Read(Blocks::new(1, 0, 1)), &[], 512).0, Status::SUCCESS);
-    // Those that it gives back, it may have again.
+    // A connection that it gives back is free for it again.
     open.truncate(200);
     for _ in 0..500 {
         if connect().1 == Status::SUCCESS {

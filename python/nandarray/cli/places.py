@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import nandarray
-from nandarray.array.opening import is_served
 from nandarray.cli.common import open_store
+from nandarray.urls import is_served
 
 __all__ = ["is_same", "open_placed", "open_target", "placed"]
 

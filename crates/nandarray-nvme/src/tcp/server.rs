@@ -242,7 +242,7 @@ impl ServerState {
     }
 
     /// Whether a tenant's hosts may have one connection more: they leave as many free as they have. Connections whose
-    /// host has not proved its identity are nobody's; their number and time are limited otherwise.
+    /// host has not proved its identity do not count; their number and time are limited otherwise.
     pub(crate) fn leaves_room(&self, association: &Association) -> bool {
         let name = association.tenant_name();
         let is_own = |one: &&LiveAssociation| one.is_proven && one.association.tenant_name() == name;

@@ -6,10 +6,11 @@ JSON object with the offset of every field, so that padding and overlapping fiel
 
     {"fields": [["x", "<f4", 0], ["v", {"base": "<f8", "shape": [3]}, 8]], "itemsize": 32}
 
-Byte order is part of the text: a big-endian array stays big-endian on every machine.
+Byte order is part of the text: a big-endian array stays big-endian on every machine. The short floats of ``ml_dtypes``
+are their names (``"bfloat16"``), since NumPy's string has only their size; the package is imported where one is met.
 
 Dtypes without a fixed meaning outside this process are refused with a reason: Python objects, variable-length strings,
-dtypes that another package registered, and ``longdouble``, whose layout depends on the machine.
+other dtypes that another package registered, and ``longdouble``, whose layout depends on the machine.
 """
 
 from __future__ import annotations
@@ -23,13 +24,33 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nandarray.errors import CorruptError, InvalidError
+from nandarray.optional import require
 
-__all__ = ["check", "check_held", "decode", "encode", "not_held", "parse", "shown"]
+__all__ = [
+    "check",
+    "check_held",
+    "computed",
+    "decode",
+    "encode",
+    "has_ml",
+    "is_ml",
+    "is_short",
+    "known",
+    "not_held",
+    "parse",
+    "shown",
+]
 
 # Kinds whose array-protocol string says everything. "V" is here for plain void; structured void goes by its fields.
 _PLAIN_KINDS = "biufcmMSUV"
 _ITEM_BYTES_MAX = 1 << 16  # the engine's
 _NUMPY_REGISTERED = 2  # np.dtype.isbuiltin of a dtype that a third party registered
+_SCALES = "float8_e8m0fnu"  # powers of two alone
+#: Names of the floats of ml_dtypes that can be stored.
+_OF_ML = (
+    "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", _SCALES,
+)  # fmt: skip
 
 
 def check(dtype: DTypeLike | None) -> np.dtype[Any]:
@@ -52,9 +73,45 @@ def check(dtype: DTypeLike | None) -> np.dtype[Any]:
 def parse(dtype: DTypeLike | None) -> np.dtype[Any]:
     """Make a dtype of anything that NumPy takes, storable or not; an InvalidError says that it takes this not."""
     try:
-        return np.dtype(dtype)
+        return known(dtype)
+    except ImportError:
+        raise
     except Exception as error:  # NumPy has many kinds: also SyntaxError, RecursionError
         raise InvalidError(f"{dtype!r} is not a dtype: {error}") from error
+
+
+def is_ml(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is one of the floats of ``ml_dtypes`` that can be stored, in the machine's byte order."""
+    registered = dtype.isbuiltin == _NUMPY_REGISTERED and dtype.type.__module__.partition(".")[0] == "ml_dtypes"
+    return registered and dtype.name in _OF_ML and dtype == np.dtype(dtype.type)
+
+
+def has_ml(dtype: np.dtype[Any]) -> bool:
+    """Return whether elements, or a field of them, are floats of ``ml_dtypes``, which files of other formats lack."""
+    return is_ml(dtype.base) or any(has_ml(dtype.base[name]) for name in dtype.base.names or ())
+
+
+def is_short(dtype: np.dtype[Any]) -> bool:
+    """Return whether elements are floats of fewer than 32 bits, which programs compute with as float32.
+
+    >>> import numpy as np
+    >>> from nandarray import dtypes
+    >>> dtypes.is_short(np.dtype("float16")), dtypes.is_short(np.dtype("float32"))
+    (True, False)
+    """
+    return (dtype.kind == "f" and dtype.char == "e") or (is_ml(dtype) and dtype.name != _SCALES)
+
+
+def computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that programs compute with: little-endian, and float32 for floats of fewer than 32 bits."""
+    return np.dtype("f4") if is_short(dtype) else dtype.newbyteorder("<")
+
+
+def known(given: Any) -> np.dtype[Any]:
+    """Make a dtype as NumPy does, also of the name of a float of ml_dtypes; NumPy's own errors say what is none."""
+    of_ml = isinstance(given, str) and given in _OF_ML
+    made: np.dtype[Any] = np.dtype(getattr(require("ml_dtypes", "ml"), given) if of_ml else given)
+    return made
 
 
 def encode(dtype: np.dtype[Any]) -> str:
@@ -99,6 +156,8 @@ def shown(text: str) -> str:
     """
     try:
         return str(decode(text))
+    except ImportError:
+        return text
     except CorruptError:
         return f"{text!r}, which is no dtype"
 
@@ -144,7 +203,7 @@ def not_held(what: str, value: Any, dtype: np.dtype[Any]) -> InvalidError:
 
 
 def _is_held(number: Any, given: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> bool:
-    kind = element.dtype.kind
+    kind = "f" if is_ml(element.dtype) else element.dtype.kind
     if kind in "US":
         return len(number if isinstance(number, str | bytes) else str(number)) == len(element.item())
     if kind in "mM":
@@ -172,6 +231,9 @@ def _range_of(dtype: np.dtype[Any]) -> str:
         return f", whose values are {np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
     if dtype.kind == "b":
         return ", whose values are 0 and 1"
+    if is_ml(dtype):
+        limits = require("ml_dtypes", "ml").finfo(dtype)
+        return f", whose values are {float(limits.min):g} to {float(limits.max):g}"
     if dtype.kind in "fc":
         most = np.finfo(dtype).max
         return f", whose values are {-most:g} to {most:g}" + (" and their like of i" if dtype.kind == "c" else "")
@@ -184,6 +246,8 @@ def _to_form(dtype: np.dtype[Any]) -> str | dict[str, Any]:
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return {"base": _to_form(base), "shape": list(shape)}
+    if is_ml(dtype):
+        return dtype.name
     _refuse_unstorable(dtype)
     if dtype.fields is None or dtype.names is None:
         return dtype.str
@@ -216,7 +280,7 @@ def _refuse_unstorable(dtype: np.dtype[Any]) -> None:
 
 def _from_form(form: str | dict[str, Any]) -> np.dtype[Any]:
     if isinstance(form, str):
-        return np.dtype(form)
+        return known(form)
     if "base" in form:
         return np.dtype((_from_form(form["base"]), tuple(form["shape"])))
     fields = form["fields"]

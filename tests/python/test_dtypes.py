@@ -72,10 +72,38 @@ def test_what_cannot_be_stored_says_why(store: nandarray.Store, dtype: Any, reas
     assert "a" not in store
 
 
-def test_a_dtype_of_another_package_is_refused(store: nandarray.Store) -> None:
+def test_other_dtypes_of_another_package_are_refused(store: nandarray.Store) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    with pytest.raises(nandarray.InvalidError, match="u2"):
-        store.create("a", 3, ml_dtypes.bfloat16)
+    for dtype in (ml_dtypes.int4, ml_dtypes.float4_e2m1fn, np.dtype(ml_dtypes.bfloat16).newbyteorder(">")):
+        with pytest.raises(nandarray.InvalidError, match="not one of NumPy's own"):
+            store.create("a", 3, dtype)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"])
+def test_short_floats_of_ml_dtypes_are_stored(path: Any, name: str) -> None:
+    dtype = np.dtype(getattr(pytest.importorskip("ml_dtypes"), name))
+    model = np.linspace(0.25, 8, 30).reshape(5, 6).astype(dtype)
+    assert dtypes.encode(dtype) == name
+    with nandarray.open(path, mode="w") as store:
+        store.create("a", data=model, building_block=(2, 4))
+        store.create("filled", (2,), name, fill_value=2)
+        store["r"] = np.zeros(2, [("x", dtype), ("n", "i4")])
+        with pytest.raises(nandarray.InvalidError, match="is not held by"):
+            store.create("beyond", (2,), name, fill_value=1e39)
+        store["a"][0, :2] = [4.0, 2]
+        model[0, :2] = [4.0, 2]
+    with nandarray.open(path) as store:
+        array = store["a"]
+        assert (array.dtype, store["r"].dtype["x"]) == (dtype, dtype)
+        assert array[...].tobytes() == model.tobytes()
+        assert array[1:4, ::-3].tobytes() == model[1:4, ::-3].tobytes()
+        assert type(array[0, 0]) is type(model[0, 0])
+        with pytest.raises(nandarray.InvalidError, match="only raw files hold"):
+            nandarray.export(array, path.with_suffix(".npy"))
+        nandarray.export(array, path.with_suffix(".raw"), format="raw")
+        assert path.with_suffix(".raw").read_bytes() == model.tobytes()
+        assert float(store["filled"][1]) == float(store["filled"].fill_value) == 2
+        np.testing.assert_array_equal(array.astype("f4")[1], model[1].astype("f4"))
 
 
 @pytest.mark.parametrize("dtype", strategies.DTYPES, ids=str)

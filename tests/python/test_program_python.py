@@ -363,14 +363,13 @@ def test_writing_to_an_input_is_refused() -> None:
     assert str(error).startswith("mine.py:4: f does not compile: Cannot modify readonly array")
 
 
-def test_float16_is_refused_by_name() -> None:
-    for dtype in ("float16", "float16[3]", {"a": "int32", "b": "float16"}):
-        with pytest.raises(InvalidError, match="float16 is not supported by programs in Python.*float32.*uint16"):
-            nandarray.Block[dtype]  # type: ignore[misc,valid-type]
+def test_float16_within_records_is_refused_by_name() -> None:
+    record: Any = {"a": "int32", "b": "float16"}
+    with pytest.raises(InvalidError, match="float16 is not computed with by programs in Python.*float32"):
+        nandarray.Block[record]
     with nandarray.open(device="tiny", mode="w") as store:
         store["x"] = np.ones(3, "float16")
-        with pytest.raises(InvalidError, match="float16 is not supported"):
-            store["x"].map_blocks(lambda v: v + 1)
+        np.testing.assert_array_equal(store["x"].map_blocks(lambda v: v + 1), [2, 2, 2])
 
 
 def test_what_needs_memory_while_it_runs_is_refused() -> None:
@@ -424,7 +423,7 @@ def test_a_reduction_is_typed_function_by_function() -> None:
         (lambda: nandarray.program(lambda x: x), "no annotation"),
         (lambda: nandarray.program(len), "not a function"),
         (lambda: nandarray.program(inputs="float33")(lambda x: x), "not a dtype"),
-        (lambda: nandarray.program(inputs=">f4")(lambda x: x), "big-endian"),
+        (lambda: nandarray.program(inputs=[[("a", ">f4")]])(lambda x: x), "big-endian"),
         (lambda: nandarray.program(inputs="O")(lambda x: x), "no fixed size"),
         (lambda: nandarray.program(inputs=["f4", "f4"])(lambda x: x), "takes 1 inputs"),
         (lambda: nandarray.program(inputs="f4", scalars={"k": "f4"})(lambda x: x), "no parameter 'k'"),

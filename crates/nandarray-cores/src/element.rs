@@ -22,6 +22,8 @@ pub enum ElementType {
         /// Unit of a time, with its brackets; empty for other kinds.
         unit: String,
     },
+    /// A float of the package `ml_dtypes`, by its name.
+    Short(&'static str),
     /// An array of elements of one type.
     Block {
         /// Type of its elements.
@@ -77,6 +79,18 @@ const NAMES: [(&str, char, u64); 37] = [
     ("F", 'c', 8),
     ("D", 'c', 16),
     ("intp", 'i', 8),
+];
+/// Names of the floats of `ml_dtypes`. The first has two bytes, the others one.
+const SHORT: [&str; 9] = [
+    "bfloat16",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
 ];
 /// Prefixes of names that end with a number of bits, with their kinds.
 const SIZED: [(&str, char); 4] = [("float", 'f'), ("uint", 'u'), ("int", 'i'), ("complex", 'c')];
@@ -141,6 +155,7 @@ impl ElementType {
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Plain { bytes, .. } | Self::Fields { bytes, .. } => *bytes,
+            Self::Short(name) => 1 + u64::from(*name == SHORT[0]),
             Self::Block { base, shape } => shape.iter().fold(base.bytes(), |all, n| all.saturating_mul(*n)),
         }
     }
@@ -214,6 +229,9 @@ fn plain(text: &str) -> Option<ElementType> {
     };
     if let Some((_, kind, bytes)) = NAMES.iter().find(|(name, ..)| *name == text) {
         return made(*kind, *bytes, false, "");
+    }
+    if let Some(name) = SHORT.iter().find(|name| **name == text) {
+        return Some(ElementType::Short(name));
     }
     for (name, kind) in [("datetime64", 'M'), ("timedelta64", 'm')] {
         if let Some(unit) = text.strip_prefix(name) {
@@ -308,6 +326,7 @@ impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain { kind: 'b', .. } => f.write_str("bool"),
+            Self::Short(name) => f.write_str(name),
             Self::Plain { kind: kind @ ('i' | 'u' | 'f' | 'c'), bytes, big_endian, .. } => {
                 let name = SIZED.iter().find(|(_, of)| of == kind).expect("the name of a number").0;
                 write!(f, "{}{name}{}", if *big_endian { "big-endian " } else { "" }, 8 * bytes)
@@ -345,6 +364,9 @@ mod tests {
         }
         assert_ne!(of(json!(">f4")), of(json!("<f4")));
         assert_eq!(of(json!(">u1")), of(json!("|u1")));
+        assert_eq!((of(json!("bfloat16")).bytes(), of(json!("float8_e5m2")).bytes()), (2, 1));
+        assert_eq!(of(json!("bfloat16")).to_string(), "bfloat16");
+        assert_ne!(of(json!("float8_e4m3")), of(json!("float8_e4m3fn")));
         assert_eq!(of(json!("datetime64[ns]")), of(json!("<M8[ns]")));
         assert_ne!(of(json!("<M8[ns]")), of(json!("<M8[s]")));
         assert_eq!((of(json!("U5")).bytes(), of(json!("S5")).bytes(), of(json!("?")).bytes()), (20, 5, 1));

@@ -419,7 +419,7 @@ class Array(Grid, Compute):
         return commands.future(lambda: None)
 
     def astype(self, dtype: DTypeLike) -> AsType:
-        """Convert to another dtype on reading.
+        """Convert to another dtype on reading, and before a program.
 
         Parameters
         ----------
@@ -429,7 +429,8 @@ class Array(Grid, Compute):
         Returns
         -------
         AsType
-            A handle that reads and converts what is indexed.
+            A handle that reads and converts what is indexed; ``map_blocks``, ``reduce`` and the like convert beside
+            the data.
 
         Examples
         --------
@@ -438,6 +439,8 @@ class Array(Grid, Compute):
         >>> store["a"] = np.arange(4, dtype="u1")
         >>> store["a"].astype("f4")[1:3]
         array([1., 2.], dtype=float32)
+        >>> float(store["a"].astype("f4").reduce("sum"))
+        6.0
         """
         return AsType(self, dtypes.parse(dtype))
 

@@ -2,7 +2,8 @@
 
 Both are thin handles that read what is indexed and then convert it; neither holds data. A field can also be written:
 its elements are read, the field is set, and they are written back, since the engine moves whole elements. Programs run
-on it as on an array: the field is taken out of the records beside the data (:mod:`nandarray.programs.fields`).
+on both as on an array: fields are taken out of the records, and elements converted, beside the data
+(:mod:`nandarray.programs.fields`).
 """
 
 from __future__ import annotations
@@ -83,8 +84,16 @@ class _Lazy(Uncompared):
         raise NotImplementedError
 
 
-class AsType(_Lazy):
-    """An array converted to another dtype as it is read. What :meth:`Array.astype` gives."""
+class AsType(_Lazy, Compute):
+    """An array converted to another dtype as it is read, or as programs get it. What :meth:`Array.astype` gives."""
+
+    @property
+    def building_block(self) -> tuple[int, ...]:
+        """The array's."""
+        return self._array.building_block
+
+    def _origin(self) -> Origin:
+        return Origin(self._array, of=self._array)
 
     def __repr__(self) -> str:
         return f"<{self._array!r} as {self._dtype}>"

@@ -118,7 +118,7 @@ def record(dtype: object, where: str) -> np.dtype[Any]:
     try:
         if isinstance(dtype, list):
             dtype = [tuple(tuple(part) if isinstance(part, list) else part for part in field) for field in dtype]
-        made: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
+        made: np.dtype[Any] = dtypes.known(dtype)
     except (TypeError, ValueError, SyntaxError) as error:  # a shape within a text is read as Python's
         raise ProgramError(f"{where}: {dtype!r} is not a dtype: {error}") from None
     if made.itemsize == 0 or made.hasobject:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from nandarray.dtypes import computed, is_ml, is_short, known
 from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ class Spec:
     dtype: np.dtype[Any]
 
 
-def parse_dtype(what: Any) -> np.dtype[Any]:
+def parse_dtype(what: Any, *, stored: bool = False) -> np.dtype[Any]:
     """Make a dtype, little-endian and of a fixed size, of what a user writes.
 
-    This is anything that :class:`numpy.dtype` takes, ``"float64[3]"``, or a dictionary of field names and dtypes.
+    This is anything that :class:`numpy.dtype` takes, ``"float64[3]"``, or a dictionary of field names and dtypes. With
+    ``stored`` it is that of elements in an array, which may be big-endian or floats of fewer than 32 bits, too.
 
     >>> from nandarray.programs.annotations import parse_dtype
     >>> parse_dtype("float64[3]").shape
@@ -49,24 +51,33 @@ def parse_dtype(what: Any) -> np.dtype[Any]:
     """
     try:
         made: np.dtype[Any] = _parse(what)
+    except ImportError:
+        raise
     except (TypeError, ValueError, SyntaxError) as error:  # a shape within the text is read as Python's
         raise InvalidError(f"{what!r} is not a dtype: {error}") from None
+    if stored and made.base.names is None and made.base.kind in "biufcmMV":
+        number = computed(made.base)
+        if number != made.base and (number.kind != "V" or is_short(made.base)):
+            return made
     if made.itemsize == 0 or made.hasobject:
         raise InvalidError(f"elements of dtype {made} have no fixed size")
     if made != made.newbyteorder("<"):
         raise InvalidError(f"{made} is big-endian; processors beside the data are little-endian")
-    if _has_half(made):
-        within = "" if made == np.float16 else f" (in {made})"
+    short = _short_within(made)
+    if short is not None:
+        within = "" if made == short else f" (in {made})"
         raise InvalidError(
-            f"float16 is not supported by programs in Python{within}: use float32, or view the bits as uint16"
+            f"{short} is not computed with by programs in Python{within}: use float32; inputs and outputs may have it"
         )
     return made
 
 
-def _has_half(dtype: np.dtype[Any]) -> bool:
-    """Return whether elements, or a field of them, are float16, which Numba has no arithmetic for."""
+def _short_within(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Return the dtype of elements, or of a field of them, that Numba has no arithmetic for; None if there is none."""
+    if is_short(dtype.base) or is_ml(dtype.base):
+        return dtype.base
     fields: Mapping[str, Any] = dtype.fields or {}
-    return dtype.base == np.float16 or any(_has_half(part[0].base) for part in fields.values())
+    return next((found for part in fields.values() if (found := _short_within(part[0].base)) is not None), None)
 
 
 def _parse(what: Any) -> Any:
@@ -77,8 +88,9 @@ def _parse(what: Any) -> Any:
         return np.dtype([(name, _parse(field)) for name, field in what.items()], align=True)
     found = _WITH_SHAPE.match(what) if isinstance(what, str) else None
     if found:
-        return np.dtype((found.group(1), tuple(int(part) for part in found.group(2).split(",") if part.strip())))
-    return np.dtype(what)
+        shape = tuple(int(part) for part in found.group(2).split(",") if part.strip())
+        return np.dtype((known(found.group(1)), shape))
+    return known(what)
 
 
 class _Role:
@@ -88,7 +100,8 @@ class _Role:
         self.role = role
 
     def __getitem__(self, dtype: Any) -> Spec:
-        return Spec(self.role, parse_dtype(dtype))
+        made = parse_dtype(dtype, stored=True)
+        return Spec(self.role, computed(made) if self.role == "scalar" else made)
 
     def __repr__(self) -> str:
         return f"<annotation {self.role}>"

@@ -1,9 +1,12 @@
-"""Fields of records as inputs of programs: a program of our own takes them out of the records, beside the data.
+"""Fields of records, and converted elements, as inputs of programs: programs of our own make them, beside the data.
 
 A field is no array of the store: its values lie apart, each in its record. So wherever a program gets one, a step
 stands before it that reads the records and gives the field alone; both are stages of one run. The step is compiled for
 the record's layout, and knows the shape that it gives. Functions over boxes get the records themselves instead, since
 a box has to reach them as a whole (:func:`nandarray.programs.calls.boxwise.map_boxes`).
+
+Elements under another dtype (``array.astype(...)``) come out of such a step, too: a function in Python whose result has
+that dtype.
 """
 
 from __future__ import annotations
@@ -14,11 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.dtypes import encode, is_short
+from nandarray.errors import InvalidError
+from nandarray.programs.forms import map_form
 from nandarray.programs.ports import Box, Boxed
-from nandarray.programs.program import Program
+from nandarray.programs.program import Program, PythonProgram
 from nandarray.programs.step import FieldStep
 
-__all__ = ["field_step"]
+__all__ = ["derived_step"]
 
 _SOURCE = """
 #include <nandarray.h>
@@ -42,13 +48,35 @@ int64_t nd_block(nd_args *args) {
 """
 
 
-def field_step(box: Box) -> FieldStep:
-    """Make the step before a program that gets a field; its one output has the elements of the box in C order."""
-    array, _, field = box.array._origin()
-    assert field is not None, f"{box.array!r} is no field"
-    step = FieldStep(_program(array.dtype, field), [Box(array, box.key)])
+def derived_step(box: Box) -> FieldStep:
+    """Make the step before a program that gets a field, or converted elements.
+
+    Its one output has the elements of the box in C order.
+    """
+    array, _, field, of = box.array._origin()
+    if of is not None:
+        made = _conversion(of.dtype.base, box.array.dtype.base, bits=getattr(box.array, "bits", False))
+        step = FieldStep(made, [Box(of, box.key)])
+    else:
+        assert field is not None, f"{box.array!r} is an array's own elements"
+        step = FieldStep(_program(array.dtype, field), [Box(array, box.key)])
     step.shape = tuple(Boxed(box).shape)
     return step
+
+
+@lru_cache(maxsize=64)
+def _conversion(given: np.dtype[Any], dtype: np.dtype[Any], *, bits: bool) -> Program:
+    """Compile the conversion of elements; with ``bits`` it only names their bytes anew."""
+    if bits:
+        return _program(np.dtype([("value", dtype)]), ("value",))
+    numbers = "biuf" if dtype.kind != "c" else "biufc"
+    if not all(one.kind in kinds or is_short(one) for one, kinds in ((given, numbers), (dtype, "biufc"))):
+        raise InvalidError(f"no program converts {given} to {dtype}: convert numbers, or in the function itself")
+    return PythonProgram(map_form("map", _as_it_is, [given], dtype, None, name="astype", trusted=True))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 @lru_cache(maxsize=64)
@@ -58,7 +86,7 @@ def _program(record: np.dtype[Any], names: tuple[str, ...]) -> Program:
     places = [(fields[name][1], fields[name][0].itemsize) for name in names]
     kinds = [fields[name][0] for name in names]
     base = kinds[0].base if len(names) == 1 else np.dtype(list(zip(names, kinds, strict=True)))
-    said: Any = base.name if base.kind in "biufc" and base.isnative else base.str if base.names is None else base.descr
+    said: Any = encode(base) if base.names is None else base.descr
     copies, at = [], 0
     for offset, size in places:
         copies.append(f"        __builtin_memcpy(to + {at}, record + {offset}, {size});")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.dtypes import computed
 from nandarray.errors import InvalidError
 from nandarray.programs.annotations import parse_dtype, specs
 
@@ -117,7 +118,7 @@ def map_form(
     numbers = _scalars(scalars, names, function)
     taken = [name for name in names if name not in numbers]
     ins = _inputs(inputs, taken, function)
-    dtype = ins[0][1] if style == "filter" else None if output is None else parse_dtype(output)
+    dtype = ins[0][1] if style == "filter" else None if output is None else parse_dtype(output, stored=True)
     outs = [("out" if "out" not in names else "result", dtype)]
     return _form(style, function, ins, outs, list(numbers.items()), parameters=tuple(names), **settings)
 
@@ -146,7 +147,7 @@ def reduce_form(
     body = functions.get("step") or functions["block"]
     taken = [name for name in parameters(body)[1:] if name not in numbers]
     ins = _inputs(inputs, taken, body)
-    made = None if output is None else parse_dtype(output)
+    made = None if output is None else parse_dtype(output, stored=True)
     if "result" not in functions:
         made = kind if output is None else made
     summary = inspect.getdoc(owner) if isinstance(owner, type) else ""
@@ -168,16 +169,19 @@ def fold_form(
     names, numbers, taken = _pair(function, scalars)
     state = np.dtype([("n", "int64"), ("value", parse_dtype(kind))], align=True)
     return _form(
-        "fold", function, [(taken, parse_dtype(dtype))], [("result", state["value"])], list(numbers.items()),
-        parameters=names, state=state, **settings,
+        "fold", function, [(taken, parse_dtype(dtype, stored=True))], [("result", state["value"])],
+        list(numbers.items()), parameters=names, state=state, **settings,
     )  # fmt: skip
 
 
 def folded_into(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Choose what a function folds values into: 64 bits for integers and truth values, as NumPy's sums."""
+    """Choose what a function folds values into: 64 bits for integers and truth values, as NumPy's sums.
+
+    Of short floats it is float32, and of other byte orders the processor's.
+    """
     if dtype.kind == "u":
         return np.dtype("u8")
-    return np.dtype("i8") if dtype.kind in "bi" else dtype
+    return np.dtype("i8") if dtype.kind in "bi" else computed(dtype)
 
 
 def along_form(
@@ -200,11 +204,11 @@ def along_form(
     row = np.dtype((parse_dtype(kind), (inner,)))
     outputs, listed = [("result", row)], list(numbers.items())
     if not whole:
-        record = np.dtype((parse_dtype(dtype), (length, inner)))
+        record = np.dtype((parse_dtype(dtype, stored=True), (length, inner)))
         return _form("slab", function, [(taken, record)], outputs, listed, parameters=names, **settings)
     state = np.dtype([("n", "int64"), ("value", row)], align=True)
     settings["scratchpad_bytes"] = 2 * state.itemsize + (64 << 10)
-    record = np.dtype((parse_dtype(dtype), (inner,)))
+    record = np.dtype((parse_dtype(dtype, stored=True), (inner,)))
     return _form("columns", function, [(taken, record)], outputs, listed, parameters=names, state=state, **settings)
 
 
@@ -231,9 +235,9 @@ def boxes_form(
             f"{function.__qualname__}() takes {len(taken)} boxes ({', '.join(taken) or 'none'}) for {len(dtypes)} "
             "inputs and the output, which comes last"
         )
-    inputs = [(name, parse_dtype(dtype)) for name, dtype in zip(taken, dtypes, strict=False)]
+    inputs = [(name, parse_dtype(dtype, stored=True)) for name, dtype in zip(taken, dtypes, strict=False)]
     listed = list(numbers.items())
-    outputs = [(taken[-1], parse_dtype(kind))]
+    outputs = [(taken[-1], parse_dtype(kind, stored=True))]
     made = _form("boxes", function, inputs, outputs, listed, parameters=tuple(names), **settings)
     found = {name: field for name, field in zip(taken, fields, strict=False) if field is not None}
     return replace(made, ndim=ndim, fields=found)
@@ -308,7 +312,7 @@ def parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def _scalars(scalars: Mapping[str, Any] | None, names: list[str] | None, what: Any) -> dict[str, np.dtype[Any]]:
-    numbers = {name: parse_dtype(dtype) for name, dtype in (scalars or {}).items()}
+    numbers = {name: computed(parse_dtype(dtype, stored=True)) for name, dtype in (scalars or {}).items()}
     stray = [name for name in numbers if names is not None and name not in names]
     if stray:
         raise InvalidError(f"{what.__qualname__}() has no parameter {stray[0]!r}, which scalars names")
@@ -324,7 +328,7 @@ def _inputs(inputs: Any, names: list[str], function: Callable[..., Any]) -> list
         )
     if not names:
         raise InvalidError(f"{function.__qualname__}() must take at least one input")
-    return [(name, parse_dtype(dtype)) for name, dtype in zip(names, listed, strict=True)]
+    return [(name, parse_dtype(dtype, stored=True)) for name, dtype in zip(names, listed, strict=True)]
 
 
 def _is_fields(inputs: Sequence[Any]) -> bool:

@@ -29,7 +29,7 @@ __all__ = [
     "counted",
     "dtype_of",
     "in_memory",
-    "is_field",
+    "is_derived",
     "is_stored",
     "matched",
     "scalar_bits",
@@ -68,12 +68,13 @@ class Boxed:
     """A box of an array of a store, checked.
 
     Of a field the box is one of its records; shape and dtype are those of the field's values, its own dimensions last.
+    ``is_derived`` says whether a step makes the elements: of a field, or under another dtype.
     """
 
     def __init__(self, given: Any) -> None:
         box = given if isinstance(given, Box) else Box(given)
         whole = box.array
-        self.array, self.view, field = whole._origin()
+        self.array, self.view, field, of = whole._origin()
         self.dtype = whole.dtype.base
         found = select(box.key, whole.shape)
         self.kept: tuple[int, ...] = tuple(axis for axis in found.kept if axis is not None)
@@ -82,7 +83,7 @@ class Boxed:
             raise InvalidError(f"[{shown}] of shape {whole.shape}: a program takes integers and forward slices")
         self.start, self.step, self.lengths = list(found.start), list(found.step), list(found.lengths)
         self.shape = (*found.shape, *whole.dtype.shape)
-        self.is_field = field is not None
+        self.is_derived = field is not None or of is not None
         if not whole.shape:  # the engine has a scalar as one element along one dimension
             self.start, self.step, self.lengths = [0], [1], [1]
         self.tiles: tuple[list[int], list[int], list[int]] | None = None
@@ -130,10 +131,13 @@ def is_stored(given: Any) -> bool:
     return isinstance(given, Box | Operand)
 
 
-def is_field(given: Any) -> bool:
-    """Return whether this is a field of records, or a box of one."""
+def is_derived(given: Any) -> bool:
+    """Return whether this is a field of records, or elements under another dtype, or a box of one."""
     operand = given.array if isinstance(given, Box) else given
-    return isinstance(operand, Operand) and operand._origin().field is not None
+    if not isinstance(operand, Operand):
+        return False
+    origin = operand._origin()
+    return origin.field is not None or origin.of is not None
 
 
 def counted(inputs: Sequence[Any], metadata: Mapping[str, Any]) -> Sequence[Any]:
@@ -212,8 +216,10 @@ def target(given: Any, port: Mapping[str, Any]) -> Boxed:
             f"output {port['name']} cannot go into {type(given).__name__}: out takes arrays of the store"
         )
     box = Boxed(given)
-    if box.is_field:
-        raise InvalidError(f"output {port['name']} cannot go into a field: out takes whole elements of an array")
+    if box.is_derived:
+        raise InvalidError(
+            f"output {port['name']} cannot go into a field or a conversion: out takes elements as an array has them"
+        )
     wanted = abi.record(port["dtype"], port["name"])
     if box.dtype != wanted:
         raise InvalidError(f"output {port['name']} has dtype {wanted}; the array has {box.dtype}")

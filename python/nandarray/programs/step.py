@@ -146,7 +146,7 @@ def _cores(given: Sequence[int]) -> list[int]:
 
 
 class FieldStep(Step):
-    """A step that takes a field out of records: the shape of what it gives is known."""
+    """A step that takes a field out of records, or converts elements: the shape of what it gives is known."""
 
     __slots__ = ("shape",)
 
@@ -233,11 +233,11 @@ def in_order(roots: Sequence[Step]) -> list[Step]:
 
 
 def _checked(given: Any, port: Mapping[str, Any]) -> Any:
-    """Return an input as it is kept, if it fits the port; a field is the output of a step that takes it out."""
-    if ports.is_field(given):
-        from nandarray.programs.fields import field_step
+    """Return an input as it is kept, if it fits the port; what is derived is the output of a step that makes it."""
+    if ports.is_derived(given):
+        from nandarray.programs.fields import derived_step
 
-        given = field_step(given if isinstance(given, ports.Box) else ports.Box(given))
+        given = derived_step(given if isinstance(given, ports.Box) else ports.Box(given))
     if isinstance(given, Step | Output):
         output = source(given)
         ports.matched(output.dtype, port, f" (output {output.name} of {output.step.program.name})")

@@ -32,6 +32,7 @@ from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
 from nandarray.array.unfinished import hidden
 from nandarray.door import native_only
+from nandarray.dtypes import has_ml
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
 from nandarray.interop.convert.limits import chunk_limit
@@ -393,6 +394,11 @@ def _destinations(
 
 
 def _export_array(name: str, array: Array | Part, sink: Sink, budget: int, progress: Progress | None) -> None:
+    if has_ml(array.dtype) and not sink.bare:
+        raise InvalidError(
+            f"only raw files hold {array.dtype}, the dtype of {name!r}; others hold the float32 that"
+            " array.map_blocks(np.positive, out=...) makes of it"
+        )
     spec = Spec(
         name=name,
         shape=tuple(array.shape),

@@ -61,6 +61,7 @@ class Sink(Protocol):
 
     single: bool  # one array and nothing else
     stream: bool  # boxes must come in order, as runs of the C-ordered elements
+    bare: bool  # elements alone, whatever their dtype
     order: str
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
@@ -76,6 +77,7 @@ class Sink(Protocol):
 class _Base:
     single = False
     stream = False
+    bare = False
     order = "C"
 
     def __init__(self) -> None:
@@ -127,6 +129,7 @@ class _Flat(_Base):
     def __init__(self, path: Path, order: str, *, header: bool) -> None:
         super().__init__()
         self._path, self._header, self.order = path, header, order
+        self.bare = not header
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
         """Do nothing: there is nowhere to keep a group."""

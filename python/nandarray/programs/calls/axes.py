@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.dtypes import parse
+from nandarray.dtypes import computed, parse
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.index.shapes import check_axis
 from nandarray.programs import ports, run
+from nandarray.programs.calls.times import along
 from nandarray.programs.forms import COMPILED, along_form, folded_into
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import PythonProgram
@@ -64,7 +65,7 @@ def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
         return np.dtype("f8")
     if what == "sum":
         return np.dtype("u8" if dtype.kind == "u" else "i8")
-    return dtype if isinstance(what, str) else folded_into(dtype)
+    return computed(dtype) if isinstance(what, str) else folded_into(dtype)
 
 
 def reduce_along(
@@ -89,6 +90,9 @@ def reduce_along(
         raise NotFoundError(f"there is no reduction {what!r} along an axis; there is {there}")
     if not isinstance(what, str) and not callable(what):
         raise InvalidError("along an axis there is a name, or a function of two values")
+    function, times = None, None
+    if isinstance(what, str) and grid.dtype.base.kind in "mM":
+        grid, function, times = along(grid, what)
     box = ports.Boxed(run.Box(grid, key))
     shape = tuple(box.shape)
     axis, *others = longest_first(axis, shape)
@@ -96,9 +100,11 @@ def reduce_along(
         raise InvalidError(f"along {1 + len(others)} axes there is {', '.join(_NAMED)}, and no function")
     length, inner = shape[axis], math.prod(shape[axis + 1 :])
     kind, left = _kind(what, box.dtype, dtype), shape[:axis] + shape[axis + 1 :]
+    if times is not None:
+        kind = np.dtype("i8")
     if not math.prod(shape):
-        return _of_nothing(what, kind, shape, (axis, *others))
-    function = _NAMED[what] if isinstance(what, str) else what
+        return _of_nothing(what, kind if times is None else times, shape, (axis, *others))
+    function = function or (_NAMED[what] if isinstance(what, str) else what)
     truth = box.dtype.kind == kind.kind == "b" and what in ("min", "max")
     if truth:  # Numba has no order of truth values, and folds them into numbers
         function, kind = _both if what == "min" else _either, np.dtype("u1")
@@ -116,9 +122,13 @@ def reduce_along(
     keys = [box.part(places) for places in before] if whole else [key]
     rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]
     found = np.concatenate([np.reshape(row, -1) for row in rows]).reshape(left)
+    if times is not None:
+        found = found.view(times)
+    elif isinstance(what, str) and what in ("min", "max") and dtype is None and not truth:
+        found = found.astype(box.dtype.newbyteorder("="), copy=False)
     rest = tuple(one - (one > axis) for one in others)
     if rest and what in ("sum", "mean"):
-        found = np.asarray(np.sum(found, axis=rest, dtype=kind))
+        found = np.asarray(np.sum(found, axis=rest, dtype=kind if times is None else times))
     elif rest:
         found = np.asarray(np.min(found, axis=rest) if what == "min" else np.max(found, axis=rest))
     if truth:

@@ -55,8 +55,10 @@ def map_boxes(
         raise InvalidError(f"a function of boxes takes 1 to {_DIMENSIONS} dimensions; the box {shape} has {len(shape)}")
     sizes, first = _blocks(grid, block, whole, shape)
     if isinstance(function, Program):
-        if any(map(ports.is_field, (box, *others))):
-            raise InvalidError("a program over boxes takes no fields of records; a function does")
+        if any(map(ports.is_derived, (box, *others))):
+            raise InvalidError(
+                "a program over boxes takes no fields of records and no conversions; a function takes fields"
+            )
         made, kind = function, _output(function, whole.dtype, dtype)
     else:
         kind = whole.dtype if dtype is None else parse(dtype)
@@ -108,10 +110,12 @@ def map_boxes(
 
 def _records(one: Any) -> tuple[Any, str | None]:
     """Return the box of records that a field is of, and the field; anything else as it is."""
-    if not ports.is_field(one):
+    if not ports.is_derived(one):
         return one, None
     box = one if isinstance(one, run.Box) else run.Box(one)
     found: Any = box.array
+    if found._origin().field is None:
+        raise InvalidError(f"a function over boxes takes elements as they are: convert {found.dtype} in the function")
     if not isinstance(found.name, str) or found.dtype.shape:
         raise InvalidError("a function over boxes takes fields that are one number each")
     return run.Box(found.array, box.key), found.name

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from nandarray import dtypes, programs
+from nandarray.dtypes import computed
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.programs import abi, ports, run
 from nandarray.programs.calls.axes import FOLDS, add, longest_first, reduce_along
 from nandarray.programs.calls.boxwise import map_boxes
 from nandarray.programs.calls.folds import fold_box
 from nandarray.programs.calls.quantiles import QUANTILES, quantiles
+from nandarray.programs.calls.times import reduced
+from nandarray.programs.calls.ufuncs import plain
 from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, parameters, reduce_form
-from nandarray.programs.operand import Operand
+from nandarray.programs.operand import Converted, Operand
 from nandarray.programs.program import Program, PythonProgram
 
 __all__ = ["filter_", "map_blocks", "reduce", "select"]
@@ -58,7 +61,7 @@ def map_blocks(
     scalars: _Options,
 ) -> Any:
     """Run a function of single elements over a box, or a program that gives as much as it takes."""
-    boxes = _boxes(grid, key, others)
+    boxes, what = _boxes(grid, key, others), plain(what)
     _refuse_others(what, scalars)
     if block is not None and block is not False:
         if isinstance(what, str):
@@ -68,7 +71,8 @@ def map_blocks(
         return map_boxes(grid, what, others, block, key=key, out=out, dtype=dtype, options=options, scalars=kinds,
                          values=scalars)  # fmt: skip
     if isinstance(what, str):
-        made = _ready(what, boxes[0].dtype, scalars)
+        grid, others = _native(grid), [_native(one) for one in others]
+        made = _ready(what, computed(boxes[0].dtype), scalars)
         scalars = {name: value for name, value in scalars.items() if name not in programs.describe(what).parameters}
     elif isinstance(what, Program):
         made = what
@@ -86,6 +90,7 @@ def filter_(
     grid: Operand, what: Any, others: Sequence[Any], *, key: Any, out: Any, options: _Options, scalars: _Options
 ) -> Any:
     """Keep the elements for which a function is true, in order."""
+    what = plain(what)
     _refuse_others(what, scalars)
     if isinstance(what, Program):
         return _flat(_run(_Call(grid, key, options, scalars, others), what, out))
@@ -144,6 +149,7 @@ def _reduced(
     scalars: _Options,
 ) -> Any:
     """Fold a box, and give the result without the axes that are folded."""
+    what = plain(what)
     _refuse_others(what, scalars)
     if isinstance(what, str) and what in QUANTILES:
         how = {name: scalars[name] for name in ("q", "method") if name in scalars}
@@ -168,7 +174,7 @@ def _reduced(
         return _run(call, what)
     (box,) = _boxes(grid, key, ())
     if isinstance(what, str):
-        found = _named(call, what, box)
+        found = _of_kind(call, what, box)
     elif state is not None:
         made = PythonProgram(reduce_form(what, box.dtype, state, dtype, _kinds(scalars, [box]), **_settings(options)))
         return _run(call, made)
@@ -403,6 +409,33 @@ def _ready(name: str, dtype: np.dtype[Any], scalars: _Options) -> Program:
     entry = programs.describe(name)
     parameters = {key: value for key, value in scalars.items() if key in entry.parameters}
     return programs.get(name, dtype=dtype if entry.dtypes else None, **parameters)
+
+
+def _native(given: Any) -> Any:
+    """Return an input of a ready-made program as the dtype that programs compute with."""
+    if not ports.is_stored(given):
+        array = ports.in_memory(given)
+        return array.astype(computed(array.dtype), copy=False)
+    box = given if isinstance(given, run.Box) else run.Box(given)
+    kind = box.array.dtype.base
+    if computed(kind) == kind or not (kind.kind in "iufc" or dtypes.is_short(kind)):
+        return given
+    made = Converted(box.array, computed(kind))
+    return replace(given, array=made) if isinstance(given, run.Box) else made
+
+
+def _of_kind(call: _Call, name: str, box: Any) -> Any:
+    """Reduce by a name: dates and durations as integers, short floats as float32; ends have the elements' dtype."""
+    if box.dtype.kind in "mM" and name in _REDUCTIONS:
+        if not math.prod(box.shape):
+            return np.zeros((), box.dtype)[()] if name == "sum" and box.dtype.kind == "m" else None
+        options = {one: value for one, value in call.options.items() if one not in COMPILED}
+        return reduced(call.grid, name, call.key, options)
+    grid = _native(call.grid)
+    if grid is call.grid:
+        return _named(call, name, box)
+    found = _named(replace(call, grid=grid), name, ports.Boxed(run.Box(grid, call.key)))
+    return found.astype(box.dtype.newbyteorder("=")) if name in _EMPTY_ONES and found is not None else found
 
 
 def _named(call: _Call, name: str, box: Any) -> Any:

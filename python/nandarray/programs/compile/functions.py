@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray import dtypes
 from nandarray.errors import CompileError, InvalidError, NandarrayError
 from nandarray.optional import require
 from nandarray.programs import abi, elf
@@ -127,7 +128,7 @@ def _key(form: Form) -> str | None:
     if found is None:
         return None
     here = Path(__file__).parent
-    names = ("../forms.py", "functions.py", "loops.py", "promotion.py", "riscv.py", "streams.py")
+    names = ("../forms.py", "functions.py", "loops.py", "promotion.py", "riscv.py", "stored.py", "streams.py")
     ours = [(here / name).read_bytes() for name in names]
     ours += [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
     compilers = [*map(installed, ("ziglang", "numba", "llvmlite")), sys.version_info[:2], np.__version__]
@@ -311,7 +312,10 @@ def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: M
 def _described(dtype: np.dtype[Any]) -> dict[str, Any]:
     """Write a dtype into metadata: a name where it has one, else NumPy's other forms."""
     base, _ = dtype.subdtype or (dtype, ())
-    text = base.name if base.kind in "biuf" else base.str if base.names is None else base.descr
+    if dtypes.is_ml(base) or (base.kind in "biuf" and base.isnative):
+        text: Any = base.name
+    else:
+        text = base.str if base.names is None else base.descr
     return {"dtype": text, "record_bytes": dtype.itemsize}
 
 

@@ -3,7 +3,8 @@
 Numba computes integers in 64 bits, and mixes of signed and unsigned ones as signed. NumPy 2 (NEP 50) computes in the
 dtype that both operands promote to, where a number that is written in the function, or is a Python number among its
 globals, takes the dtype of the other operand. :class:`Promote` puts operators of this module in the place of Python's
-in the functions of users; Numba's own functions keep theirs. An operator has a signature whose operands are cast first,
+in the functions of users, and functions of those dtypes in the place of NumPy's universal functions; Numba's own
+functions keep theirs. An operator has a signature whose operands are cast first,
 and lowers to Numba's implementation for that dtype, or to its own where Numba's differs from NumPy's.
 
 What NumPy refuses, and what depends on whether a number is Python's or NumPy's, is a ``TypingError``. Between variables
@@ -26,7 +27,9 @@ from numba.core.imputils import Registry as LoweringRegistry
 from numba.core.ir_utils import mk_unique_var
 from numba.core.typing.templates import AbstractTemplate, signature
 from numba.core.typing.templates import Registry as TypingRegistry
-from numba.np import numpy_support
+from numba.np import numpy_support, ufunc_db
+
+from nandarray.programs.compile.stored import computed
 
 __all__ = ["Promote", "joined", "lowering", "refuse", "typing"]
 
@@ -38,13 +41,20 @@ _BITWISE = ("and_", "or_", "xor", "lshift", "rshift")
 _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 _UNARY = ("neg", "pos", "invert")
 _OPERATORS = (*_ARITHMETIC, *_BITWISE, *_COMPARED)
-_COMPLEX = ("add", "sub", "mul", "truediv", "pow", "eq", "ne")  # what Numba has of complex numbers
+_COMPLEX = ("add", "sub", "mul", "truediv", "eq", "ne")  # what Numba has of complex numbers
 _SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "and_": "&",
     "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
     "ne": "!=", "min": "min", "max": "max", "divmod": "divmod",
 }  # fmt: skip
-_CALLED = {min: "min", max: "max", divmod: "divmod", pow: "pow"}
+_CALLED: dict[Any, Any] = {min: "min", max: "max", divmod: "divmod", pow: "pow"}
+_UFUNCS: dict[Any, str] = {
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "truediv", np.floor_divide: "floordiv",
+    np.remainder: "mod", np.power: "pow", np.bitwise_and: "and_", np.bitwise_or: "or_", np.bitwise_xor: "xor",
+    np.left_shift: "lshift", np.right_shift: "rshift", np.less: "lt", np.less_equal: "le", np.greater: "gt",
+    np.greater_equal: "ge", np.equal: "eq", np.not_equal: "ne", np.negative: "neg", np.positive: "pos",
+    np.invert: "invert", np.divmod: "divmod",
+}  # fmt: skip
 _PYTHONS: dict[str, Any] = {name: getattr(operator, name) for name in (*_ARITHMETIC, *_BITWISE, *_COMPARED, *_UNARY)}
 _PYTHONS |= {"min": min, "max": max, "divmod": divmod}
 #: Python's functions for the in-place forms, like ``x += y``.
@@ -62,7 +72,7 @@ def _is_weak(kind: Any) -> bool:
 
 
 def _number(kind: Any) -> bool:
-    return isinstance(kind, types.Number | types.Boolean) and not isinstance(kind, types.BooleanLiteral)
+    return isinstance(kind, types.Number | types.Boolean)
 
 
 def _dtype(kind: Any) -> np.dtype[Any]:
@@ -107,8 +117,8 @@ class _Operands:
             str(kind.literal_value) if _is_weak(kind) else "a Python number" if weak else str(dtype)
             for kind, weak, dtype in zip(self.kinds, self.weak, self.dtypes, strict=True)
         ]
-        sign = _SIGNS[self.name]
-        return f"{sign}({', '.join(values)})" if sign.isalpha() else f" {sign} ".join(values)
+        sign = _SIGNS.get(self.name) or f"np.{self.name}"
+        return f"{sign}({', '.join(values)})" if sign[0].isalpha() else f" {sign} ".join(values)
 
     def promoted(self) -> np.dtype[Any]:
         """Return the dtype that NumPy computes in."""
@@ -149,6 +159,8 @@ def _arithmetic(name: str, operands: _Operands) -> Any:
         dtype = np.dtype("i1")
     elif dtype.kind == "b" and name == "sub":
         raise TypingError(f"{operands.shown}: NumPy does not subtract truth values; use ^ or convert them")
+    if name == "pow" and dtype.kind == "c":
+        raise TypingError(f"{operands.shown}: there are no powers of complex numbers beside the data; multiply")
     if (name in _BITWISE and dtype.kind not in "biu") or (dtype.kind == "c" and name not in _COMPLEX):
         return None
     operands.fit(dtype)
@@ -196,8 +208,39 @@ def _unary(name: str, kind: Any) -> Any:
     )
 
 
-def _chosen(name: str, kinds: Sequence[Any], weak: Sequence[bool]) -> Any:
+#: Functions that Numba calls by one name for both floats, which one program cannot have: they compute with 64 bits.
+_ONE_WIDTH = (np.exp2, np.log2)
+
+
+def _of_ufunc(ufunc: np.ufunc, operands: _Operands) -> Any:
+    """Return the signature of a universal function: NumPy's, with float32 where that is float16."""
+    given: list[Any] = []
+    for weak, dtype in zip(operands.weak, operands.dtypes, strict=True):
+        given.append({"f": float, "c": complex}.get(dtype.kind, int) if weak else dtype)
+    try:
+        found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout))
+        whole = ufunc.resolve_dtypes((*[np.dtype("i8")] * ufunc.nin, *[None] * ufunc.nout))
+    except TypeError:
+        raise TypingError(f"{operands.shown}: NumPy has no such function of these dtypes") from None
+    if operands.mixed() and whole[0].kind == "i" and found[0].kind == "f":
+        raise TypingError(
+            f"{operands.shown}: uint64 and signed integers have no integer dtype in common; convert one, like "
+            "np.uint64(n) or np.float64(x)"
+        )
+    for dtype in found[: ufunc.nin]:
+        operands.fit(dtype)
+    kinds = [numpy_support.from_dtype(np.dtype("f4") if dtype == np.float16 else dtype) for dtype in found]
+    taken = kinds[: ufunc.nin]
+    if ufunc in _ONE_WIDTH:
+        taken = [types.float64 if kind == types.float32 else kind for kind in taken]
+    return signature(kinds[-1], *taken)
+
+
+def _chosen(name: Any, kinds: Sequence[Any], weak: Sequence[bool]) -> Any:
     """Return the signature of an operation on numbers; None if Numba's own rule is right."""
+    if isinstance(name, np.ufunc):
+        operands = _Operands(name.__name__, kinds, weak)
+        return None if all(operands.weak) else _of_ufunc(name, operands)
     if len(kinds) == 1:
         return _unary(name, kinds[0])
     operands = _Operands(name, kinds, weak)
@@ -210,7 +253,7 @@ def _chosen(name: str, kinds: Sequence[Any], weak: Sequence[bool]) -> Any:
 
 # --- operators --------------------------------------------------------------------------------------------------------
 
-_KNOWN: dict[Any, tuple[str, tuple[bool, ...]]] = {}
+_KNOWN: dict[Any, tuple[Any, tuple[bool, ...]]] = {}
 
 
 def refuse(function: Any, kinds: Sequence[Any]) -> None:
@@ -218,7 +261,7 @@ def refuse(function: Any, kinds: Sequence[Any]) -> None:
 
     A template cannot: Numba takes its error for a reason to try the next one.
     """
-    known = _KNOWN.get(getattr(function, "typing_key", function))
+    known, kinds = _KNOWN.get(getattr(function, "typing_key", function)), tuple(map(computed, kinds))
     if known is not None and len(kinds) == len(known[1]) and all(map(_number, kinds)):
         _chosen(known[0], kinds, known[1])
 
@@ -232,19 +275,23 @@ def _python(context: Any, function: Any, first: Any) -> Any:
     return context.resolve_value_type(function if plain is None else _PYTHONS[plain])
 
 
-def _made(name: str, function: Any, weak: tuple[bool, ...]) -> Callable[..., Any]:
-    """Make an operator in the place of one of Python's; some operands are its own floats or complex numbers."""
+def _made(name: Any, function: Any, weak: tuple[bool, ...]) -> Callable[..., Any]:
+    """Make an operator in the place of one of Python's; some operands are its own floats or complex numbers.
+
+    ``name`` is that of the operator, or a universal function, in whose place it is.
+    """
 
     def operation(*operands: Any) -> Any:
         return function(*operands)
 
-    operation.__name__ = operation.__qualname__ = name
+    operation.__name__ = operation.__qualname__ = getattr(name, "__name__", name)
 
     class _Template(AbstractTemplate):
         key = operation
         prefer_literal = True
 
         def generic(self, args: Any, kws: Any) -> Any:
+            args = tuple(map(computed, args))
             if not kws and len(args) == len(weak) and all(map(_number, args)):
                 found = _chosen(name, args, weak)
                 if found is not None:
@@ -260,8 +307,9 @@ def _made(name: str, function: Any, weak: tuple[bool, ...]) -> Callable[..., Any
 class _Lowered:
     """The code of an operator, by the signature that was chosen for it."""
 
-    def __init__(self, name: str, function: Any) -> None:
-        self.name = self.__name__ = name
+    def __init__(self, name: Any, function: Any) -> None:
+        self.name = name
+        self.__name__ = getattr(name, "__name__", name)
         self.function = function
 
     def __call__(self, context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -269,6 +317,8 @@ class _Lowered:
         same = all(one == kind for one in sig.args)
         if same and name in ("min", "max") and kind == sig.return_type:
             return _chosen_one(builder, name, kind, *args)
+        if name is np.sign and isinstance(kind, types.Integer) and not kind.signed:  # Numba's has signs
+            return builder.zext(builder.icmp_unsigned("!=", args[0], args[0].type(0)), args[0].type)
         if same and isinstance(types.unliteral(kind), types.Integer) and name in _INTEGERS and not _is_weak(kind):
             return _INTEGERS[name](context, builder, sig, args)
         if len(sig.args) == 2 and all(map(_number, sig.args)):  # noqa: PLR2004
@@ -281,7 +331,7 @@ class _Lowered:
                 return (builder.or_ if name == "add" else builder.and_)(*args)
             if same and kind == sig.return_type and name in _OPERATORS:
                 return context.get_function(_PYTHONS[name], sig)(builder, args)
-        if len(sig.args) == 1 and kind == sig.return_type and _number(kind):
+        if name in _UNARY and kind == sig.return_type and _number(kind):
             return context.get_function(_PYTHONS[name], sig)(builder, args)
         python = _python(context.typing_context, self.function, kind)
         found = python.get_call_type(context.typing_context, sig.args, {})
@@ -394,9 +444,15 @@ _INTEGERS: dict[str, Callable[..., Any]] = {
 
 _BY_PYTHON = {function: name for name, function in (*_PYTHONS.items(), *_IN_PLACE.items())}
 _OURS: dict[tuple[Any, tuple[bool, ...]], Callable[..., Any]] = {}
+_BOTH = [(a, b) for a in (False, True) for b in (False, True)]
 for _function, _name in _BY_PYTHON.items():
-    for _weak in [(False,)] if _name in _UNARY else [(a, b) for a in (False, True) for b in (False, True)]:
+    for _weak in [(False,)] if _name in _UNARY else _BOTH:
         _OURS[_function, _weak] = _made(_name, _function, _weak)
+for _ufunc in ufunc_db.get_ufuncs():
+    if isinstance(_ufunc, np.ufunc) and _ufunc.nout == 1 and _ufunc.nin <= 2 and _ufunc not in _UFUNCS:  # noqa: PLR2004
+        for _weak in [(False,), (True,)] if _ufunc.nin == 1 else _BOTH:
+            _OURS[_ufunc, _weak] = _made(_ufunc, _ufunc, _weak)
+_OURS[abs, (False,)] = _made(np.absolute, abs, (False,))
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
@@ -432,15 +488,38 @@ class Promote(FunctionPass):
 
     def _call(self, code: Any, block: Any, statement: Any) -> None:
         value = statement.value
-        name = _CALLED.get(_constant(code, value.func))
-        if name is None or len(value.args) != 2 or value.kws or value.vararg:  # noqa: PLR2004
+        called = _called(code, value.func)
+        ufunc = called if isinstance(called, np.ufunc) else None
+        name = _CALLED.get(called) or _UFUNCS.get(called)
+        count = 1 if called is abs else ufunc.nin if ufunc else 2
+        if (
+            (name is None and ufunc is None and called is not abs)
+            or len(value.args) != count
+            or value.kws
+            or value.vararg
+        ):
             return
-        function = _OURS[_PYTHONS[name], tuple(_weak_float(code, one) for one in value.args)]
-        place = nir.Var(statement.target.scope, mk_unique_var(f"${name}"), statement.loc)
-        given = nir.Assign(nir.Global(name, function, statement.loc), place, statement.loc)
+        weak = tuple(_weak_float(code, one) for one in value.args)
+        key: Any = (called, weak) if name is None else (_PYTHONS[name], (False,) if name in _UNARY else weak)
+        if key not in _OURS:
+            return
+        function = _OURS[key]
+        place = nir.Var(statement.target.scope, mk_unique_var(f"${function.__name__}"), statement.loc)
+        given = nir.Assign(nir.Global(function.__name__, function, statement.loc), place, statement.loc)
         block.body.insert(block.body.index(statement), given)
         code._definitions[place.name] = [given.value]
         value.func = place
+
+
+def _called(code: Any, variable: Any) -> Any:
+    """Return the function that is called, if it is a global, or NumPy's by a name in it; None if it is neither."""
+    try:
+        found = code.get_definition(variable)
+    except KeyError:
+        return None
+    if isinstance(found, nir.Expr) and found.op == "getattr" and _constant(code, found.value) is np:
+        return getattr(np, found.attr, None)
+    return _constant(code, variable)
 
 
 def _constant(code: Any, variable: Any) -> Any:

@@ -42,7 +42,7 @@ from numba.core.runtime.context import NRTContext
 from numba.np import numpy_support
 from numba.np.arrayobj import make_array, populate_array
 
-from nandarray.programs.compile import promotion, streams
+from nandarray.programs.compile import promotion, stored, streams
 from nandarray.programs.compile.scipy_free import import_arrays
 from nandarray.programs.compile.streams import StreamType
 
@@ -258,7 +258,7 @@ class _Context(cpu.CPUContext):
         import_arrays()
         from numba.np import arraymath, arrayobj, npyimpl  # noqa: F401
 
-        ours = (streams.lowering, promotion.lowering)
+        ours = (streams.lowering, promotion.lowering, stored.lowering)
         for registry in (cmathimpl.registry, mathimpl.registry, npyimpl.registry, *ours):
             self.install_registry(registry)
 
@@ -298,7 +298,8 @@ class _Typing(typing.Context):
         if func is operator.getitem:
             self._refuse_flat(args[0])
         promotion.refuse(func, args)
-        return super().resolve_function_type(func, args, kws)
+        found = super().resolve_function_type(func, args, kws)
+        return stored.loaded(found) if func in (operator.getitem, "static_getitem", "getiter") else found
 
     def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
         self._refuse_flat(target)
@@ -421,7 +422,7 @@ class Parameter:
     def type(self) -> Any:
         """Numba's type of the argument."""
         if self.role in {"stream", "out-stream"}:
-            return StreamType(element_type(self.dtype), self.index, output=self.role == "out-stream")
+            return StreamType(stored.element(self.dtype), self.index, output=self.role == "out-stream")
         if self.role in {"scalar", "extent"}:
             return element_type(self.dtype)
         if self.role in {"state", "other"}:
@@ -430,7 +431,7 @@ class Parameter:
             base, shape = self.dtype.subdtype or (self.dtype, (1,))
             return types.Array(numpy_support.from_dtype(base), len(shape), "C", readonly=self.role == "other")
         base, shape = self.dtype.subdtype or (self.dtype, ())
-        return types.Array(numpy_support.from_dtype(base), 1 + len(shape), "C", readonly=self.role == "block")
+        return types.Array(stored.element(base), 1 + len(shape), "C", readonly=self.role == "block")
 
 
 @dataclass(frozen=True)
@@ -450,8 +451,8 @@ class Entry:
 def element_type(dtype: np.dtype[Any]) -> Any:
     """Return Numba's type of one record, as indexing a block returns it."""
     base, shape = dtype.subdtype or (dtype, ())
-    element = numpy_support.from_dtype(base)
-    return types.Array(element, len(shape), "C", readonly=True) if shape else element
+    element = stored.element(base)
+    return types.Array(element, len(shape), "C", readonly=True) if shape else stored.computed(element)
 
 
 def result_type(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:

@@ -20,6 +20,8 @@ from numba.core.imputils import Registry as LoweringRegistry
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, bound_function, signature
 from numba.core.typing.templates import Registry as TypingRegistry
 
+from nandarray.programs.compile.stored import StoredType, computed
+
 __all__ = ["StreamType", "definitions", "lowering", "typing"]
 
 typing = TypingRegistry()
@@ -36,10 +38,11 @@ class StreamType(types.SimpleIteratorType):
     """A stream of elements, one way."""
 
     def __init__(self, dtype: Any, number: int, *, output: bool) -> None:
-        if not isinstance(dtype, types.Integer | types.Float | types.Boolean) or _bits(dtype) > 64:  # noqa: PLR2004
+        number_like = isinstance(computed(dtype), types.Integer | types.Float | types.Boolean)
+        if not number_like or _bits(dtype) > 64:  # noqa: PLR2004
             raise TypingError(f"a stream has elements of 8, 16, 32 or 64 bits, not {dtype}")
-        self.number, self.output = number, output
-        super().__init__(f"{'OutStream' if output else 'Stream'}({dtype}, {number})", dtype)
+        self.number, self.output, self.element = number, output, dtype
+        super().__init__(f"{'OutStream' if output else 'Stream'}({dtype}, {number})", computed(dtype))
 
 
 register_default(StreamType)(OpaqueModel)
@@ -62,7 +65,7 @@ class _Methods(AttributeTemplate):
     @bound_function("stream.store")
     def resolve_store(self, stream: Any, args: Any, kws: Any) -> Any:
         _needs(stream, output=True, method="store")
-        return signature(types.none, stream.yield_type) if len(args) == 1 and not kws else None
+        return signature(types.none, stream.element) if len(args) == 1 and not kws else None
 
 
 def _needs(stream: Any, *, output: bool, method: str) -> None:
@@ -82,14 +85,18 @@ class _GetIter(AbstractTemplate):
 
 
 def _bits(kind: Any) -> int:
+    if isinstance(kind, StoredType):
+        return 8 * kind.stored.itemsize
     return 8 if isinstance(kind, types.Boolean) else int(kind.bitwidth)
 
 
 def _load(context: Any, builder: Any, stream: Any) -> Any:
-    kind, bits = stream.yield_type, _bits(stream.yield_type)
+    kind, bits = stream.element, _bits(stream.element)
     width = _WIDTHS[bits, isinstance(kind, types.Integer) and kind.signed]
     raw = _call(builder, _I64, f"nd_stream_load_{stream.number}_{width}", [])
     small = raw if bits == 64 else builder.trunc(raw, ir.IntType(bits))  # noqa: PLR2004
+    if isinstance(kind, StoredType):
+        return context.data_model_manager[kind].from_data(builder, small)
     if isinstance(kind, types.Float):
         return builder.bitcast(small, context.get_value_type(kind))
     return builder.icmp_unsigned("!=", small, small.type(0)) if isinstance(kind, types.Boolean) else small
@@ -141,7 +148,9 @@ def _lower_at_end(_context: Any, builder: Any, sig: Any, _args: Any) -> Any:
 def _lower_store(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     stream, kind = sig.args
     bits, value = _bits(kind), args[1]
-    if isinstance(kind, types.Float):
+    if isinstance(kind, StoredType):
+        value = context.data_model_manager[kind].as_data(builder, value)
+    elif isinstance(kind, types.Float):
         value = builder.bitcast(value, ir.IntType(bits))
     value = value if value.type.width == 64 else builder.zext(value, _I64)  # noqa: PLR2004
     _call(builder, ir.VoidType(), f"nd_stream_store_{stream.number}_{(bits // 8).bit_length() - 1}", [value])

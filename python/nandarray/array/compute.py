@@ -272,9 +272,9 @@ class Compute(Operand):
             ``"sum"``, ``"prod"``, ``"mean"``, ``"min"``, ``"max"``, ``"any"``, ``"all"``, ``"count"`` (of elements that
             are not zero), ``"argmin"``, ``"argmax"``, ``"var"``, ``"std"``, ``"median"``, ``"quantile"`` and
             ``"percentile"`` (with ``q=``, and ``method=`` as NumPy's ``"linear"``, ``"lower"``, ``"higher"``,
-            ``"midpoint"`` or ``"nearest"``), ``"minmax"``, ``"histogram"``; a function of two values that is
-            associative, of which the first is what was folded so far; a class of functions as for
-            ``nandarray.program.reduce``, with ``state=``; or a program.
+            ``"midpoint"`` or ``"nearest"``), ``"top"`` (with ``k=``; ``largest=False`` for the least), ``"minmax"``,
+            ``"histogram"``; a function of two values that is associative, of which the first is what was folded so far;
+            a class of functions as for ``nandarray.program.reduce``, with ``state=``; or a program.
         axis : int or sequence of int, optional
             The axis to fold, by one of the first ten names or a function of two values; several by the names without
             ``"argmin"`` and ``"argmax"``.
@@ -316,6 +316,8 @@ class Compute(Operand):
         array([3., 5., 7.])
         >>> float(store["a"].reduce("median")), store["a"].reduce("percentile", q=[10, 90])
         (2.5, array([0.5, 4.5]))
+        >>> store["a"].reduce("top", k=2)
+        {'values': array([5., 4.]), 'places': array([5, 4])}
         >>> store["a"].reduce("argmax", axis=1, keepdims=True)
         array([[2],
                [2]])

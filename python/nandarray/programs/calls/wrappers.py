@@ -24,6 +24,7 @@ from nandarray.programs.calls.folds import fold_box
 from nandarray.programs.calls.quantiles import QUANTILES, quantiles
 from nandarray.programs.calls.times import reduced
 from nandarray.programs.calls.ufuncs import plain
+from nandarray.programs.calls.top import top_of
 from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, parameters, reduce_form
 from nandarray.programs.operand import Converted, Operand
 from nandarray.programs.program import Program, PythonProgram
@@ -42,6 +43,8 @@ _REDUCTIONS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "std": ("variance", "", lambda x: np.sqrt(x)),
 }
 _EMPTY_ONES = ("min", "max")
+#: Reductions of whole boxes alone, with what they take by name.
+_WHOLE: Mapping[str, tuple[str, ...]] = {**dict.fromkeys(QUANTILES, ("q", "method")), "top": ("k", "largest")}
 #: Functions that join an initial value with a result.
 _JOINED: Mapping[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 #: Reductions by name that give one number for each place that is left.
@@ -151,12 +154,14 @@ def _reduced(
     """Fold a box, and give the result without the axes that are folded."""
     what = plain(what)
     _refuse_others(what, scalars)
-    if isinstance(what, str) and what in QUANTILES:
-        how = {name: scalars[name] for name in ("q", "method") if name in scalars}
-        _refuse_scalars(what, {name: one for name, one in scalars.items() if name not in how}, dtype)
+    if isinstance(what, str) and what in _WHOLE:
+        named = {name: scalars[name] for name in _WHOLE[what] if name in scalars}
+        _refuse_scalars(what, {name: one for name, one in scalars.items() if name not in named}, dtype)
         if axis is not None or initial is not None:
             raise InvalidError(f"{what} is of the whole box: it has no {'initial value' if axis is None else 'axis'}")
-        return quantiles(grid, what, key=key, options=options, **how)
+        if what == "top":
+            return top_of(grid, key=key, options=options, **named)
+        return quantiles(grid, what, key=key, options=options, **named)
     if axis is not None:
         if isinstance(what, Program) or state is not None or initial is not None:
             raise InvalidError("along an axis there are names and functions of two values, without an initial value")
@@ -443,7 +448,7 @@ def _named(call: _Call, name: str, box: Any) -> Any:
         _refuse_scalars(name, call.scalars)
         return fold_box(call.grid, name, None, key=call.key, options=call.options)
     if name not in _REDUCTIONS and name not in ("minmax", "histogram", "variance"):
-        there = ", ".join([*_NUMBERS, "quantile", "percentile", "minmax", "histogram"])
+        there = ", ".join([*_NUMBERS, "quantile", "percentile", "top", "minmax", "histogram"])
         raise NotFoundError(f"there is no reduction {name!r}; there is {there}")
     program, output, finish = _REDUCTIONS.get(name, (name, "", lambda x: x))
     if name in _EMPTY_ONES and not math.prod(box.shape):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray._nandarray import select
+from nandarray.array.arrow import ArrowSource
 from nandarray.errors import InvalidError, NandarrayError
 from nandarray.index import buffers
 from nandarray.index.transfer import Commands, fetch, put
@@ -27,7 +28,7 @@ __all__ = ["Grid", "Indexer"]
 _BAND_BYTES = 8 << 20  # what iteration reads ahead
 
 
-class Grid(Operand):
+class Grid(Operand, ArrowSource):
     """An N-dimensional array in a store, seen under one shape. Base of ``Array`` and ``View``."""
 
     #: Whether the engine's own shape is this grid's: it takes index arrays then, and compares points with the shape.

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray._nandarray import select
 from nandarray.array import notebook
+from nandarray.array.arrow import ArrowSource
 from nandarray.array.compute import Compute
 from nandarray.array.pickling import dask_token
 from nandarray.errors import ClosedError, InvalidError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["AsType", "Field"]
 
 
-class _Lazy(Uncompared):
+class _Lazy(Uncompared, ArrowSource):
     """An array read through a conversion; indexing gives NumPy arrays."""
 
     def __init__(self, array: Array, dtype: np.dtype[Any]) -> None:

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark reads the clock and prints")]
 
 use nandarray_model::describe::{self, GcPolicy};
-use nandarray_model::ftl::{FtlError, MapOp, PageMapped, Urgency};
+use nandarray_model::internals::{FtlError, MapOp, PageMapped, Urgency};
 use std::time::Instant;
 
 const READS: u64 = 10_000_000;

@@ -8,9 +8,9 @@
 
 use std::fs;
 
-use nandarray_model::Ps;
 use nandarray_model::describe::{Description, Scheduling, preset, preset_with};
-use nandarray_model::flash::{Backend, FlashEvent, FlashOp, OpCause, OpKind, PageAddress};
+use nandarray_model::internals::{Backend, FlashEvent, FlashOp};
+use nandarray_model::{OpCause, OpKind, PageAddress, Ps};
 use nandarray_sim::Events;
 
 /// Returns the CPU seconds of this process so far, from its scheduler statistics.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::describe::Description;
 use crate::ftl::{FtlError, FtlSetupError, LayOutError};
 use crate::machine::{DriveProgress, Machine, RequestEnded, RequestStatus};
-use crate::report::{Latencies, Report, WorkloadProfile, promise};
+use crate::report::{Latencies, Report, WorkloadProfile, promises};
 use crate::timeline::{Timeline, TimelineOptions};
 use crate::workload::{BoxRequests, Boxes, Generator, RequestSource, Synthetic, Trace, TraceSettings, WorkloadError};
 use nandarray_sim::Ps;
@@ -241,7 +241,7 @@ pub fn replay(
     report.check().unwrap_or_else(|e| panic!("the report does not add up: {e}"));
     if let Workload::Synthetic(synthetic) = &settings.workload {
         if let Some(spec) = &description.spec {
-            report.promises = promise::promises(spec, WorkloadProfile::of(synthetic), &report);
+            report.promises = promises(spec, WorkloadProfile::of(synthetic), &report);
         }
     }
     let limit_w = description.spec.as_ref().and_then(|spec| spec.power_limit_uw).map(|uw| uw as f64 * 1e-6);

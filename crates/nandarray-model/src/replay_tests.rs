@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::describe::{preset, preset_with};
-use crate::workload::boxes::ArrayBox;
+use crate::workload::ArrayBox;
 use crate::workload::{Arrival, Pattern, Size};
 use std::io::Write;
 

@@ -12,7 +12,7 @@ use nandarray::{
     BufferMut, Device, FaultMedia, Geometry, Media, MemoryMedia, Mode, NewSpace, Options, Source, SpaceId, Target,
     command,
 };
-use nandarray_model::accelerator::{AcceleratorOptions, AcceleratorPlatform, AcceleratorSession};
+use nandarray_model::{AcceleratorOptions, AcceleratorPlatform, AcceleratorSession};
 use nandarray_runtime::schedule::{KernelFacts, SCHEDULERS, by_name};
 use nandarray_runtime::{
     KernelForm, KernelRequest, LoadedKernel, Runtime, SectionBinding, SectionBox, SectionSource, SectionTarget,

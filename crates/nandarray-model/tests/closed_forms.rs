@@ -4,10 +4,8 @@
 //! us, tPROG 750 us; a link of 4 B/ns in packets of 128 B and 28 B of overhead. Its ready line adds 20 ns, its commands
 //! take 290 ns (read), 361 ns (program), 650 ns and 816 ns for a further plane, 30 ns to ask for data.
 
-use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description, KEYS, ValueKind};
-use nandarray_model::machine::{Machine, RequestStatus};
-use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
+use nandarray_model::{IoRequest, Machine, Ps, RequestList, RequestOp, RequestStatus};
 
 const US_A_BYTE: f64 = 0.003;
 const PAGE: u64 = 8_192;
@@ -36,7 +34,7 @@ fn run(d: &Description, op: RequestOp, bytes: u64, depth: u32, n: u64) -> (f64, 
     }
     let requests = (0..n).map(|i| IoRequest { at: None, op, stream: 0, offset_bytes: i * bytes, bytes });
     let mut took = Ps::ZERO;
-    let each = &mut |e: &nandarray_model::machine::RequestEnded| {
+    let each = &mut |e: &nandarray_model::RequestEnded| {
         assert_eq!(e.status, RequestStatus::Success);
         took += e.done - e.arrived;
     };

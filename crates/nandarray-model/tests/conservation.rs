@@ -8,13 +8,11 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::flash::{FlashAccount, OpCause, OpKind};
-use nandarray_model::machine::{Machine, RequestEnded, RequestStatus};
-use nandarray_model::report::{Latencies, Latency, Report, ReportImbalance};
-use nandarray_model::spans::{DeviceSpan, Track};
-use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
+use nandarray_model::{
+    DeviceSpan, FlashAccount, IoRequest, Latencies, Latency, Machine, OpCause, OpKind, Ps, Report, ReportImbalance,
+    RequestEnded, RequestList, RequestOp, RequestStatus, Track,
+};
 use nandarray_sim::SpanSink;
 
 /// Spans by track, as a machine reports them.

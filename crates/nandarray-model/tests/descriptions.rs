@@ -303,7 +303,7 @@ fn every_key_has_a_meaning_and_a_range_in_words() {
 fn every_preset_becomes_a_device() {
     for name in presets() {
         let description = describe::preset(name).unwrap();
-        let mut machine = nandarray_model::machine::Machine::new(&description, 1, None);
+        let mut machine = nandarray_model::Machine::new(&description, 1, None);
         machine.attach_blocks(1).unwrap_or_else(|e| panic!("{name}: {e}"));
         let said = description.summarise().user_bytes as f64;
         let given = machine.capacity_bytes() as f64;

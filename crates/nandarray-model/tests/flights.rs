@@ -12,7 +12,7 @@ use nandarray::{
 };
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Backing, Clock, IN_FLIGHT_MAX, power::WriteLog};
+use nandarray_model::store::{self, Backing, Clock, IN_FLIGHT_MAX, WriteLog};
 use parking_lot::Mutex;
 
 type Slot = Arc<Mutex<Option<Result<()>>>>;

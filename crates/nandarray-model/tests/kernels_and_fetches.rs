@@ -7,11 +7,11 @@
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
-use nandarray_model::accelerator::{
-    AcceleratorPlatform, AcceleratorReport, PhantomBlock, PhantomKernel, ScreenSpan, run_accelerator, run_host,
-};
 use nandarray_model::describe::{Description, Sheet};
-use nandarray_model::fetch::{FetchPlatform, FetchRecording, FetchReport, TouchKind, run_fetches};
+use nandarray_model::{
+    AcceleratorPlatform, AcceleratorReport, FetchPlatform, FetchRecording, FetchReport, PhantomBlock, PhantomKernel,
+    ScreenSpan, TouchKind, run_accelerator, run_fetches, run_host,
+};
 use nandarray_runtime::schedule::{SCHEDULERS, by_name};
 
 /// Times are whole picoseconds, and reports have them in seconds.

@@ -6,10 +6,8 @@
 //! device had been filled for reads; its writes went to pages that were never written, so 4 KiB ones read nothing
 //! first.
 
-use nandarray_model::Ps;
 use nandarray_model::describe;
-use nandarray_model::machine::Machine;
-use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
+use nandarray_model::{IoRequest, Machine, Ps, RequestList, RequestOp};
 
 struct Row {
     name: &'static str,

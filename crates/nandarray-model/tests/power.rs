@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Backing, power::WriteLog};
+use nandarray_model::store::{self, Backing, WriteLog};
 use parking_lot::Mutex;
 
 const SIDE: u64 = 48;

@@ -6,11 +6,8 @@
 mod cases;
 
 use cases::{Before, Case};
-use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::machine::Machine;
-use nandarray_model::report::Latencies;
-use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
+use nandarray_model::{IoRequest, Latencies, Machine, Ps, RequestList, RequestOp};
 
 /// Returns the average power, in watts, of the second of two runs of a load; the first run fills the buffers.
 fn power_w(d: &Description, bytes: u64, sequential: bool, read_share: f64, depth: u32) -> f64 {
@@ -31,7 +28,7 @@ fn resting_w(d: &Description, rest: Ps) -> (f64, f64) {
     machine.attach_blocks(1).unwrap();
     let read = |at| IoRequest { at: Some(at), op: RequestOp::Read, stream: 0, offset_bytes: 0, bytes: 4_096 };
     let mut slowest = Ps::ZERO;
-    let each = &mut |e: &nandarray_model::machine::RequestEnded| slowest = slowest.max(e.done - e.arrived);
+    let each = &mut |e: &nandarray_model::RequestEnded| slowest = slowest.max(e.done - e.arrived);
     machine.drive(&mut RequestList::new([read(Ps::ZERO), read(rest)], None), each, &mut |_| true).unwrap();
     machine.check();
     let report = machine.report(&Latencies::default());

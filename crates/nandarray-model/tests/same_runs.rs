@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_model::describe::{self, Description};
-use nandarray_model::machine::Machine;
 use nandarray_model::store::{self, Backing, Clock};
-use nandarray_model::workload::{Arrival, Generator, Pattern, Size, Synthetic};
+use nandarray_model::{Arrival, Generator, Machine, Pattern, Size, Synthetic};
 
 const GOLDEN: &str = include_str!("same_runs/golden.txt");
 
@@ -39,7 +38,7 @@ fn replayed(description: &Description, synthetic: Synthetic) -> String {
     machine.ftl().fill_sequential().unwrap();
     let mut source = Generator::new(synthetic, machine.capacity_bytes()).unwrap();
     let (mut requests, mut digest) = (0u64, 0u64);
-    let mut each = |e: &nandarray_model::machine::RequestEnded| {
+    let mut each = |e: &nandarray_model::RequestEnded| {
         requests += 1;
         digest = fold(fold(fold(digest, e.arrived.0), e.done.0), e.status as u64);
     };
@@ -144,7 +143,7 @@ fn stored(description: &Description) -> String {
     }
     store.clock.settle();
     let report = store.clock.report(&[]);
-    let latency = |of: &nandarray_model::report::OpReport| of.latency.as_ref().map_or(0.0, |l| l.mean_us);
+    let latency = |of: &nandarray_model::OpReport| of.latency.as_ref().map_or(0.0, |l| l.mean_us);
     let (read, write, flush) = (latency(&report.read), latency(&report.write), latency(&report.flush));
     let now = store.clock.now().0;
     let hash = store.clock.machine(|m| m.hash());

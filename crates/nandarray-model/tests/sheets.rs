@@ -7,7 +7,7 @@
 mod cases;
 
 use nandarray_model::describe;
-use nandarray_model::report::promise::{WorkloadProfile, promises};
+use nandarray_model::{WorkloadProfile, promises};
 
 #[test]
 fn presets_keep_what_they_claim() {

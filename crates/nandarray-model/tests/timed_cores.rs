@@ -8,12 +8,9 @@ use std::sync::Arc;
 
 use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_cores::Form;
-use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::report::{Report, TimedCoresReport};
-use nandarray_model::store::executor::Modelled;
-use nandarray_model::store::power::WriteLog;
-use nandarray_model::store::{self, Backing, Clock};
+use nandarray_model::store::{self, Backing, Clock, Modelled, WriteLog};
+use nandarray_model::{Ps, Report, TimedCoresReport};
 use nandarray_runtime::{Error, Execution, Executor, Input, Output, OutputValue, Progress, Runtime, StageRequest};
 use parking_lot::Mutex;
 

@@ -8,11 +8,9 @@ use std::sync::Arc;
 
 use nandarray::panics::caught;
 use nandarray::{Device, Error, Mode, Options, Result, command};
-use nandarray_model::Ps;
 use nandarray_model::describe::Description;
-use nandarray_model::machine::SpaceJobKind;
 use nandarray_model::store::{self, Backing};
-use nandarray_model::timeline::{Timeline, TimelineOptions};
+use nandarray_model::{Ps, SpaceJobKind, Timeline, TimelineOptions};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 

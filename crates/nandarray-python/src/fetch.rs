@@ -2,7 +2,7 @@
 //! platform as JSON and a recording as columns; the result is a report as JSON. The GIL is released during a run.
 
 use nandarray_model::describe::{Description, Sheet};
-use nandarray_model::fetch::{FetchRecording, run_fetches};
+use nandarray_model::{FetchRecording, run_fetches};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 

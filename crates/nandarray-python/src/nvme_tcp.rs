@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use nandarray::nvme::{CompletionEntry, SubmissionEntry};
 use nandarray::{Error, Home};
-use nandarray_model::store::executor::Modelled;
-use nandarray_model::store::{Clock, WallTime};
+use nandarray_model::store::{Clock, Modelled, WallTime};
 use nandarray_nvme::auth::{DhchapHash, DhchapSecret, HostCredentials};
 use nandarray_nvme::tcp::{
     ConnectionEnder, Digests, Endpoint, Initiator, InitiatorOptions, Server, ServerOptions, SocketAccess,
@@ -34,7 +33,7 @@ fn io_error(py: Python<'_>, what: &dyn std::fmt::Display) -> PyErr {
 /// Returns the place that a text names: `unix:PATH`, or `HOST:PORT`, where an IPv6 address is in brackets, with a scope
 /// if need be.
 fn endpoint_of(py: Python<'_>, text: &str) -> PyResult<Endpoint> {
-    if let Some(path) = text.strip_prefix("unix:") {
+    if let Some(path) = text.strip_prefix(Endpoint::UNIX) {
         let wrong = path.is_empty() || path.contains('\0');
         let what = format!("{text:?} must be unix:PATH, with the path of a socket");
         return if wrong { Err(io_error(py, &what)) } else { Ok(Endpoint::Unix(path.into())) };

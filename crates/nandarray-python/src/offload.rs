@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use nandarray::{Device, SpaceId};
 use nandarray_cores::{CoreTimer, Form, Native, Profiler};
-use nandarray_model::store::{Clock, executor::Modelled};
+use nandarray_model::store::{Clock, Modelled};
 use nandarray_runtime::{
     Account, Execution, Executor, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest, Tiles,
 };

@@ -3,8 +3,7 @@
 //! The GIL is released during a replay, and taken now and then to report progress and to check for Ctrl-C.
 
 use nandarray_model::describe::Sheet;
-use nandarray_model::replay::{ReplayError, ReplayPhase, ReplaySettings, replay as run};
-use nandarray_model::workload::WorkloadError;
+use nandarray_model::{ReplayError, ReplayPhase, ReplaySettings, WorkloadError, replay as run};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nandarray_cores::kernel::{KernelFunctions, SectionRole};
-use nandarray_model::accelerator::cost::screen_cost;
-use nandarray_model::accelerator::{AcceleratorOptions, AcceleratorPlatform, AcceleratorSession};
+use nandarray_model::{AcceleratorOptions, AcceleratorPlatform, AcceleratorSession, screen_cost};
 use nandarray_runtime::schedule::{KernelFacts, KernelScheduler, SchedulerMaker, by_name, names, register};
 use nandarray_runtime::{
     KernelForm, KernelRequest, KernelState, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
@@ -76,7 +75,7 @@ impl PyKernel {
 /// "simd" runs them one after the other, as a host does.
 #[pyfunction]
 pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, kernels: &str) -> PyResult<String> {
-    use nandarray_model::accelerator::{run_accelerator, run_host};
+    use nandarray_model::{run_accelerator, run_host};
     let invalid = |what: String| to_py(py, &nandarray::Error::Invalid(what), None);
     let platform = serde_json::from_str(platform).map_err(|e| invalid(format!("platform: {e}")))?;
     let kernels: Vec<_> = serde_json::from_str(kernels).map_err(|e| invalid(format!("kernels: {e}")))?;

@@ -4,11 +4,10 @@
 //! A device is first brought into its state (empty, filled, long in use), which takes no modelled time. Then requests
 //! run; no figure counts those of the warm-up, so that an empty write buffer or idle dies do not improve the figures.
 
-use nandarray_model::Ps;
 use nandarray_model::describe::{Description, Spec};
-use nandarray_model::machine::{Machine, RequestEnded, RequestStatus};
-use nandarray_model::report::{Latencies, Report};
-use nandarray_model::workload::{Arrival, Generator, Pattern, Size, Synthetic};
+use nandarray_model::{
+    Arrival, Generator, Latencies, Machine, Pattern, Ps, Report, RequestEnded, RequestStatus, Size, Synthetic,
+};
 
 /// State of a device before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! The files are in `tests/mqsim/`, as MQSim (commit 7ec40e3) read them. Its requests per second are computed from the
 //! completion times of its own runs. Of its 99th percentiles only the ratios to ours are recorded.
 
+use nandarray_model::Arrival;
 use nandarray_model::describe::{self, Description, Scheduling, mqsim};
-use nandarray_model::workload::Arrival;
 
 use super::cases::{Before, Case};
 

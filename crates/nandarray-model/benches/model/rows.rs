@@ -3,8 +3,8 @@
 //! MQSim's reads run on a filled device. Its writes go to pages that were never written, so writes of a part of a page
 //! read nothing first.
 
+use nandarray_model::Arrival;
 use nandarray_model::describe::{Scheduling, preset_with};
-use nandarray_model::workload::Arrival;
 
 use crate::Options;
 use crate::cases::{Before, Case};

@@ -1,7 +1,7 @@
 //! Compares presets with their data sheets.
 
 use nandarray_model::describe::{self, Description};
-use nandarray_model::report::promise::{WorkloadProfile, promises};
+use nandarray_model::{WorkloadProfile, promises};
 
 use crate::Options;
 use crate::cases::sheet;

@@ -18,7 +18,7 @@
 //! | `results` | times by part, energy in three parts, utilisation |
 //! | `cost` | a screen on a timed core |
 
-pub mod cost;
+mod cost;
 mod host;
 mod machine;
 mod platform;
@@ -29,8 +29,8 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use cost::{ScreenCost, screen_cost};
 pub use host::run_host;
-pub use machine::{AcceleratorMachine, AcceleratorWork, KernelMoves, ScreenLoad};
 pub use platform::AcceleratorPlatform;
 pub use results::{AcceleratorReport, Activity, KernelTimes, ScreenSpan};
 pub use run::{PhantomBlock, PhantomKernel, run_accelerator};

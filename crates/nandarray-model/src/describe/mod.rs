@@ -12,11 +12,11 @@
 //! Values, units, reading and writing of TOML are those of `nandarray-describe`.
 
 mod cores;
-pub mod description;
+mod description;
 pub mod mqsim;
 mod presets;
 mod sections;
-pub mod summary;
+mod summary;
 
 pub use description::*;
 pub use nandarray_describe::{Invalid, Key, Problem, SheetEntry, Value, ValueKind, units};

@@ -35,4 +35,5 @@ mod tests;
 pub use account::{BusTime, DieTime, FlashAccount, FlashEnergy};
 pub use backend::{Backend, FlashEvent};
 pub use cells::{Cells, NandCells, Verdict};
+pub use fault::{BitErrors, DeadDie, SlowDie};
 pub use operation::*;

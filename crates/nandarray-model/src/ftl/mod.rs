@@ -47,8 +47,8 @@ mod tests;
 mod victims;
 
 pub use page_mapped::PageMapped;
-pub use reclaim::{Move, Moved, ReclaimStep, Renewed};
-pub use report::{FtlReport, Wear};
+pub use reclaim::{Move, Moved, ReclaimStep};
+pub use report::FtlReport;
 
 use crate::flash::PageAddress;
 

@@ -12,7 +12,7 @@ mod tests;
 pub use cpu::HostCpu;
 pub use link::{Direction, HostLink, Sent};
 pub use nandarray_sim::Booked;
-pub use queues::{FetchedCommand, QueueClass, QueueFull, Queues};
+pub use queues::Queues;
 
 /// A resource of the device that is booked first come, first served: cores, firmware stages, a direction of the link.
 pub type DeviceResource = nandarray_sim::Resource<crate::spans::Track>;

@@ -123,6 +123,7 @@ impl<C: Copy> Queues<C> {
 
     /// Handles a doorbell at the device: makes all submitted commands of the queue visible. Returns the number of
     /// newly visible ones.
+    #[cfg(test)]
     pub fn ring(&mut self, queue: u32) -> u32 {
         self.show(queue, u32::MAX)
     }

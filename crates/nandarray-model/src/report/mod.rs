@@ -7,8 +7,8 @@
 
 mod bound;
 mod compute;
-pub mod latency;
-pub mod promise;
+mod latency;
+mod promise;
 mod table;
 
 use serde::Serialize;
@@ -23,7 +23,7 @@ use nandarray_uarch::CoreReport;
 
 pub use compute::{CacheReport, ComponentReport, TimedCoresReport, TimedParts};
 pub use latency::{Latencies, Latency, OpReport};
-pub use promise::{Promise, WorkloadProfile};
+pub use promise::{Promise, WorkloadProfile, promises};
 
 /// Version of the report's JSON.
 pub const SCHEMA: u32 = 1;

@@ -22,7 +22,7 @@ use crate::flash_trace::{Recorder, StoreLayout};
 
 /// A medium on the modelled clock.
 #[derive(Debug)]
-pub struct ModelMedia {
+pub(super) struct ModelMedia {
     below: Arc<dyn Media>,
     recorder: Arc<Recorder>,
     /// The recorder's geometry, with the layout of the store that the medium holds.
@@ -38,7 +38,7 @@ pub struct ModelMedia {
 impl ModelMedia {
     /// Wraps a medium of a store; accesses are reported to `recorder`. Unless `keeps_data`, pages of data are not
     /// written.
-    pub fn new(below: Arc<dyn Media>, recorder: Arc<Recorder>, keeps_data: bool) -> Self {
+    pub(super) fn new(below: Arc<dyn Media>, recorder: Arc<Recorder>, keeps_data: bool) -> Self {
         let shape = recorder.geometry();
         let found = read_slots(below.as_ref(), "the store").ok();
         let geometry = found.map_or(shape, |slots| Geometry { layout: slots[0].1.geometry.layout, ..shape });
@@ -46,7 +46,7 @@ impl ModelMedia {
     }
 
     /// Returns the medium with every write from now on logged in `writes`.
-    pub fn logged(self, writes: Arc<Mutex<WriteLog>>, layout: StoreLayout) -> Self {
+    pub(super) fn logged(self, writes: Arc<Mutex<WriteLog>>, layout: StoreLayout) -> Self {
         Self { writes: Some((writes, layout)), ..self }
     }
 

@@ -27,12 +27,12 @@
 
 mod connections;
 mod crew;
-pub mod executor;
+mod executor;
 mod feeds;
 mod flights;
-pub mod media;
+mod media;
 mod pace;
-pub mod power;
+mod power;
 mod timed;
 mod timed_cores;
 
@@ -58,10 +58,11 @@ use crate::workload::RequestOp;
 use flights::{Admission, FlightHalves, Flights, stuck, too_many};
 use media::ModelMedia;
 use nandarray_sim::Ps;
-use power::WriteLog;
 
+pub use executor::Modelled;
 pub use flights::IN_FLIGHT_MAX;
 pub use pace::WallTime;
+pub use power::WriteLog;
 
 /// The place of a modelled device's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -277,7 +278,7 @@ pub fn open(
     open_logged(bytes, mode, options, description, spans, None)
 }
 
-/// Opens a store as [`open`] does, with a log of every write for [`power::WriteLog::survives`].
+/// Opens a store as [`open`] does, with a log of every write for [`WriteLog::survives`].
 ///
 /// # Errors
 /// As [`open`].

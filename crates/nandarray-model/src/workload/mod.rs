@@ -5,22 +5,21 @@
 //! queue depth, and the machine takes the next request when one has completed.
 
 mod blktrace;
-pub mod boxes;
+mod boxes;
 mod fio;
-#[doc(hidden)]
 pub mod fuzz;
 mod msr;
 mod record;
-pub mod skew;
-pub mod synthetic;
-pub mod trace;
+mod skew;
+mod synthetic;
+mod trace;
 
 use std::collections::VecDeque;
 
 use nandarray_sim::Ps;
 
 pub use blktrace::BlktraceEvent;
-pub use boxes::{BoxRequests, Boxes};
+pub use boxes::{ArrayBox, BoxRequests, Boxes};
 pub use skew::Skew;
 pub use synthetic::{Arrival, Generator, Pattern, SECTOR_BYTES, Size, Synthetic};
 pub use trace::{Trace, TraceFormat, TraceSettings};

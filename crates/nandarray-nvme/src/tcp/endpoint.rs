@@ -30,7 +30,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Unix(path) => write!(f, "{}{}", Self::UNIX, path.display()),
         }
     }
 }
@@ -48,6 +48,9 @@ impl From<&Endpoint> for Endpoint {
 }
 
 impl Endpoint {
+    /// The beginning of the text of a unix socket.
+    pub const UNIX: &str = "unix:";
+
     /// Returns address and port, if it has these.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {

@@ -23,8 +23,8 @@ from nandarray.programs.calls.boxwise import map_boxes
 from nandarray.programs.calls.folds import fold_box
 from nandarray.programs.calls.quantiles import QUANTILES, quantiles
 from nandarray.programs.calls.times import reduced
-from nandarray.programs.calls.ufuncs import plain
 from nandarray.programs.calls.top import top_of
+from nandarray.programs.calls.ufuncs import plain
 from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, parameters, reduce_form
 from nandarray.programs.operand import Converted, Operand
 from nandarray.programs.program import Program, PythonProgram

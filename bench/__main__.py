@@ -81,7 +81,8 @@ def _side_commands(commands: Any) -> None:
     _core_commands(commands)
     offload = commands.add_parser("offload", help="programs over an array of a store beside peers with it in memory")
     _output(offload)
-    offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits")
+    offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits; of a door 2 GiB")
+    offload.add_argument("--door", choices=["nvme"], help="at a node instead, beside reading all and Arrow Flight")
     offload.add_argument(
         "--dtype", nargs="+", default=["float64", "float32"], help="of its elements, one after the other"
     )
@@ -334,8 +335,17 @@ def _first(arguments: argparse.Namespace, command: str) -> int:
 def _offload(arguments: argparse.Namespace, command: str) -> int:
     import json
 
-    from . import offload
+    from . import offload, offload_door
 
+    if arguments.door:
+        size = arguments.bytes or offload_door.DEFAULT_BYTES
+        rows = offload_door.measure(arguments.folder, size=size, rounds=arguments.rounds, say=_say)
+        print(
+            f"promised: at the node within {offload_door.WITHIN:g} times the local offload's time, "
+            f"less than {offload_door.CPU_S:g} s of the client's processor time"
+        )
+        _lines(arguments, command, *offload_door.table(rows), json.dumps([vars(one) for one in rows], indent=1))
+        return 0
     found = []
     for dtype in arguments.dtype:
         found += offload.measure(

@@ -25,6 +25,7 @@ from bench import (
     micro,
     model,
     offload,
+    offload_door,
     opening,
     programs,
     report,
@@ -550,3 +551,31 @@ def test_a_wrong_result_is_not_timed() -> None:
     for operation, wrong in (("sum", 3.1), ("filter-sum", 3.1), ("minmax", (1, 3)), ("filter", np.arange(3))):
         with pytest.raises(SystemExit, match=f"NumPy|{operation}"):
             offload._check(operation, wrong, 3.0 if "sum" in operation else (1, 2), "somebody")
+
+
+def test_programs_at_a_node_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["offload", "--door", "nvme", "--bytes", str(1 << 20), "--rounds", "2"]
+    arguments += ["--folder", str(tmp_path / "data"), "--json", str(tmp_path / "a.json")]
+    assert cli.main(arguments) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())
+    ours = [offload_door.LOCAL, offload_door.FORM, offload_door.NODE, offload_door.READ]
+    for operation in offload_door.OPERATIONS:
+        found = {row["system"]: row for row in rows if row["operation"] == operation}
+        assert list(found)[:4] == ours
+        assert all(len(row["seconds"]) == len(row["cpu"]) == 2 and row["ratio"] > 0 for row in found.values())
+        assert 0 < found[offload_door.NODE]["received"] < 20_000
+    assert "filter" in capsys.readouterr().out
+    assert not (tmp_path / "data" / "offload-door").exists()
+
+
+def test_a_node_is_held_to_its_bars() -> None:
+    def verdict(seconds: float, cpu: float) -> str:
+        rows = [
+            offload_door.DoorRow("sum", offload_door.LOCAL, [1.0], [2.0]),
+            offload_door.DoorRow("sum", offload_door.NODE, [seconds], [cpu]),
+        ]
+        return offload_door.judged(rows)[1].verdict
+
+    assert verdict(1.25, 0.01) == "kept"
+    assert verdict(1.35, 0.01).startswith("MISSED: more than 1.3 times")
+    assert verdict(1.25, 0.05) == "MISSED: 0.050 s of processor time"

@@ -330,12 +330,18 @@ def test_filter_and_columns_go_to_the_drive(drive: Any) -> None:
     assert moved < len(whole) / 50
 
 
-def test_rows_that_are_too_many_for_one_run_of_a_drive_come_in_several(store: Any) -> None:
+def test_rows_that_are_too_many_for_one_reply_of_a_drive_come_in_several(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = 20_000
     table = tables.create(store, "wide", b"".join(b"%d|\n" % n for n in range(count)), {"word": "text(4096)"})
     assert count * 4096 > 64 << 20
     batches = list(table.scan())
-    assert len(batches) == (1 if doors.is_file(store) else 2)
+    assert len(batches) == 1
+    if hasattr(store, "_source"):  # as through a kernel, whose one connection gets outputs with the reply alone
+        monkeypatch.setattr(store._source, "_again", None)
+        batches = list(table.scan())
+        assert len(batches) == 2
     assert [word for batch in batches for word in batch["word"].to_pylist()] == [str(n) for n in range(count)]
     found = table.rows(where=col("word").endswith("77"))
     assert found["word"].tolist() == [b"%d" % n for n in range(count) if n % 100 == 77]

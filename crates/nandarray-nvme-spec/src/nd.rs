@@ -1,8 +1,8 @@
 //! The command set of N-D commands (30h, the vendor's), for hosts whose commands have only one buffer.
 //!
-//! The opcodes are those of the N-D commands in the NVM command set without their highest bit; Store Box, Delete
-//! Box, Array Request and Array Reply exist here alone. An N-D read or write has its coordinates in the entry, names a
-//! stored box, or, if it writes, has a page of coordinates in front of its data.
+//! The opcodes are those of the N-D commands in the NVM command set without their highest bit; Store Box, Delete Box,
+//! Array Request, Array Reply and Run Output exist here alone. An N-D read or write has its coordinates in the entry,
+//! names a stored box, or, if it writes, has a page of coordinates in front of its data.
 
 use crate::entry::SubmissionEntry;
 use crate::fields::{Bit, DwordBits};
@@ -29,6 +29,8 @@ impl NdOpcode {
     pub const ARRAY_REQUEST: u8 = 0x11;
     /// Array Reply.
     pub const ARRAY_REPLY: u8 = 0x12;
+    /// Run Output.
+    pub const RUN_OUTPUT: u8 = 0x16;
 }
 
 /// The coordinates are in a page in front of the data.
@@ -45,6 +47,8 @@ type RequestTag = DwordBits<10, 31, 0>;
 type Changes = Bit<11, 0>;
 /// Whether an array request runs programs.
 type RunsPrograms = Bit<11, 1>;
+/// Whether the host fetches outputs of an array request's run with Run Output while it goes on.
+type FetchesOutputs = Bit<11, 2>;
 /// Size of the whole array request in bytes.
 type RequestBytes = DwordBits<12, 31, 0>;
 /// First byte of this part in the array request.
@@ -79,6 +83,8 @@ pub struct RequestPart {
     pub changes: bool,
     /// Whether the request runs programs: it may take long.
     pub programs: bool,
+    /// Whether the host fetches outputs of the programs with Run Output while they run.
+    pub fetches: bool,
     /// Size of the whole request in bytes.
     pub size: u32,
     /// First byte of this part.
@@ -112,6 +118,11 @@ pub enum NdCommand {
     ArrayRequest(RequestPart),
     /// Fetches a part of an array request's reply.
     ArrayReply(ReplyPart),
+    /// Fetches the next bytes of an output of a run, as soon as there are enough of them.
+    RunOutput {
+        /// Tag of the array request that runs.
+        tag: u32,
+    },
     /// Another N-D command, as the NVM command set has it.
     View(NvmeCommand),
 }
@@ -131,12 +142,14 @@ impl NdCommand {
                 tag: RequestTag::get(entry),
                 changes: Changes::flag(entry),
                 programs: RunsPrograms::flag(entry),
+                fetches: FetchesOutputs::flag(entry),
                 size: RequestBytes::get(entry),
                 offset: RequestOffset::get(entry),
             }),
             NdOpcode::ARRAY_REPLY => {
                 Self::ArrayReply(ReplyPart { handle: ReplyHandle::get(entry), offset: ReplyOffset::get(entry) })
             }
+            NdOpcode::RUN_OUTPUT => Self::RunOutput { tag: RequestTag::get(entry) },
             opcode if opcode & NdOpcode::VENDOR != 0 => return Err(Status::INVALID_OPCODE),
             opcode => {
                 Self::View(NvmeCommand::decode(&SubmissionEntry { opcode: opcode | NdOpcode::VENDOR, ..*entry })?)
@@ -169,6 +182,7 @@ impl NdCommand {
                 RequestTag::put(&mut entry, part.tag);
                 Changes::put(&mut entry, part.changes);
                 RunsPrograms::put(&mut entry, part.programs);
+                FetchesOutputs::put(&mut entry, part.fetches);
                 RequestBytes::put(&mut entry, part.size);
                 RequestOffset::put(&mut entry, part.offset);
                 entry
@@ -177,6 +191,11 @@ impl NdCommand {
                 let mut entry = new(NdOpcode::ARRAY_REPLY);
                 ReplyHandle::put(&mut entry, part.handle);
                 ReplyOffset::put(&mut entry, part.offset);
+                entry
+            }
+            Self::RunOutput { tag } => {
+                let mut entry = new(NdOpcode::RUN_OUTPUT);
+                RequestTag::put(&mut entry, tag);
                 entry
             }
             Self::View(command) => of_view(command, cid),

@@ -53,7 +53,7 @@ proptest! {
             let is = round_trip(&with(&entry, opcode), NdCommand::decode, |command| command.encode(1))?;
             let known = [
                 NdOpcode::WRITE, NdOpcode::READ, 0x06, 0x08, 0x0c, NdOpcode::STORE_BOX, NdOpcode::DELETE_BOX,
-                NdOpcode::ARRAY_REQUEST, NdOpcode::ARRAY_REPLY,
+                NdOpcode::ARRAY_REQUEST, NdOpcode::ARRAY_REPLY, NdOpcode::RUN_OUTPUT,
             ];
             prop_assert_eq!(is || opcode == 0x05, known.contains(&opcode) || opcode == 0x05, "{:#x}", opcode);
         }

@@ -31,10 +31,14 @@ impl DataPiece {
 
     /// Appends bytes to the data of a reply; returns their place.
     pub(crate) fn put(data: &mut Vec<u8>, bytes: &[u8]) -> Self {
+        Self::put_all(data, std::iter::once(bytes))
+    }
+
+    /// Appends bytes that follow each other to the data of a reply; returns their place.
+    pub(crate) fn put_all<'a>(data: &mut Vec<u8>, parts: impl Iterator<Item = &'a [u8]>) -> Self {
         let first = data.len();
-        data.extend_from_slice(bytes);
-        assert_eq!(first + bytes.len(), data.len(), "a piece is the last part of the data");
-        Self(first, bytes.len())
+        parts.for_each(|part| data.extend_from_slice(part));
+        Self(first, data.len() - first)
     }
 
     fn numbers(&self, data: &[u8]) -> Result<Vec<u64>, Error> {

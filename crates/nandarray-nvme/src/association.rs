@@ -22,6 +22,7 @@ use crate::features::FeatureValues;
 use crate::metrics::TenantMeter;
 use crate::notices::{RESERVATION_EVENT, ReservationNotices};
 use crate::requests::ArrayRequests;
+use crate::run_outputs::FetchedRuns;
 use crate::running::RunningExecutions;
 use crate::subsystem::{self, Subsystem};
 use crate::tenants::Tenant;
@@ -87,6 +88,8 @@ pub struct Association {
     pub(crate) boxes: StoredBoxes,
     pub(crate) requests: ArrayRequests,
     pub(crate) running: RunningExecutions,
+    /// Runs whose outputs the host fetches while they go on.
+    pub(crate) fetched: FetchedRuns,
     /// Commands that are being executed, but for those of reservations.
     pub(crate) executing: ExecutingCommands,
     pub(crate) unlocked: UnlockedArrays,
@@ -130,6 +133,7 @@ impl Association {
         Self {
             meter,
             requests: ArrayRequests::new(tenant.budget.clone()),
+            fetched: FetchedRuns::new(tenant.budget.clone()),
             subsystem,
             tenant,
             controller,
@@ -267,6 +271,7 @@ impl Association {
         }
         // Last: an execution that begins now finds that the controller is not ready.
         self.running.stop();
+        self.fetched.clear();
     }
 
     pub(crate) fn notice_namespaces(&self, nsids: &[u32]) {
@@ -350,6 +355,7 @@ impl Association {
             std::mem::take(&mut state.held)
         };
         self.running.stop();
+        self.fetched.clear();
         // The transport has these commands in flight: without a completion, their identifiers would never be free.
         if let Some(send) = self.notifier.lock().as_ref() {
             held.into_iter().for_each(|cid| send(CompletionEntry::new(cid, Err(Status::ABORTED))));

@@ -91,7 +91,9 @@ impl StoredBoxes {
             NdCommand::Read(place) => self.transfer(controller, NvmeCommand::NdRead, place, payload)?,
             NdCommand::Write(place) => self.transfer(controller, NvmeCommand::NdWrite, place, payload)?,
             NdCommand::View(command) => controller.execute(&command, payload.into_buffer()),
-            NdCommand::ArrayRequest(_) | NdCommand::ArrayReply(_) => unreachable!("{command:?} among boxes"),
+            NdCommand::ArrayRequest(_) | NdCommand::ArrayReply(_) | NdCommand::RunOutput { .. } => {
+                unreachable!("{command:?} among boxes")
+            }
         };
         if done.status.ok() { Ok((done.dw0, done.dw1)) } else { Err(done.status) }
     }

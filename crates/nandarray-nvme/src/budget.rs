@@ -5,12 +5,14 @@
 //! has left (dynamic thresholds, A. Choudhury and E. Hahne, IEEE/ACM Transactions on Networking 6, 1998), and always
 //! has [`ASSURED_BYTES`]: however much the others take, a newcomer can speak. Not here: the engine's own caches.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nandarray_nvme_spec::Status;
-use nandarray_runtime::CollectBudget;
+use nandarray_runtime::{CollectBudget, TransferError};
 use parking_lot::Mutex;
+
+use crate::run_outputs::{OutputPiece, RunOutputs};
 
 /// Bytes that a part of a budget always has, also if the others have taken the whole: 64 MiB for 256 hosts.
 const ASSURED_BYTES: u64 = 256 << 10;
@@ -106,6 +108,19 @@ impl ReservedMemory {
         Ok(())
     }
 
+    /// Takes the bytes of another one of the same budget, too.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        assert!(Arc::ptr_eq(&self.budget, &other.budget), "memory of two budgets");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Returns `bytes` of them as reserved memory of their own.
+    pub(crate) fn split(&mut self, bytes: u64) -> Self {
+        assert!(bytes <= self.bytes, "{bytes} of {} bytes", self.bytes);
+        self.bytes -= bytes;
+        Self { budget: self.budget.clone(), bytes }
+    }
+
     /// Has `bytes` reserved, which are there: gives back what is more, and takes what is less, also beyond the limits.
     pub(crate) fn set(&mut self, bytes: u64) {
         if bytes > self.bytes {
@@ -127,6 +142,8 @@ impl Drop for ReservedMemory {
 #[derive(Debug)]
 pub(crate) struct OutputMemory {
     held: Mutex<HeldOutputs>,
+    /// Takes the outputs while the run goes on, if the host fetches them.
+    fetched: OnceLock<Arc<RunOutputs>>,
 }
 
 #[derive(Debug)]
@@ -141,7 +158,17 @@ struct HeldOutputs {
 impl OutputMemory {
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
         let memory = ReservedMemory { budget: budget.clone(), bytes: 0 };
-        Self { held: Mutex::new(HeldOutputs { memory, rooms: Vec::new(), exceeded: None }) }
+        Self { held: Mutex::new(HeldOutputs { memory, rooms: Vec::new(), exceeded: None }), fetched: OnceLock::new() }
+    }
+
+    /// Hands the outputs over while the run goes on.
+    pub(crate) fn hand_to(&self, run: Arc<RunOutputs>) {
+        assert!(self.fetched.set(run).is_ok(), "a run has one reader");
+    }
+
+    /// Returns what the host has not fetched of the outputs of a run that has ended; `None` if it fetches none.
+    pub(crate) fn unfetched(&self) -> Option<Vec<OutputPiece>> {
+        self.fetched.get().map(|run| run.end(None))
     }
 
     /// Gives each output the room in bytes that its host has for it.
@@ -167,6 +194,11 @@ impl CollectBudget for OutputMemory {
             }
         }
         memory.grow(bytes).is_ok()
+    }
+
+    fn hand_over(&self, output: usize, bytes: &[u8], stop: &AtomicBool) -> Result<bool, TransferError> {
+        let Some(run) = self.fetched.get() else { return Ok(false) };
+        run.hand_over(output, bytes, stop).map(|()| true)
     }
 }
 

@@ -112,11 +112,20 @@ impl Association {
                 NdCommand::ArrayRequest(part) => {
                     let (runtime, running) =
                         (self.subsystem().runtime()?, self.begin_execution(of_run, part.programs)?);
+                    // A modelled device has one clock for all hosts, which must not wait for one of them.
+                    if part.fetches
+                        && self.subsystem().options().executor.is_none()
+                        && let Some(run) = self.fetched.of(part.tag)
+                    {
+                        running.outputs().hand_to(run);
+                    }
                     let done = self.requests.request(&self.surroundings(&runtime, &running), part, &payload);
                     self.end_execution(&running);
                     done
                 }
                 NdCommand::ArrayReply(part) => self.requests.reply(part, &mut payload),
+                // A transport lets it wait (`Association::fetch_output`).
+                NdCommand::RunOutput { .. } => Err(Status::INVALID_OPCODE),
                 command => self.boxes.execute(self.controller(), command, payload),
             },
             _ => self.block(entry, payload),

@@ -20,6 +20,7 @@
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
 //! | `tenants`, `budget` | who hosts belong to, with arrays and limits; memory that hosts make grow |
 //! | `running`, `cpu_time` | executions of one host, which end with it or are killed; processor time of their threads |
+//! | `run_outputs` | outputs of runs that a host fetches while the programs run |
 //! | `metrics`, `measures` | counts of commands by kind and tenant |
 //! | `events` | events for the operator's log |
 //! | `unlocked` | encrypted arrays whose keys one host has given |
@@ -63,6 +64,7 @@ mod registrants;
 mod requests;
 mod reservations;
 mod reserve;
+mod run_outputs;
 mod running;
 mod saved_registrants;
 mod slm;

@@ -93,7 +93,7 @@ impl OperationKind {
             Some(IoCommand::Copy) => Self::Copy,
             Some(IoCommand::NdRead) => Self::NdRead,
             Some(IoCommand::NdWrite) => Self::NdWrite,
-            Some(IoCommand::ArrayRequest | IoCommand::ArrayReply) => Self::ArrayRequest,
+            Some(IoCommand::ArrayRequest | IoCommand::ArrayReply | IoCommand::RunOutput) => Self::ArrayRequest,
             Some(IoCommand::ExecuteProgram) => Self::ProgramRun,
             Some(IoCommand::Compare | IoCommand::WriteZeroes | IoCommand::DatasetManagement) => Self::Other,
             Some(IoCommand::OpenSpace | IoCommand::SpaceInformation | IoCommand::CloseSpace) => Self::Other,

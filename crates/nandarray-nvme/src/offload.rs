@@ -19,7 +19,7 @@ use crate::requests::Message;
 
 /// Maximum number of programs, and of stages, of one request.
 const STAGES_MAX: usize = 64;
-/// Maximum size of the outputs that are collected for the host, in bytes.
+/// Maximum size of the outputs that are collected for the host and that it does not fetch meanwhile, in bytes.
 const COLLECT_BYTES_MAX: u64 = 64 << 20;
 
 /// A run of programs.
@@ -213,7 +213,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
     at.begin_programs(names.collect::<Vec<_>>().join(" | "));
     assert_eq!(loaded.programs.len(), programs, "programs that are unloaded with this run");
     let threads = at.runtime.threads(THREADS);
-    let done = at.runtime.execute(&Execution {
+    let mut done = at.runtime.execute(&Execution {
         stages: &stages,
         executor: at.executor.unwrap_or(&threads),
         hold_bytes: request.hold_bytes.min(HOLD_BYTES),
@@ -221,18 +221,29 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
         progress: at.running.progress(),
     })?;
     assert_eq!(done.stages.len(), request.stages.len(), "stages that ran");
-    let mut found = Vec::new();
-    let mut value = |value: Option<OutputValue>| match value? {
-        OutputValue::Bytes(bytes) => Some(ValueGiven::Bytes(DataPiece::put(&mut found, &bytes))),
-        OutputValue::Elements(count) => Some(ValueGiven::Elements(count)),
+    // Outputs that the host fetches are empty here, but for their last bytes.
+    let left = at.running.outputs().unfetched();
+    let (mut found, mut number) = (Vec::new(), 0);
+    let mut value = |value: OutputValue| {
+        number += 1;
+        match (value, &left) {
+            (OutputValue::Elements(count), _) => ValueGiven::Elements(count),
+            (OutputValue::Bytes(bytes), None) => ValueGiven::Bytes(DataPiece::put(&mut found, &bytes)),
+            (OutputValue::Bytes(_), Some(left)) => {
+                let of = left.iter().filter(|piece| piece.output + 1 == number);
+                ValueGiven::Bytes(DataPiece::put_all(&mut found, of.map(|piece| &piece.bytes[..])))
+            }
+        }
     };
-    let mut parts = Vec::new();
-    for stage in done.stages {
-        let outputs = stage.outputs.into_iter().map(&mut value).collect();
-        let state = OutputValue::Bytes(stage.state);
-        let Some(ValueGiven::Bytes(state)) = value(Some(state)) else { unreachable!("bytes stay bytes") };
-        parts.push(StageAnswer { account: stage.account.into(), outputs, state });
-    }
+    let outputs: Vec<Vec<Option<ValueGiven>>> = (done.stages.iter_mut())
+        .map(|stage| std::mem::take(&mut stage.outputs).into_iter().map(|one| one.map(&mut value)).collect())
+        .collect();
+    let parts: Vec<StageAnswer> = (done.stages.into_iter().zip(outputs))
+        .map(|(stage, outputs)| {
+            let state = DataPiece::put(&mut found, &stage.state);
+            StageAnswer { account: stage.account.into(), outputs, state }
+        })
+        .collect();
     Ok(Message::join(&RunDone { account: done.account.into(), stages: parts }, &found))
 }
 

@@ -189,6 +189,7 @@ impl Association {
             }
             IoCommand::SpaceInformation | IoCommand::CloseSpace => None,
             IoCommand::StoreBox | IoCommand::DeleteBox | IoCommand::ArrayRequest | IoCommand::ArrayReply => None,
+            IoCommand::RunOutput => None,
             IoCommand::MemoryCopy | IoCommand::MemoryRead | IoCommand::MemoryFill | IoCommand::MemoryWrite => None,
             IoCommand::ExecuteProgram => None,
             IoCommand::ReservationRegister | IoCommand::ReservationReport => None,

@@ -91,6 +91,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_encode, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_completion, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_reply_entry, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_commands::nvme_output_entry, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_request_entry, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_space, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_status_kind, m)?)?;

@@ -80,8 +80,9 @@ pub(crate) fn nvme_encode<'py>(
 }
 
 /// Encodes a part of an array request: the host's tag, the size of the request, the part's first byte, whether the
-/// request may change the store, and whether it runs programs.
+/// request may change the store, whether it runs programs, and whether their outputs are fetched meanwhile.
 #[pyfunction]
+#[pyo3(signature = (tag, size, offset, changes, programs, fetches=false))]
 pub(crate) fn nvme_request_entry(
     py: Python<'_>,
     tag: u32,
@@ -89,9 +90,16 @@ pub(crate) fn nvme_request_entry(
     offset: u32,
     changes: bool,
     programs: bool,
+    fetches: bool,
 ) -> Bound<'_, PyBytes> {
-    let command = NdCommand::ArrayRequest(RequestPart { tag, changes, programs, size, offset });
+    let command = NdCommand::ArrayRequest(RequestPart { tag, changes, programs, fetches, size, offset });
     PyBytes::new(py, command.encode(0).as_bytes())
+}
+
+/// Encodes the command that fetches the next bytes of an output of the run with a request's tag.
+#[pyfunction]
+pub(crate) fn nvme_output_entry(py: Python<'_>, tag: u32) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, NdCommand::RunOutput { tag }.encode(0).as_bytes())
 }
 
 /// Encodes a part of an array reply: its handle, and the part's first byte.

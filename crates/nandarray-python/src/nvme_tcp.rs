@@ -375,6 +375,42 @@ impl PyNvmeHost {
         Ok(made)
     }
 
+    /// Sends the last part of a request that runs programs, and waits for its end; meanwhile `take` is called with the
+    /// number of an output and its next bytes, which copies of the entry `fetch` bring. Returns the completion entry.
+    fn call_fetching<'py>(
+        &self,
+        py: Python<'py>,
+        entry: &[u8],
+        data: &[u8],
+        fetch: &[u8],
+        take: Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        at_home(py, self.home, "connection")?;
+        let wrong = |_| io_error(py, &"an entry must have 64 bytes");
+        let entry = SubmissionEntry::read_from_bytes(entry).map_err(wrong)?;
+        let fetch = SubmissionEntry::read_from_bytes(fetch).map_err(wrong)?;
+        let mut raised = None;
+        let give = |output: u32, bytes: &[u8]| {
+            Python::attach(|py| take.call1(py, (output, PyBytes::new(py, bytes)))).map(drop).map_err(|error| {
+                raised = Some(error);
+                std::io::Error::other("the output is not taken")
+            })
+        };
+        let done = detached(py, || self.host.lock().call_fetching(entry, data, fetch, give));
+        let done = done.map_err(|e| to_py(py, &e, None))?;
+        if let Some(error) = raised {
+            return Err(error);
+        }
+        let entry = done.map_err(|e| self.lost(py, &e))?;
+        Ok(PyBytes::new(py, entry.as_bytes()))
+    }
+
+    /// The bytes that were sent and received, with everything that carries commands and data.
+    fn wire_bytes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        at_home(py, self.home, "connection")?;
+        Ok(py.detach(|| self.host.lock().wire_bytes()))
+    }
+
     /// Sends commands of the I/O queue, (entry, data, room) as [`Self::call`] has them, `depth` of them in flight at a
     /// time; returns the completion entry and the data of each, in the order of the commands.
     fn call_many<'py>(

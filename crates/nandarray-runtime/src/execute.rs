@@ -171,7 +171,7 @@ impl Runtime {
             count(|form| matches!(form, Form::Interpreted)),
             count(|form| matches!(form, Form::Translated)),
         );
-        let mut writer = OutputWriter::begin(compound, &spaces, &wanted, collect_bytes, progress.collected.as_deref())?;
+        let mut writer = OutputWriter::begin(compound, &spaces, &wanted, collect_bytes, Some(progress))?;
         let done = pipeline(&steps, &reader, &mut writer, executor, hold_bytes, progress);
         let done = done.map_err(|e| of_stage(e, stages.len()))?;
         let mut given: Vec<Option<OutputValue>> = writer.finish(compound)?.into_iter().map(Some).collect();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nandarray::{Compound, Error, Result, Shape, Source, Space, SpaceId, StagedWrite, Target, check_view};
 
 use crate::io::{OutputSink, TransferError};
-use crate::progress::CollectBudget;
+use crate::progress::Progress;
 use crate::request::{Output, OutputValue};
 use crate::tiles::{Tiles, packed, pieces};
 
@@ -38,7 +38,8 @@ pub(crate) struct OutputWriter<'d> {
     collected: Vec<Vec<u8>>,
     /// Limit of the bytes in `collected`.
     collect_bytes: u64,
-    budget: Option<&'d dyn CollectBudget>,
+    /// The progress of the run, with its budget; `None` if it has none.
+    progress: Option<&'d Progress>,
 }
 
 /// Returns the spaces that outputs are written to, each once, in the order of their ids.
@@ -58,13 +59,14 @@ fn boxed(output: &Output<'_>) -> Option<SpaceId> {
 
 impl<'d> OutputWriter<'d> {
     /// Begins a staged write to each of `spaces`, which are [`spaces_of`] the outputs, and so locks the blocks that the
-    /// outputs are written to. All outputs that are collected have at most `collect_bytes` bytes together.
+    /// outputs are written to. All outputs that are collected, and not handed over
+    /// while the run goes on, have at most `collect_bytes` bytes together.
     pub(crate) fn begin(
         compound: &Compound<'d>,
         spaces: &[Arc<Space>],
         outputs: &[&Output<'d>],
         collect_bytes: u64,
-        budget: Option<&'d dyn CollectBudget>,
+        progress: Option<&'d Progress>,
     ) -> Result<Self> {
         let mut staged = Vec::new();
         for space in spaces {
@@ -89,7 +91,7 @@ impl<'d> OutputWriter<'d> {
                 }
             });
         }
-        Ok(Self { staged, collected: vec![Vec::new(); places.len()], places, collect_bytes, budget })
+        Ok(Self { staged, collected: vec![Vec::new(); places.len()], places, collect_bytes, progress })
     }
 
     /// Writes the rest of each output, and applies all staged writes as one. Returns the value of each output.
@@ -118,12 +120,18 @@ impl OutputSink for OutputWriter<'_> {
     fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), TransferError> {
         match &mut self.places[output] {
             None => {
+                let budget = self.progress.and_then(|progress| Some((progress.collected.as_deref()?, &progress.stop)));
+                if let Some((budget, stop)) = budget
+                    && budget.hand_over(output, &bytes, stop)?
+                {
+                    return Ok(());
+                }
                 let all: usize = self.collected.iter().map(Vec::len).sum::<usize>() + bytes.len();
                 if all as u64 > self.collect_bytes {
                     let most = self.collect_bytes;
                     return Err(Error::invalid(format!("outputs in memory must have at most {most} bytes")).into());
                 }
-                if self.budget.is_some_and(|budget| !budget.take(output, bytes.len() as u64)) {
+                if budget.is_some_and(|(budget, _)| !budget.take(output, bytes.len() as u64)) {
                     return Err(Error::Busy(format!("no memory is left for {all} bytes of outputs")).into());
                 }
                 self.collected[output].extend_from_slice(&bytes);

@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use nandarray_cores::{CoreTimer, Profiler};
 
+use crate::io::TransferError;
+
 /// Minimum number of instructions that a task counts as, against the limit of a run: about what a task costs beside its
 /// own instructions.
 pub const TASK_INSTRUCTIONS_MIN: u64 = 10_000;
@@ -14,6 +16,16 @@ pub const TASK_INSTRUCTIONS_MIN: u64 = 10_000;
 pub trait CollectBudget: std::fmt::Debug + Send + Sync {
     /// Takes `bytes` more bytes for an output; returns false, and takes none, if fewer are left.
     fn take(&self, output: usize, bytes: u64) -> bool;
+
+    /// Hands the next bytes of an output over to its reader while the run goes on; the call may wait for the reader
+    /// until `stop` is set. Returns false if there is no reader: the run collects the bytes.
+    ///
+    /// # Errors
+    /// The reader is gone, or has taken too long; the run ends.
+    fn hand_over(&self, output: usize, bytes: &[u8], stop: &AtomicBool) -> Result<bool, TransferError> {
+        let _ = (output, bytes, stop);
+        Ok(false)
+    }
 }
 
 /// An observer of the threads that do the jobs of a run, each of which calls it at its beginning and at its end.

@@ -9,12 +9,15 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nandarray.door import described
 from nandarray.errors import BY_KIND, NandarrayError, ProgramFailedError
+
+if TYPE_CHECKING:
+    from nandarray.nvme.outputs import ArrivingOutputs
 
 __all__ = ["RequestRoom", "described_array", "piece_of", "put_piece", "refusal", "value_of"]
 
@@ -50,11 +53,12 @@ def put_piece(pieces: list[bytes], data: bytes) -> list[int]:
     return [first, len(data)]
 
 
-def value_of(told: dict[str, Any], data: memoryview) -> Any:
-    """Return an output of a run: a number of elements, or bytes."""
+def value_of(told: dict[str, Any], data: memoryview, arriving: ArrivingOutputs | None, number: int) -> Any:
+    """Return output ``number`` of a run: a number of elements, or bytes."""
     if "elements" in told:
         return told["elements"]
-    return np.frombuffer(piece_of(told["bytes"], data), np.uint8).copy()
+    rest = piece_of(told["bytes"], data)
+    return np.frombuffer(rest, np.uint8).copy() if arriving is None else arriving.whole(number, rest)
 
 
 def piece_of(piece: Sequence[int], data: memoryview) -> memoryview:

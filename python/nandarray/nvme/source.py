@@ -51,6 +51,7 @@ from nandarray.nvme.commands import (
 )
 from nandarray.nvme.cutting import as_numbers, as_words, box_steps, cut_axis, cut_box, fits_entry, packed, row_count
 from nandarray.nvme.messages import RequestRoom, described_array, piece_of, put_piece, refusal, value_of
+from nandarray.nvme.outputs import ArrivingOutputs
 
 if TYPE_CHECKING:
     from nandarray.nvme.kernel import KernelDrive
@@ -226,12 +227,19 @@ class DriveSource(Source):
         return given
 
     def request(
-        self, text: dict[str, Any], data: Sequence[Any] = (), *, changes: bool, room: int = 0, programs: bool = False
+        self,
+        text: dict[str, Any],
+        data: Sequence[Any] = (),
+        *,
+        changes: bool,
+        room: int = 0,
+        programs: bool = False,
+        outputs: ArrivingOutputs | None = None,
     ) -> tuple[dict[str, Any], memoryview]:
         """Send an array request and fetch its reply: its text, and the data behind it.
 
         Pieces of ``data`` follow each other behind the text. The data of the reply has at most ``room`` bytes. An error
-        of the request is raised as the same error of a store here.
+        of the request is raised as the same error of a store here. ``outputs`` takes those of a run while it goes on.
         """
         if changes:
             self.check_writable()
@@ -240,7 +248,8 @@ class DriveSource(Source):
         if len(message) > _REQUEST:
             raise InvalidError(f"{text['do']}: a request of {len(message)} bytes; a drive takes at most {_REQUEST}")
         with self._room.held(len(message) + room) if self._side is None else nullcontext():
-            reply = self._reply(message, changes=changes, programs=programs, most=_HEADER + _TEXT + room)
+            most = _HEADER + _TEXT + room
+            reply = self._reply(message, changes=changes, programs=programs, most=most, outputs=outputs)
         try:
             length = int.from_bytes(reply[:4], "little")
             answer = json.loads(bytes(reply[_HEADER : _HEADER + length]))
@@ -251,13 +260,22 @@ class DriveSource(Source):
             raise refusal(wrong)
         return answer, reply[_HEADER + length :]
 
-    def _reply(self, message: bytes, *, changes: bool, programs: bool, most: int) -> memoryview:
+    def _reply(
+        self, message: bytes, *, changes: bool, programs: bool, most: int, outputs: ArrivingOutputs | None
+    ) -> memoryview:
         """Send a message in parts; return its reply of at most ``most`` bytes."""
-        tag = next(self._tags) % (1 << 32)
+        tag, side = next(self._tags) % (1 << 32), self._side
         # Parts arrive in order, each when the one before it has been taken.
         for at in range(0, len(message), TRANSFER):
-            entry = _nandarray.nvme_request_entry(tag, len(message), at, changes, programs)
-            told, _ = self.done(entry, message[at : at + TRANSFER])
+            entry = _nandarray.nvme_request_entry(tag, len(message), at, changes, programs, outputs is not None)
+            part = message[at : at + TRANSFER]
+            if outputs is None or side is None or at + len(part) < len(message):
+                told, _ = self.done(entry, part)
+                continue
+            fetch = _nandarray.nvme_output_entry(tag)
+            told = Completion.decode(side.native.call_fetching(entry, part, fetch, outputs.take))
+            if not told.ok:
+                raise self.failed(told, entry)
         handle, size = told.dw0, told.dw1
         if not _HEADER <= size <= most:
             raise NandarrayError(f"the drive: a reply of {size} bytes, which must have from {_HEADER} to {most}")
@@ -409,13 +427,26 @@ class DriveSource(Source):
         spaces = [(one[0] if isinstance(one[0], tuple) else one)[0] for one in boxes]
         own = [space for space in spaces if isinstance(space, DriveSpace)]
         with self._apart(watch), _same_shapes(own):
+            side = self._side
+            before = (0, 0) if side is None else side.native.wire_bytes()
+            arriving = None if side is None else ArrivingOutputs()
             for space in own:
-                space.unlock(self._side)
-            told, data = self.request(request, pieces, changes=writes, room=_COLLECTED, programs=True)
+                space.unlock(side)
+            try:
+                told, data = self.request(
+                    request, pieces, changes=writes, room=_COLLECTED, programs=True, outputs=arriving
+                )
+            except ClosedError as error:
+                raise (error if arriving is None else arriving.lost(error)) from None
+            after = None if side is None else side.native.wire_bytes()
+        told["wire"] = None if after is None else (after[0] - before[0], after[1] - before[1])
+        numbers = itertools.count()
         try:
             for stage, outputs in zip(told["stages"], asked.stages, strict=True):
-                values = zip(stage["outputs"], outputs.outputs, strict=True)
-                stage["outputs"] = [None if one is None else value_of(one, data) for one, _ in values]
+                given = [one for one, _ in zip(stage["outputs"], outputs.outputs, strict=True)]
+                stage["outputs"] = [
+                    None if one is None else value_of(one, data, arriving, next(numbers)) for one in given
+                ]
                 stage["state"] = bytes(piece_of(stage["state"], data))
         except (KeyError, TypeError, ValueError) as error:
             raise NandarrayError(f"the drive: results of programs that are none: {error}") from None

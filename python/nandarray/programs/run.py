@@ -90,6 +90,9 @@ class Traffic:
         Written to arrays of the store.
     to_host : int
         Bytes given back.
+    sent, received : int or None
+        Bytes over the wire to the process with the file and from it, with all that carries them; None where no
+        connection of this process does: in that process itself, and through a kernel's drive.
     """
 
     from_store: int
@@ -97,6 +100,8 @@ class Traffic:
     between: int
     to_store: int
     to_host: int
+    sent: int | None = None
+    received: int | None = None
 
 
 @dataclass(frozen=True)
@@ -294,11 +299,11 @@ def offload(
         for step, part, stage in zip(run.steps, given["stages"], stages, strict=True)
     )
     used = {one.form for one in steps}
-    tasks, bytes_in, bytes_out = given["tasks"], given["bytes_in"], given["bytes_out"]
+    tasks, bytes_in, bytes_out, wire = given["tasks"], given["bytes_in"], given["bytes_out"], given.get("wire") or ()
     from_host = sum(one.nbytes for stage in stages for one in stage.inputs if isinstance(one, np.ndarray))
     to_store = sum(got[name] * wanted[name].dtype.itemsize for name in targets)
     between = sum(one.bytes_in for one in steps) - bytes_in
-    traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store)
+    traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store, *wire)
     used_form = used.pop() if len(used) == 1 else "mixed"
     notes = (ONE_A_CYCLE,) if native.clock is not None else ()
     account = Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes)

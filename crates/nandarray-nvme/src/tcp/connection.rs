@@ -26,6 +26,7 @@ use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FatalError, FatalStatus, H2C_BYTES_MAX, HEADER_BYTES, PduHeader, PduKind,
     TransferFields,
 };
+use super::run_output;
 use super::server::ServerState;
 use crate::Subsystem;
 use crate::admin::AdminAnswer;
@@ -484,6 +485,11 @@ impl Connection {
         let place = Association::place_of(&entry);
         let bytes = data.as_ref().map_or(0, Vec::len) + room;
         let arrived = Instant::now();
+        if run_output::is_run_output(&entry) {
+            // Its bytes are known later, and count with the next one.
+            self.keep_pace(&association, association.fetched.unpaid_bytes());
+            return run_output::fetch(&association, qid, completer, entry, room);
+        }
         self.keep_pace(&association, bytes);
         if room > ADMIN_IN_CAPSULE_BYTES {
             match association.tenant().budget.reserve(room as u64) {
@@ -500,8 +506,12 @@ impl Connection {
             let passed = Some(passed.hold(bytes, || self.end_batch()));
             let memory = CommandMemory::new(passed, reserved);
             let of = association.clone();
+            let fetched = association.begin_fetched(&entry, data.as_ref().map_or(0, Vec::len));
             let command = LongCommand { association, qid, completer, entry, data, room, safe, memory, arrived };
-            return self.shared.work(place, &of, move || command.run());
+            return self.shared.work(place, &of, move || {
+                command.run();
+                drop(fetched);
+            });
         }
         // Old contents of the room never leave: a read that succeeds has filled all of it.
         let mut out = self.outgoing.room(room);

@@ -94,6 +94,8 @@ impl Default for InitiatorOptions {
 #[derive(Debug)]
 struct PendingCommand {
     source: Vec<u8>,
+    /// Bytes of the source that were sent, which is in order.
+    given: usize,
     room: Vec<u8>,
     received: usize,
 }
@@ -118,11 +120,13 @@ pub struct HostQueue {
     start: usize,
     end: usize,
     output: Vec<u8>,
+    /// Bytes that were sent, and received.
+    wire: (u64, u64),
     /// Whether an exchange failed: the place in the stream is lost then, and nothing more is sent or received.
     is_broken: bool,
 }
 
-fn broken(what: impl ToString) -> io::Error {
+pub(super) fn broken(what: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_string())
 }
 
@@ -155,6 +159,7 @@ impl HostQueue {
             start: 0,
             end: 0,
             output: Vec::new(),
+            wire: (0, 0),
             is_broken: false,
         };
         let rest = pdu::handshake(options.digests, 0);
@@ -264,7 +269,7 @@ impl HostQueue {
         // The data of an earlier command is overwritten, or zeroed at the end.
         space.resize(room, 0);
         self.large += usize::from(room >= DIRECT_BYTES);
-        self.pending.insert(cid, PendingCommand { source, room: space, received: 0 });
+        self.pending.insert(cid, PendingCommand { source, given: 0, room: space, received: 0 });
         cid
     }
 
@@ -282,6 +287,7 @@ impl HostQueue {
     pub fn flush(&mut self) -> io::Result<()> {
         self.until_broken(|queue| {
             queue.stream.write_all(&queue.output)?;
+            queue.wire.0 += queue.output.len() as u64;
             queue.output.clear();
             Ok(())
         })
@@ -313,8 +319,23 @@ impl HostQueue {
         }
     }
 
+    /// Whether all data of a command were sent, so that the controller has them before it has later commands.
+    pub(super) fn has_given(&self, cid: u16) -> bool {
+        self.pending.get(&cid).is_none_or(|pending| pending.given == pending.source.len())
+    }
+
+    /// Waits for a completion; returns none if the controller has sent nothing within [`ANSWER_TIME`].
+    pub(super) fn completion_in_time(&mut self) -> io::Result<Option<(CompletionEntry, Vec<u8>)>> {
+        while self.done.is_empty() {
+            if !self.receive_in_time()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.done.pop_front())
+    }
+
     /// Receives one PDU; returns false if the controller has sent nothing within [`ANSWER_TIME`].
-    fn receive_in_time(&mut self) -> io::Result<bool> {
+    pub(super) fn receive_in_time(&mut self) -> io::Result<bool> {
         if !self.output.is_empty() {
             self.flush()?;
         }
@@ -358,6 +379,7 @@ impl HostQueue {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the controller closed the connection"));
             }
             self.end += n;
+            self.wire.1 += n as u64;
         }
         Ok(())
     }
@@ -371,7 +393,9 @@ impl HostQueue {
         let n = to.len().min(self.end - self.start);
         to[..n].copy_from_slice(&self.input[self.start..self.start + n]);
         self.start += n;
-        self.stream.read_exact(&mut to[n..])
+        self.stream.read_exact(&mut to[n..])?;
+        self.wire.1 += (to.len() - n) as u64;
+        Ok(())
     }
 
     fn header(&mut self) -> io::Result<(PduHeader, Vec<u8>)> {
@@ -458,6 +482,7 @@ impl HostQueue {
             pdu::data(&mut self.output, piece, self.digests);
             at += piece.len();
         }
+        self.pending.entry(cid).and_modify(|pending| pending.given = at);
         self.flush()
     }
 }
@@ -553,17 +578,30 @@ impl Initiator {
             return self.admin.call(entry, source, room);
         }
         let cid = self.io()?.submit(entry, source, room);
+        let (done, data) = self.long_completion()?;
+        if done.cid.get() == cid { Ok((done, data)) } else { Err(broken("the completion of another command")) }
+    }
+
+    /// Waits for the next completion of the I/O queue, of a command that may take long: the controller is there while
+    /// it answers on its other queue.
+    pub(super) fn long_completion(&mut self) -> io::Result<(CompletionEntry, Vec<u8>)> {
         loop {
-            let queue = self.io()?;
-            if let Some((done, data)) = queue.done.pop_front() {
-                let is_mine = done.cid.get() == cid;
-                return if is_mine { Ok((done, data)) } else { Err(broken("the completion of another command")) };
+            if let Some(done) = self.io()?.completion_in_time()? {
+                return Ok(done);
             }
-            if !queue.receive_in_time()? {
-                // A command may take long; the controller is there while it answers on its other queue.
-                ok(self.admin.call(AdminCommand::KeepAlive.encode(0), &[], 0)?).map_err(broken)?;
-            }
+            self.look()?;
         }
+    }
+
+    /// Checks that the controller answers.
+    pub(super) fn look(&mut self) -> io::Result<()> {
+        ok(self.admin.call(AdminCommand::KeepAlive.encode(0), &[], 0)?).map(drop).map_err(broken)
+    }
+
+    /// Returns the bytes that were sent and received on both queues.
+    pub fn wire_bytes(&self) -> (u64, u64) {
+        let queues = std::iter::once(&self.admin).chain(&self.io);
+        queues.fold((0, 0), |all, queue| (all.0 + queue.wire.0, all.1 + queue.wire.1))
     }
 
     /// Returns what ends the connection from another thread.

@@ -17,6 +17,8 @@ mod logins;
 mod long_command;
 mod outgoing;
 mod pdu;
+mod run_fetch;
+mod run_output;
 mod server;
 mod workers;
 

@@ -77,6 +77,20 @@ def test_single_elements_convert(store: nandarray.Store, a: nandarray.Array) -> 
         bool(a)
 
 
+def test_operators_say_what_to_write(store: nandarray.Store, a: nandarray.Array) -> None:
+    store["r"] = np.arange(1, 4).astype([("x", "i4")])
+    for sign in ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "@", "<", "<=", ">", ">="):
+        for one in (a, a.view(-1), a.astype("f4"), store["r"]["x"]):
+            for words in (f"one {sign} 5", f"5 {sign} one", f"one {sign} a"):
+                with pytest.raises(TypeError, match="not supported between.*read them first, as in array"):
+                    eval(words, {"one": one, "a": a})  # noqa: S307
+        one, other = store["r"]["x"], np.arange(1, 4)  # beside NumPy's arrays, NumPy reads and computes
+        for words in (f"one {sign} other", f"other {sign} one"):
+            expected = eval(words, {"one": one[...], "other": other})  # noqa: S307
+            assert np.array_equal(eval(words, {"one": one, "other": other}), expected)  # noqa: S307
+    assert np.array_equal(np.add(a, 1), a[...] + 1)
+
+
 def test_equality_is_never_false_without_a_word(store: nandarray.Store, a: nandarray.Array) -> None:
     store["r"] = np.zeros(2, [("x", "i4")])
     for one in (a, a.view((6, 4)), a.astype("f4"), store["r"]["x"]):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nandarray.model.replay import Boxes, Replay, Synthetic, Trace, replay
     from nandarray.nvme.server import serve
     from nandarray.programs.advise import Advice, advise
-    from nandarray.programs.annotations import Block, Out, OutStream, Scalar, Stream
+    from nandarray.programs.annotations import Block, First, Length, Out, OutStream, Scalar, Stream, Whole
     from nandarray.programs.decorator import program
     from nandarray.programs.kernel import Kernel, kernel
     from nandarray.programs.profile import profile
@@ -52,10 +52,12 @@ __all__ = [
     "Box",
     "Boxes",
     "Description",
+    "First",
     "Future",
     "Group",
     "Job",
     "Kernel",
+    "Length",
     "Out",
     "OutStream",
     "Program",
@@ -69,6 +71,7 @@ __all__ = [
     "Synthetic",
     "Trace",
     "View",
+    "Whole",
     "__version__",
     "advise",
     "as_completed",
@@ -102,7 +105,7 @@ _LAZY = {
         "nandarray.model.replay": ("Boxes", "Replay", "Synthetic", "Trace", "replay"),
         "nandarray.nvme.server": ("serve",),
         "nandarray.programs.advise": ("Advice", "advise"),
-        "nandarray.programs.annotations": ("Block", "Out", "OutStream", "Scalar", "Stream"),
+        "nandarray.programs.annotations": ("Block", "First", "Length", "Out", "OutStream", "Scalar", "Stream", "Whole"),
         "nandarray.programs.decorator": ("program",),
         "nandarray.programs.kernel": ("Kernel", "kernel"),
         "nandarray.programs.profile": ("profile",),

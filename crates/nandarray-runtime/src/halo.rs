@@ -50,17 +50,17 @@ pub struct Halo<'a> {
 }
 
 /// Consecutive elements along an axis: place in the tile with its halo, coordinate in the box, number.
-type Run = (u64, u64, u64);
+type HaloRun = (u64, u64, u64);
 
 /// A tile with its halo, along one axis.
 #[derive(Debug)]
-struct Side {
+struct HaloSide {
     /// First coordinate and extent of the tile itself.
     own: (u64, u64),
     /// Extent with both halos.
     all: u64,
     /// Elements that are read.
-    runs: Vec<Run>,
+    runs: Vec<HaloRun>,
 }
 
 /// The tiles of a box with their halos, in order.
@@ -165,7 +165,7 @@ impl<'a> HaloTiles<'a> {
     }
 
     /// Returns a tile with its halo, along each axis.
-    fn sides(&self, tile: u64) -> Vec<Side> {
+    fn sides(&self, tile: u64) -> Vec<HaloSide> {
         let spans = self.tiles.spans(self.count, tile);
         let side = |(axis, own): (usize, (u64, u64))| {
             let (low, size) = own;
@@ -183,7 +183,7 @@ impl<'a> HaloTiles<'a> {
                 runs.push((missing + inside + size + behind, 0, beyond));
             }
             runs.retain(|run| run.2 > 0);
-            Side { own, all: missing + inside + size + behind + beyond, runs }
+            HaloSide { own, all: missing + inside + size + behind + beyond, runs }
         };
         spans.into_iter().enumerate().map(side).collect()
     }
@@ -235,7 +235,7 @@ impl<'a> HaloTiles<'a> {
 }
 
 /// Calls `each` with every choice of one run along each axis.
-fn each_choice(sides: &[Side], each: &mut dyn FnMut(&[Run]) -> Result<()>) -> Result<()> {
+fn each_choice(sides: &[HaloSide], each: &mut dyn FnMut(&[HaloRun]) -> Result<()>) -> Result<()> {
     let all: usize = sides.iter().map(|side| side.runs.len()).product();
     for mut choice in 0..all {
         let chosen = sides.iter().map(|side| {

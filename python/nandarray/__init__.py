@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nandarray.model.replay import Boxes, Replay, Synthetic, Trace, replay
     from nandarray.nvme.server import serve
     from nandarray.programs.advise import Advice, advise
-    from nandarray.programs.annotations import Block, Out, OutStream, Scalar, Stream
+    from nandarray.programs.annotations import Block, First, Length, Out, OutStream, Scalar, Stream, Whole
     from nandarray.programs.decorator import program
     from nandarray.programs.kernel import Kernel, kernel
     from nandarray.programs.profile import profile
@@ -53,11 +53,13 @@ __all__ = [
     "Box",
     "Boxes",
     "Description",
+    "First",
     "Future",
     "Group",
     "Job",
     "Joined",
     "Kernel",
+    "Length",
     "Out",
     "OutStream",
     "Program",
@@ -71,6 +73,7 @@ __all__ = [
     "Synthetic",
     "Trace",
     "View",
+    "Whole",
     "__version__",
     "advise",
     "as_completed",
@@ -106,7 +109,7 @@ _LAZY = {
         "nandarray.model.replay": ("Boxes", "Replay", "Synthetic", "Trace", "replay"),
         "nandarray.nvme.server": ("serve",),
         "nandarray.programs.advise": ("Advice", "advise"),
-        "nandarray.programs.annotations": ("Block", "Out", "OutStream", "Scalar", "Stream"),
+        "nandarray.programs.annotations": ("Block", "First", "Length", "Out", "OutStream", "Scalar", "Stream", "Whole"),
         "nandarray.programs.decorator": ("program",),
         "nandarray.programs.kernel": ("Kernel", "kernel"),
         "nandarray.programs.profile": ("profile",),

@@ -47,6 +47,8 @@ const SCREEN_AT: usize = 1240;
 /// dimension, the index, the extent along it, the row and the innermost loop's turn (each `i64::MIN` where there is
 /// none), and the line.
 const NOTED_AT: usize = 1256;
+const FIRST_AT: usize = 1312;
+const TOTAL_AT: usize = 1344;
 /// Return value of a kernel that has noted a subscript outside of its section.
 pub(crate) const OUTSIDE: i64 = i64::MIN;
 
@@ -90,6 +92,10 @@ pub struct Arguments {
     pub screen: u64,
     /// Number of screens of the microblock that the call belongs to.
     pub screens: u64,
+    /// Place of the task's first element in the first input: coordinates in a box, or the number of the first record.
+    pub first: Vec<u64>,
+    /// Shape of the whole first input: of the box, or the number of its records, all ones if that is not known.
+    pub total: Vec<u64>,
 }
 
 impl Arguments {
@@ -130,6 +136,10 @@ impl Arguments {
         }
         put(SCREEN_AT, self.screen);
         put(SCREEN_AT + 8, self.screens);
+        for d in 0..4 {
+            put(FIRST_AT + d * 8, self.first.get(d).copied().unwrap_or(0));
+            put(TOTAL_AT + d * 8, self.total.get(d).copied().unwrap_or(1));
+        }
     }
 
     /// Returns the number of bytes that the program reports in the argument block as written to an output.

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use nandarray_hart::{InputStream, Limits, OutputStream, REACH, Room, Stop, Streams};
 
 use crate::abi::{self, Arguments};
-use crate::core::{BorrowedTask, Bounds, Core, CoreBackend, UNKNOWN};
+use crate::core::{BorrowedTask, Bounds, Core, CoreBackend, TaskPlace, UNKNOWN};
 use crate::error::{RunError, Site};
 use crate::inflow::{Inflow, InflowBytes};
 use crate::program::EntryPoint;
@@ -58,8 +58,8 @@ pub struct OwnedTask {
     /// Number of records of the first input; `None` if they are to be counted from its bytes (a program of windows), or
     /// if the end of the input is not known yet.
     pub records: Option<u64>,
-    /// Extents of the task's box, in elements, if the task is a box of an array; empty if the task is a run of records.
-    pub extents: Vec<u64>,
+    /// Place of the task in its first input.
+    pub place: TaskPlace,
     /// Inputs of the task, as many as the program has.
     pub inputs: Vec<Inflow>,
     /// Size of the buffer of each output stream, which the caller drains, in bytes; with `None` the buffer has room for
@@ -70,7 +70,7 @@ pub struct OwnedTask {
 /// The arguments of a call; those of a task are computed when it starts.
 #[derive(Debug)]
 enum CallArguments {
-    Task { first_record: u64, records: Option<u64>, extents: Vec<u64>, buffer_bytes: Option<usize> },
+    Task { first_record: u64, records: Option<u64>, place: TaskPlace, buffer_bytes: Option<usize> },
     Fixed(Arguments),
 }
 
@@ -105,7 +105,7 @@ impl<'p> Call<'p> {
     /// [`RunError::Inputs`]: the number of inputs is wrong, a program of windows has a ring for an input, or the output
     /// buffers are missing or too small.
     pub fn task(core: Core<'p>, scalars: &[u64], job: OwnedTask, limit: Option<u64>) -> Result<Self, RunError> {
-        let OwnedTask { number, first_record, records, extents, inputs, buffer_bytes } = job;
+        let OwnedTask { number, first_record, records, place, inputs, buffer_bytes } = job;
         let wanted = core.metadata().inputs.len();
         if inputs.len() != wanted {
             return Err(RunError::Inputs(format!("{} inputs for a program that takes {wanted}", inputs.len())));
@@ -122,7 +122,7 @@ impl<'p> Call<'p> {
                 "a buffer of {bytes} bytes for an output; programs look back {REACH}"
             )));
         }
-        let what = CallArguments::Task { first_record, records, extents, buffer_bytes };
+        let what = CallArguments::Task { first_record, records, place, buffer_bytes };
         Ok(Self::new(core, EntryPoint::Task, number, scalars, what, inputs, limit))
     }
 
@@ -318,12 +318,12 @@ impl<'p> Call<'p> {
         let mut buffer_bytes = None;
         let mut arguments = match &self.what {
             CallArguments::Fixed(arguments) => arguments.clone(),
-            CallArguments::Task { first_record, records, extents, buffer_bytes: wanted } => {
+            CallArguments::Task { first_record, records, place, buffer_bytes: wanted } => {
                 buffer_bytes = wanted.filter(|_| !self.core.windows(EntryPoint::Task));
                 let port = &self.core.metadata().inputs[0];
                 let counted = if lengths[0] == UNKNOWN { UNKNOWN } else { lengths[0].div_ceil(port.record_bytes) };
                 let (number, first_record, records) = (self.number, *first_record, records.unwrap_or(counted));
-                let task = BorrowedTask { number, first_record, records, extents, inputs: &[] };
+                let task = BorrowedTask { number, first_record, records, place, inputs: &[] };
                 self.core.task_arguments(&self.scalars, &task, &lengths)?
             }
         };

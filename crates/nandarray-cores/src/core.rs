@@ -27,16 +27,33 @@ pub struct BorrowedTask<'t> {
     pub first_record: u64,
     /// Number of records of the first input.
     pub records: u64,
-    /// Extents of the task's box, in elements, if the task is a box of an array; empty if the task is a run of records.
-    pub extents: &'t [u64],
+    /// Place of the task in its first input.
+    pub place: &'t TaskPlace,
     /// Bytes of each input.
     pub inputs: &'t [&'t [u8]],
 }
 
+/// The place of a task in its first input, as far as a program learns it. The default is a run of records of an input
+/// of unknown length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskPlace {
+    /// Extents of the inputs' boxes, in elements, if the task is a box of an array; empty if it is a run of records.
+    pub extents: Vec<u64>,
+    /// Extents of the outputs' boxes if they differ from those of the inputs, which have a halo; else empty.
+    pub inner: Vec<u64>,
+    /// Coordinates of the box's first element without its halo; empty for a run of records.
+    pub first: Vec<u64>,
+    /// Shape of the box that is cut into tasks, or the number of records of the first input; empty if it is not known.
+    pub total: Vec<u64>,
+}
+
+/// The place of what is no task.
+static NOWHERE: TaskPlace = TaskPlace { extents: Vec::new(), inner: Vec::new(), first: Vec::new(), total: Vec::new() };
+
 impl BorrowedTask<'_> {
     /// Returns a task without inputs, for the entry points that have none.
     pub(crate) fn nothing(number: u64) -> Self {
-        Self { number, first_record: 0, records: 0, extents: &[], inputs: &[] }
+        Self { number, first_record: 0, records: 0, place: &NOWHERE, inputs: &[] }
     }
 }
 
@@ -219,6 +236,9 @@ impl<'p> Core<'p> {
         let metadata = self.metadata();
         let mut arguments = self.arguments(scalars);
         (arguments.task, arguments.first_record) = (task.number, task.first_record);
+        let TaskPlace { extents, inner, first, total } = task.place;
+        arguments.first = if first.is_empty() { vec![task.first_record] } else { first.clone() };
+        arguments.total = if total.is_empty() { vec![UNKNOWN] } else { total.clone() };
         let hart = matches!(self.place, CoreBackend::Hart { .. });
         for (i, (bytes, port)) in bytes.iter().zip(&metadata.inputs).enumerate() {
             let address = if hart && self.windows(EntryPoint::Task) { abi::input_window(i) } else { 0 };
@@ -227,7 +247,7 @@ impl<'p> Core<'p> {
                 None if *bytes == UNKNOWN => UNKNOWN,
                 None => bytes.div_ceil(port.record_bytes),
             };
-            let whole = if port.whole { &[] } else { task.extents };
+            let whole = if port.whole { &[] } else { &extents[..] };
             arguments.inputs[i] = Port { address, bytes: *bytes, offset: 0, shape: shape(records, whole) };
         }
         let cut = bytes.iter().zip(&metadata.inputs).filter(|(_, port)| !port.whole);
@@ -236,11 +256,13 @@ impl<'p> Core<'p> {
             let room = match port.phase {
                 OutputPhase::End => 0,
                 // The length of such an input is unknown, so that its output has no bound.
-                OutputPhase::Task if all == UNKNOWN && !self.windows(EntryPoint::Task) => UNKNOWN,
-                OutputPhase::Task => port.bound.room(task.records, all),
+                _ if all == UNKNOWN && !self.windows(EntryPoint::Task) => UNKNOWN,
+                OutputPhase::Task | OutputPhase::Both => port.bound.room(task.records, all),
             };
             self.room(&mut arguments, i, room, EntryPoint::Task)?;
-            arguments.outputs[i].shape = shape(room / port.record_bytes, task.extents);
+            let records = room / port.record_bytes;
+            let fits = !inner.is_empty() && inner.iter().product::<u64>() <= records;
+            arguments.outputs[i].shape = if fits { inner.clone() } else { shape(records, extents) };
         }
         Ok(arguments)
     }
@@ -252,8 +274,8 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Calls `nd_end`, which fills the outputs of [`OutputPhase::End`]. `tasks` is the number of tasks before it;
-    /// returns the number of bytes written to each output.
+    /// Calls `nd_end`, which fills the outputs of [`OutputPhase::End`] and [`OutputPhase::Both`]. `tasks` is the number
+    /// of tasks before it; returns the number of bytes written to each output.
     ///
     /// # Errors
     /// [`RunError`]: the call failed.
@@ -273,7 +295,7 @@ impl<'p> Core<'p> {
     pub(crate) fn end_arguments(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
         let mut arguments = Arguments { task: tasks, ..self.arguments(scalars) };
         for (i, port) in self.metadata().outputs.iter().enumerate() {
-            let room = if port.phase == OutputPhase::End { port.bound.room(0, 0) } else { 0 };
+            let room = if port.phase.is_of_end() { port.bound.room(0, 0) } else { 0 };
             self.room(&mut arguments, i, room, EntryPoint::End)?;
         }
         Ok(arguments)

@@ -29,7 +29,7 @@ mod profile;
 mod program;
 mod timer;
 
-pub use crate::core::{BorrowedTask, Bounds, Core};
+pub use crate::core::{BorrowedTask, Bounds, Core, TaskPlace};
 pub use call::{Advance, Call, OwnedTask};
 pub use element::ElementType;
 pub use error::{LoadError, RunError, Site};

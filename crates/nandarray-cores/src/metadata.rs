@@ -63,6 +63,20 @@ pub enum OutputPhase {
     Task,
     /// Written by `nd_end`, once per run.
     End,
+    /// Written by every task, and behind all of them by `nd_end`.
+    Both,
+}
+
+impl OutputPhase {
+    /// Whether tasks write the output.
+    pub fn is_of_tasks(self) -> bool {
+        self != Self::End
+    }
+
+    /// Whether `nd_end` writes the output.
+    pub fn is_of_end(self) -> bool {
+        self != Self::Task
+    }
 }
 
 /// The tasks that a program's inputs may be cut into.
@@ -74,6 +88,17 @@ pub enum Tasks {
     Any,
     /// One, which has all of the inputs, unless the caller gives a task's size.
     One,
+    /// One, which has all of the inputs: a caller's size of a task is refused.
+    Whole,
+    /// Any number, one after the other on one core: each finds the state as the task before it left it.
+    Ordered,
+}
+
+impl Tasks {
+    /// Whether one task has all of the inputs, unless a caller gives a task's size.
+    pub fn is_one(self) -> bool {
+        matches!(self, Self::One | Self::Whole)
+    }
 }
 
 /// The formula for the most bytes of an output: the sum of the three terms.
@@ -180,8 +205,10 @@ const KINDS: [(&str, ProgramKind); 2] = [("block", ProgramKind::Block), ("stream
 const RECORDS: [(&str, Records); 3] =
     [("fixed", Records::Fixed), ("lines", Records::Lines), ("prefixed", Records::Prefixed)];
 const PACKED: [(&str, PackedInput); 2] = [("bitpack", PackedInput::BitPack), ("varwidth", PackedInput::VarWidth)];
-const TASKS: [(&str, Tasks); 2] = [("any", Tasks::Any), ("one", Tasks::One)];
-const PHASES: [(&str, OutputPhase); 2] = [("task", OutputPhase::Task), ("end", OutputPhase::End)];
+const TASKS: [(&str, Tasks); 4] =
+    [("any", Tasks::Any), ("one", Tasks::One), ("whole", Tasks::Whole), ("ordered", Tasks::Ordered)];
+const PHASES: [(&str, OutputPhase); 3] =
+    [("task", OutputPhase::Task), ("end", OutputPhase::End), ("both", OutputPhase::Both)];
 
 /// Keys of the metadata, of an input, an output and a scalar, and of an output's bound.
 const KEYS: [&str; 12] = [
@@ -281,12 +308,13 @@ fn output(written: &Value, number: usize) -> Result<OutputPort, LoadError> {
             }
         }
         (None, OutputPhase::Task) => Bound { per_record: record_bytes, ..Bound::default() },
+        (None, OutputPhase::Both) => Bound { per_record: record_bytes, per_input_byte: 0.0, fixed: record_bytes },
         (None, OutputPhase::End) => Bound { fixed: record_bytes, ..Bound::default() },
     };
     if phase == OutputPhase::End && (bound.per_record > 0 || bound.per_input_byte > 0.0) {
         return wrong(format!("{what} is written in phase 'end', so only a fixed bound makes sense"));
     }
-    let exact = written.flag("exact", true)?;
+    let exact = written.flag("exact", phase != OutputPhase::Both)?;
     Ok(OutputPort { name, record_bytes, element, phase, exact, bound })
 }
 
@@ -363,8 +391,12 @@ impl Metadata {
             tasks: written.word("tasks", &TASKS)?.unwrap_or_default(),
         };
         metadata.check_names()?;
-        if metadata.tasks == Tasks::One && metadata.inputs[0].records != Records::Fixed {
-            return wrong("tasks is \"one\": records of input 0 must be \"fixed\"".into());
+        if metadata.tasks.is_one() && metadata.inputs[0].records != Records::Fixed {
+            let word = if metadata.tasks == Tasks::One { "one" } else { "whole" };
+            return wrong(format!("tasks is \"{word}\": records of input 0 must be \"fixed\""));
+        }
+        if metadata.tasks == Tasks::Ordered && metadata.state_bytes == 0 {
+            return wrong("tasks is \"ordered\": state_bytes must be more than 0".into());
         }
         let scratchpad = states(metadata.state_bytes).saturating_add(metadata.scratchpad_bytes);
         if scratchpad > abi::SCRATCHPAD_BYTES_MAX {
@@ -395,11 +427,16 @@ impl Metadata {
         if !defines(task) {
             return Err(LoadError::Entry(task));
         }
-        if self.outputs.iter().any(|o| o.phase == OutputPhase::End) && !defines("nd_end") {
+        if self.outputs.iter().any(|o| o.phase.is_of_end()) && !defines("nd_end") {
             return Err(LoadError::Entry("nd_end"));
         }
         if self.state_bytes == 0 && defines("nd_merge") {
             return wrong("the program defines nd_merge, and its state has 0 bytes".into());
+        }
+        if self.tasks == Tasks::Ordered && defines("nd_merge") {
+            return wrong(
+                "the program defines nd_merge, and its tasks are \"ordered\": one state, merged with none".into(),
+            );
         }
         Ok(())
     }
@@ -414,8 +451,8 @@ impl Metadata {
     /// of one task.
     pub fn task_bytes(&self) -> u64 {
         match self.tasks {
-            Tasks::Any => TASK_BYTES,
-            Tasks::One => ALL_BYTES,
+            Tasks::Any | Tasks::Ordered => TASK_BYTES,
+            Tasks::One | Tasks::Whole => ALL_BYTES,
         }
     }
 
@@ -423,7 +460,7 @@ impl Metadata {
     /// whole streams of a program.
     pub fn most_bytes(&self) -> u64 {
         match (self.kind, self.tasks) {
-            (ProgramKind::Stream, Tasks::One) => abi::STREAM_BYTES_MAX,
+            (ProgramKind::Stream, Tasks::One | Tasks::Whole) => abi::STREAM_BYTES_MAX,
             _ => abi::WINDOW_BYTES,
         }
     }

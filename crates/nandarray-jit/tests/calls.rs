@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nandarray_cores::{Advance, BorrowedTask, Bounds, Call, Core, Inflow, OwnedTask, Program, RunError};
+use nandarray_cores::{Advance, BorrowedTask, Bounds, Call, Core, Inflow, OwnedTask, Program, RunError, TaskPlace};
 use nandarray_hart::{DataAccess, Extensions, Hart, HartMode, Meter, MeterAnswer, Rv64, StreamAccess};
 use nandarray_jit::{Settings, TranslationTrigger, Translations};
 use proptest::prelude::*;
@@ -186,8 +186,13 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 /// Runs a call in one go.
 fn whole(program: &Program, executor: Executor, inputs: [&[u8]; 2], limit: Option<u64>) -> Seen {
     let mut core = executor.core(program);
-    let task =
-        BorrowedTask { number: 3, first_record: 0, records: inputs[0].len() as u64, extents: &[], inputs: &inputs };
+    let task = BorrowedTask {
+        number: 3,
+        first_record: 0,
+        records: inputs[0].len() as u64,
+        place: &TaskPlace::default(),
+        inputs: &inputs,
+    };
     let mut outputs = vec![Vec::new(); 2];
     let stop = &NEVER;
     let used = core.task(&[], task, &mut outputs, Bounds { instructions: limit, stop });
@@ -228,7 +233,7 @@ fn parts(
         number: 3,
         first_record: 0,
         records: None,
-        extents: Vec::new(),
+        place: TaskPlace::default(),
         inputs: inputs.iter().map(|bytes| inflow(bytes)).collect(),
         buffer_bytes: way.buffer_bytes,
     };
@@ -336,7 +341,7 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
         number: 0,
         first_record: 0,
         records: None,
-        extents: Vec::new(),
+        place: TaskPlace::default(),
         inputs: vec![Inflow::ring(Inflow::RING_BYTES_MIN, None), Inflow::whole(Vec::new())],
         buffer_bytes: Some(1 << 16),
     };
@@ -372,7 +377,7 @@ fn a_call_can_be_cancelled_and_its_core_used_again() {
         number: 1,
         first_record: 0,
         records: None,
-        extents: Vec::new(),
+        place: TaskPlace::default(),
         inputs: vec![Inflow::shared(Arc::new(bytes), 1..3), Inflow::window(Some(0))],
         buffer_bytes: None,
     };

@@ -8,9 +8,11 @@
 use nandarray::SpaceId;
 use nandarray_cores::Form;
 use nandarray_runtime::{
-    Account, Error, Execution, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Runtime, StageRequest, Tiles,
+    Account, Boundary, Error, Execution, HOLD_BYTES, Halo, Input, Output, OutputValue, ProgramId, Runtime,
+    StageRequest, Tiles,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::arrays::{DataPiece, check_run, invalid};
 use crate::programs::{INSTRUCTIONS_MAX, Surroundings, THREADS, reserve_run};
@@ -69,6 +71,27 @@ struct BoxGiven {
     count: Vec<u64>,
     view: Option<Vec<u64>>,
     tiles: Option<(Vec<u64>, Vec<u64>, Vec<usize>)>,
+    /// Halo of an input's tiles; left out for none.
+    #[serde(default)]
+    halo: Option<HaloGiven>,
+}
+
+/// A halo of tiles, as [`Halo`] has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HaloGiven {
+    depth: Vec<u64>,
+    #[serde(deserialize_with = "boundaries")]
+    boundary: Vec<Boundary>,
+}
+
+/// Reads boundaries: pairs of a word and the bytes of a constant.
+fn boundaries<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Boundary>, D::Error> {
+    let given = Vec::<(String, Vec<u8>)>::deserialize(from)?;
+    let one = |(word, constant): (String, Vec<u8>)| {
+        Boundary::named(&word, &constant).ok_or_else(|| D::Error::custom(format!("no boundary is called {word:?}")))
+    };
+    given.into_iter().map(one).collect()
 }
 
 #[derive(Debug, Deserialize)]
@@ -153,7 +176,8 @@ impl OffloadRequest {
 
 impl BoxGiven {
     fn tiles(&self) -> Option<Tiles<'_>> {
-        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, extent_axes: told })
+        let halo = self.halo.as_ref().map(|halo| Halo { depth: &halo.depth, boundary: &halo.boundary });
+        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, extent_axes: told, halo })
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray::nvme::{ArrayAccess, Controller, ResolvedBox};
-use nandarray_cores::{Form, Metadata, OutputPhase, Program, Tasks};
+use nandarray_cores::{Form, Metadata, OutputPhase, Program};
 use nandarray_nvme_spec::{
     Activation, ExecuteProgram, ExecutionAccount, LOAD_TAG, MemoryRange, NSID_MEMORY, NSID_ND, PROGRAM_TYPE_RISCV,
     ProgramCommand, ProgramLoad, ProgramSlotEntry, RangeSetAction, RangeSetEntry, SlotOccupancy, Status,
@@ -661,7 +661,7 @@ fn output(operand: &Operand) -> Output<'_> {
 
 /// Checks that a program of one task needs no more memory than [`ONE_TASK_BYTES_MAX`].
 fn fits_one_task(ports: &Metadata, from: &[Operand]) -> Result<(), ExecutionFailure> {
-    if ports.tasks != Tasks::One {
+    if !ports.tasks.is_one() {
         return Ok(());
     }
     let sizes = || {
@@ -675,7 +675,7 @@ fn fits_one_task(ports: &Metadata, from: &[Operand]) -> Result<(), ExecutionFail
     let cut = cut.fold(0, u64::saturating_add);
     let records = sizes().next().unwrap_or(0).div_ceil(ports.inputs[0].record_bytes);
     let rooms = ports.outputs.iter().map(|port| match port.phase {
-        OutputPhase::Task => port.bound.room(records, cut),
+        OutputPhase::Task | OutputPhase::Both => port.bound.room(records, cut),
         OutputPhase::End => port.bound.room(0, 0),
     });
     let rooms = rooms.fold(0, u64::saturating_add);

@@ -10,9 +10,11 @@ use nandarray::{Device, SpaceId};
 use nandarray_cores::{CoreTimer, Form, Native, Profiler};
 use nandarray_model::store::{Clock, Modelled};
 use nandarray_runtime::{
-    Account, Execution, Executor, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest, Tiles,
+    Account, Boundary, Execution, Executor, Halo, Input, Output, OutputValue, ProgramId, Progress, Runtime,
+    StageRequest, Tiles,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -78,8 +80,12 @@ impl Watch {
     }
 }
 
-/// Tiles of a box: (end of the first tile, size of the following tiles, dimensions whose extents programs are passed).
-type TilesArg = (Vec<u64>, Vec<u64>, Vec<usize>);
+/// A halo of tiles: (depth, and what is beyond the box, along each dimension: a word, and the bytes of a constant).
+type HaloArg = (Vec<u64>, Vec<(String, Vec<u8>)>);
+
+/// Tiles of a box: (end of the first tile, size of the following tiles, dimensions whose extents programs are passed,
+/// the halo of an input).
+type TilesArg = (Vec<u64>, Vec<u64>, Vec<usize>, Option<HaloArg>);
 
 /// A box of a space: (space, first coordinates, steps, counts, shape of the view if the box is of one).
 type BoxArg<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
@@ -113,11 +119,16 @@ struct OwnedBox {
     count: Vec<u64>,
     view: Option<Vec<u64>>,
     tiles: Option<TilesArg>,
+    /// Elements beyond the box, along each dimension, if the tiles have a halo.
+    boundary: Vec<Boundary>,
 }
 
 impl OwnedBox {
     fn tiles(&self) -> Option<Tiles<'_>> {
-        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, extent_axes: told })
+        self.tiles.as_ref().map(|(first, size, told, halo)| {
+            let halo = halo.as_ref().map(|(depth, _)| Halo { depth, boundary: &self.boundary });
+            Tiles { first, size, extent_axes: told, halo }
+        })
     }
 }
 
@@ -128,7 +139,13 @@ fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &BoxArg<'_>, tiles: Option
         return Err(to_py(py, &e, None));
     }
     let (space, start, step) = (space.number(), start.clone(), step.clone());
-    Ok(OwnedBox { space, start, step, count: count.clone(), view: view.clone(), tiles: tiles.cloned() })
+    let words = tiles.and_then(|tiles| tiles.3.as_ref()).map_or(&[][..], |(_, words)| words);
+    let boundary = words.iter().map(boundary_of).collect::<PyResult<_>>()?;
+    Ok(OwnedBox { space, start, step, count: count.clone(), view: view.clone(), tiles: tiles.cloned(), boundary })
+}
+
+fn boundary_of((word, constant): &(String, Vec<u8>)) -> PyResult<Boundary> {
+    Boundary::named(word, constant).ok_or_else(|| PyValueError::new_err(format!("no boundary is called {word:?}")))
 }
 
 /// One program of a run, as Python passes it.

@@ -4,7 +4,7 @@
 //! where a record begins. The cuts depend on the inputs and on the target size of a task alone, never on the number of
 //! cores, nor on the time at which another program's output arrives.
 
-use nandarray_cores::{ALL_BYTES, InputPort, Metadata, OutputPhase, Records, RunError, abi};
+use nandarray_cores::{ALL_BYTES, InputPort, Metadata, Records, RunError, Tasks, abi};
 
 use crate::io::InputSource;
 use crate::queue::StreamQueue;
@@ -341,10 +341,13 @@ fn fits(first: u64, end: u64) -> Result<(), RunError> {
 /// outputs for this number of `records` does.
 fn fits_one(metadata: &Metadata, supplies: &[Supply], records: Option<u64>) -> Result<(), RunError> {
     let most = metadata.most_bytes();
+    let cure = match metadata.tasks {
+        Tasks::Whole => "",
+        _ => ", unless the caller gives the size of a task. It is then called for each task, and sees no other",
+    };
     let refused = |what: &str, bytes: u64| {
         Err(RunError::Inputs(format!(
-            "{what} has {bytes} bytes; {} takes its inputs whole: they must fit one task of at most {most} bytes, \
-             unless the caller gives the size of a task. It is then called for each task, and sees no other",
+            "{what} has {bytes} bytes; {} takes its inputs whole: they must fit one task of at most {most} bytes{cure}",
             metadata.name
         )))
     };
@@ -354,7 +357,7 @@ fn fits_one(metadata: &Metadata, supplies: &[Supply], records: Option<u64>) -> R
     }
     let Some(records) = records else { return Ok(()) };
     let all = cut().map(|(_, supply)| supply.bytes).sum();
-    let rooms = metadata.outputs.iter().filter(|port| port.phase == OutputPhase::Task);
+    let rooms = metadata.outputs.iter().filter(|port| port.phase.is_of_tasks());
     let mut rooms = rooms.map(|port| (port, port.bound.room(records, all)));
     match rooms.find(|(_, room)| *room > most) {
         Some((port, room)) => refused(&format!("the room of output {}", port.name), room),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use nandarray::panics::caught;
 use nandarray::{Compound, Device};
-use nandarray_cores::{CoreTimer, Form, Metadata, Program, RunError, check};
+use nandarray_cores::{ALL_BYTES, CoreTimer, Form, Metadata, Program, RunError, Tasks, check};
 use parking_lot::RwLock;
 
 use crate::agenda::StageDone;
@@ -160,6 +160,7 @@ impl Runtime {
                     wanted.len() - 1
                 }));
             }
+            check_task_bytes(ready.program.metadata(), stage.task_bytes)?;
             let (task_bytes, instructions) = (stage.task_bytes, stage.instructions);
             let (program, cores) = (&ready.program, stage.cores);
             executor.accepts_cores(&program.metadata().name, cores)?;
@@ -182,6 +183,17 @@ impl Runtime {
         };
         Ok(Executed { stages: steps.iter().zip(done.stages).map(stage).collect(), account: done.account })
     }
+}
+
+/// Checks that a program that takes its inputs whole is given them so.
+fn check_task_bytes(metadata: &Metadata, task_bytes: u64) -> Result<()> {
+    if metadata.tasks == Tasks::Whole && task_bytes != ALL_BYTES {
+        let name = &metadata.name;
+        return Err(Error::invalid(format!(
+            "{name} takes its inputs whole: the size of a task must be left out, not {task_bytes} bytes"
+        )));
+    }
+    Ok(())
 }
 
 /// Checks that there are programs, in forms that the executor has.

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use nandarray::{BufferMut, Compound, Error, Packing, Result, Shape, Target, check_view};
-use nandarray_cores::{InputPort, PackedInput};
+use nandarray_cores::{InputPort, PackedInput, TaskPlace};
 use smallvec::SmallVec;
 
+use crate::halo::HaloTiles;
 use crate::io::{InputSource, TransferError};
 use crate::request::Input;
 use crate::tiles::{Tiles, packed, pieces};
@@ -18,6 +19,8 @@ pub(crate) struct ExternalInput<'a> {
     bytes: u64,
     grain: u64,
     tiles: Option<Tiles<'a>>,
+    /// The tiles with their halos, if the tiles have any.
+    halo: Option<HaloTiles<'a>>,
 }
 
 /// The reader of a run's external inputs, from the store or from the caller's memory.
@@ -77,7 +80,14 @@ impl<'a> ExternalInput<'a> {
         let (space, start, step, count, view, tiles) = match input {
             Input::Box { space, start, step, count, view, tiles } => (space, start, step, count, view, *tiles),
             Input::Bytes(bytes) => {
-                return Ok(ExternalInput { input, item: 1, bytes: bytes.len() as u64, grain: 0, tiles: None });
+                return Ok(ExternalInput {
+                    input,
+                    item: 1,
+                    bytes: bytes.len() as u64,
+                    grain: 0,
+                    tiles: None,
+                    halo: None,
+                });
             }
             Input::Output { .. } => unreachable!("what a program gives does not come from outside"),
         };
@@ -97,17 +107,20 @@ impl<'a> ExternalInput<'a> {
                 return Err(Error::OutOfRange { axis, index: last, size: within[axis] });
             }
         }
-        if let Some(tiles) = &tiles {
+        let mut halo = None;
+        if let Some(tiles) = tiles {
             tiles.check(count)?;
+            halo = tiles.halo.map(|around| HaloTiles::new(tiles, around, count, item)).transpose()?;
         }
         let volume = |counts: &[u64]| counts.iter().try_fold(item, |all, &c| all.checked_mul(c));
         let bytes =
             volume(count).ok_or_else(|| Error::invalid(format!("an input of shape {} is too large", Shape(count))))?;
+        let bytes = halo.as_ref().map_or(bytes, |halo| halo.elements() * item);
         let row = count.get(1..).and_then(volume).unwrap_or(0);
         // Blocks of a compressed array are decoded whole: reads of whole rows of blocks decode each one once. Without
         // compression, a row of elements is as good a unit.
         let blocks = if space.coded() && view.is_none() && n > 1 && step[0] == 1 { space.shape.block[0] } else { 1 };
-        Ok(ExternalInput { input, item, bytes, grain: row.saturating_mul(blocks), tiles })
+        Ok(ExternalInput { input, item, bytes, grain: row.saturating_mul(blocks), tiles, halo })
     }
 }
 
@@ -126,15 +139,20 @@ impl InputSource for InputReader<'_> {
 
     fn edges(&self, input: usize) -> Option<Vec<u64>> {
         let this = &self.inputs[input];
+        let in_bytes = |elements: &[u64]| elements.iter().map(|elements| elements * this.item).collect();
+        if let Some(halo) = &this.halo {
+            return Some(in_bytes(halo.edges()));
+        }
         let (Some(tiles), Input::Box { count, .. }) = (&this.tiles, this.input) else { return None };
-        Some(tiles.edges(count).into_iter().map(|elements| elements * this.item).collect())
+        Some(in_bytes(&tiles.edges(count)))
     }
 
-    fn extents(&self, input: usize, offset: u64) -> Vec<u64> {
+    fn place(&self, input: usize, offset: u64) -> TaskPlace {
         let this = &self.inputs[input];
-        match (&this.tiles, this.input) {
-            (Some(tiles), Input::Box { count, .. }) => tiles.extents(count, offset / this.item),
-            _ => Vec::new(),
+        match (&this.halo, &this.tiles, this.input) {
+            (Some(halo), ..) => halo.place(offset / this.item),
+            (None, Some(tiles), Input::Box { count, .. }) => tiles.place(count, offset / this.item),
+            _ => TaskPlace::default(),
         }
     }
 
@@ -205,6 +223,9 @@ impl InputReader<'_> {
     /// Calls `f` with elements of a box in place, if they are contiguous and aligned in memory; else does nothing.
     fn lend_box(&self, this: &ExternalInput<'_>, elements: Range<u64>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         let Input::Box { space, start, step, count, view, .. } = this.input else { return Ok(()) };
+        if this.halo.is_some() {
+            return Ok(());
+        }
         let mut boxes = SmallVec::<[(Vec<u64>, Vec<u64>); 1]>::new();
         pieces(count, this.tiles.as_ref(), elements, &mut |first, size| {
             let from = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
@@ -226,6 +247,17 @@ impl InputReader<'_> {
     fn read_box(&self, this: &ExternalInput<'_>, elements: Range<u64>, into: &mut [u8]) -> Result<()> {
         let Input::Box { space, start, step, count, view, .. } = this.input else { return Ok(()) };
         let (mut at, item) = (0usize, this.item);
+        if let Some(halo) = &this.halo {
+            return halo.read(elements, item, into, &mut |first, size, strides, part| {
+                let from: Vec<u64> = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
+                let target = Target::Box { start: &from, step, count: size, strides, view: *view };
+                let last: usize =
+                    size.iter().zip(strides).map(|(n, stride)| (*n as usize - 1) * *stride as usize).sum();
+                assert!(last + item as usize <= part.len(), "a box with these strides ends beyond its memory");
+                // SAFETY: the elements of an array of this size with these strides lie within `part`, as was asserted.
+                self.compound.read(*space, target, unsafe { BufferMut::from_raw(part.as_mut_ptr()) })
+            });
+        }
         pieces(count, this.tiles.as_ref(), elements, &mut |first, size| {
             let from: Vec<u64> = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
             let strides = packed(size, item);

@@ -3,6 +3,8 @@
 //! An input is a sequence of bytes, of which each task reads its part; an output is accepted in the order of tasks. The
 //! implementer decides where the bytes are stored: in boxes of spaces, or in memory.
 
+use nandarray_cores::TaskPlace;
+
 /// The error of a read from a source, or of a write to a sink.
 pub type TransferError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -47,10 +49,10 @@ pub trait InputSource: Sync {
     fn edges(&self, _input: usize) -> Option<Vec<u64>> {
         None
     }
-    /// Returns the extents, in elements, of the tile that begins at byte `offset` of an input and is one task, as they
-    /// are passed to the program; empty if the input has no tiles.
-    fn extents(&self, _input: usize, _offset: u64) -> Vec<u64> {
-        Vec::new()
+    /// Returns the place of the tile that begins at byte `offset` of an input and is one task, as it is passed to the
+    /// program; the default if the input has no tiles.
+    fn place(&self, _input: usize, _offset: u64) -> TaskPlace {
+        TaskPlace::default()
     }
 }
 

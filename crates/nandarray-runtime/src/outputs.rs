@@ -247,6 +247,9 @@ fn within(output: &Output<'_>, shape: &[u64]) -> Result<()> {
     let Output::Box { start, count, view, tiles, .. } = output else { return Ok(()) };
     if let Some(tiles) = tiles {
         tiles.check(count)?;
+        if tiles.halo.is_some() {
+            return Err(Error::invalid("an output's tiles must have no halo"));
+        }
     }
     let within = view.unwrap_or(shape);
     check_view(shape, within)?;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nandarray_cores::{RunError, abi};
+use nandarray_cores::{RunError, TaskPlace, abi};
 
 use crate::context::StageContext;
 use crate::cut::{Cut, NextCut, Supply, check};
@@ -277,7 +277,8 @@ impl<'p> Scheduler<'p> {
         let run = work.runs.get_mut(&number).expect("a run that is ready");
         assert!(!run.busy, "run {number} of stage {stage} has a worker already");
         run.busy = true;
-        let begun = run.core.is_some();
+        // The first task's core goes from task to task of an ordered program: it begins once.
+        let begun = run.core.is_some() || plan.stages[stage].is_ordered() && number > 0;
         let core = run.core.take().or_else(|| work.cores.pop());
         let task = run.queue.pop_front().expect("a task that is ready");
         let rank = Rank { turn: task.turn, stage, run: number };
@@ -299,6 +300,9 @@ impl<'p> Scheduler<'p> {
             let work = &self.stages[stage];
             let open = work.is_open(each);
             let (begun, ready) = (work.begun, work.ready().is_some());
+            if plan.stages[stage].is_ordered() && !work.runs.is_empty() {
+                return Ok(());
+            }
             if !open && (ready || begun >= work.next + RUNS_AHEAD * plan.workers) {
                 return Ok(());
             }
@@ -400,11 +404,15 @@ impl<'p> Scheduler<'p> {
                 }
             });
         }
-        let extents = match (this.inputs[0], inputs.first()) {
-            (Origin::External(external), Some(TaskInput::External(from, _))) => plan.source.extents(external, *from),
-            _ => Vec::new(),
+        let place = match (this.inputs[0], inputs.first()) {
+            (Origin::External(external), Some(TaskInput::External(from, _))) => {
+                let records = plan.source.bytes(external).div_ceil(this.program.metadata().inputs[0].record_bytes);
+                let place = plan.source.place(external, *from);
+                if place.total.is_empty() { TaskPlace { total: vec![records], ..place } } else { place }
+            }
+            _ => TaskPlace::default(),
         };
-        PendingTask { number, cut, turn, extents, inputs, positions }
+        PendingTask { number, cut, turn, place, inputs, positions }
     }
 
     /// Returns the turn of a task (see [`Rank`]); `lookahead` is the number of bytes in [`NextCut::Task`].

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use nandarray_cores::{Core, LoadError, Program, RunError};
+use nandarray_cores::{Core, LoadError, Program, RunError, TaskPlace, Tasks};
 
 use crate::cut::{Cut, Edges, NextCut, Supply, TaskCutter};
 use crate::io::InputSource;
@@ -68,7 +68,13 @@ impl fmt::Debug for Stage<'_, '_> {
 impl Stage<'_, '_> {
     /// Returns the number of consecutive tasks that form one run.
     pub(crate) fn tasks_a_run(&self) -> u64 {
-        if self.program.metadata().state_bytes > 0 { TASKS_A_RUN } else { 1 }
+        if self.program.metadata().state_bytes > 0 && !self.is_ordered() { TASKS_A_RUN } else { 1 }
+    }
+
+    /// Whether each task finds the state that the task before it left. Then a run has one task, and begins when the run
+    /// before it has come back, on that one's core.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.program.metadata().tasks == Tasks::Ordered
     }
 }
 
@@ -105,8 +111,8 @@ pub(crate) struct PendingTask {
     pub(crate) number: u64,
     pub(crate) cut: Cut,
     pub(crate) turn: u64,
-    /// Extents of the tile that is the task, in elements; empty without tiles.
-    pub(crate) extents: Vec<u64>,
+    /// Place of the task in the first input; unknown if another stage produces that.
+    pub(crate) place: TaskPlace,
     pub(crate) inputs: Vec<TaskInput>,
     /// For each input that another stage produces, the position of its first byte in that output.
     pub(crate) positions: Vec<u64>,

@@ -5,6 +5,9 @@
 use std::ops::Range;
 
 use nandarray::{Error, Result};
+use nandarray_cores::TaskPlace;
+
+use crate::halo::Halo;
 
 /// A division of a box into tiles, each of which is a task. Tiles follow each other with the last dimension fastest,
 /// and so do the elements of each tile.
@@ -16,6 +19,8 @@ pub struct Tiles<'a> {
     pub size: &'a [u64],
     /// The dimensions along which a tile's extent is passed to the program.
     pub extent_axes: &'a [usize],
+    /// Halo of an input's tiles; `None` for outputs.
+    pub halo: Option<Halo<'a>>,
 }
 
 /// Limit of the number of tiles of a box, since the end of each tile is kept in memory.
@@ -40,6 +45,22 @@ impl Tiles<'_> {
             Some(tiles) if tiles <= TILES_MAX => Ok(()),
             _ => Err(Error::invalid(format!("more than {TILES_MAX} tiles"))),
         }
+    }
+
+    /// Returns the number of tiles of a box with `count` elements along each dimension.
+    pub(crate) fn number(&self, count: &[u64]) -> u64 {
+        (0..count.len()).map(|axis| self.along(axis, count[axis])).product()
+    }
+
+    /// Returns the first coordinate and the extent of tile `number` along each axis of a box.
+    pub(crate) fn spans(&self, count: &[u64], mut number: u64) -> Vec<(u64, u64)> {
+        let mut found = vec![(0, 0); count.len()];
+        for axis in (0..count.len()).rev() {
+            let along = self.along(axis, count[axis]);
+            found[axis] = self.span(axis, number % along, count[axis]);
+            number /= along;
+        }
+        found
     }
 
     /// Returns the number of tiles along an axis of `count` elements.
@@ -91,12 +112,15 @@ impl Tiles<'_> {
         edges
     }
 
-    /// Returns the extents that are passed to a program for the tile that holds an element; `element` is the element's
+    /// Returns the place that is passed to a program of the tile that holds an element; `element` is the element's
     /// position in the order of tiles.
-    pub(crate) fn extents(&self, count: &[u64], element: u64) -> Vec<u64> {
-        let mut found = Vec::new();
+    pub(crate) fn place(&self, count: &[u64], element: u64) -> TaskPlace {
+        let mut found = TaskPlace::default();
         let each = &mut |spans: &[(u64, u64)], _: Range<u64>| {
-            found = self.extent_axes.iter().map(|&axis| spans[axis].1).collect();
+            let told = |of: &dyn Fn(usize) -> u64| self.extent_axes.iter().map(|&axis| of(axis)).collect();
+            found.extents = told(&|axis| spans[axis].1);
+            found.first = told(&|axis| spans[axis].0);
+            found.total = told(&|axis| count[axis]);
             Ok(())
         };
         self.descend(count, 1, element..element + 1, &mut Vec::new(), each).expect("what is called gives no error");
@@ -318,7 +342,7 @@ mod tests {
         let (count, first): (Vec<u64>, Vec<u64>) = sides.iter().map(|s| (s.0, s.1)).unzip();
         let size: Vec<u64> = sides.iter().map(|s| s.2).collect();
         let extent_axes: Vec<usize> = (0..count.len()).collect();
-        let tiles = Tiles { first: &first, size: &size, extent_axes: &extent_axes };
+        let tiles = Tiles { first: &first, size: &size, extent_axes: &extent_axes, halo: None };
         tiles.check(&count).unwrap();
         let wanted = tile_by_tile(&count, &tiles);
         let all: Vec<Vec<u64>> = wanted.concat();
@@ -333,7 +357,7 @@ mod tests {
             for end in (start..=n).rev().step_by(1 + all.len() / 7) {
                 let mut found: Vec<Vec<u64>> = Vec::new();
                 pieces(&count, Some(&tiles), start..end, &mut |first, size| {
-                    let whole = Tiles { first: size, size, extent_axes: &extent_axes };
+                    let whole = Tiles { first: size, size, extent_axes: &extent_axes, halo: None };
                     let within = tile_by_tile(size, &whole).concat();
                     found.extend(within.iter().map(|at| at.iter().zip(first).map(|(c, f)| c + f).collect()));
                     Ok(())
@@ -344,7 +368,8 @@ mod tests {
         }
         for (tile, edge) in wanted.iter().zip(&edges) {
             let sides: Vec<u64> = tile[0].iter().zip(&tile[tile.len() - 1]).map(|(low, high)| high - low + 1).collect();
-            assert_eq!(tiles.extents(&count, *edge), sides);
+            let place = tiles.place(&count, *edge);
+            assert_eq!((&place.extents, &place.first, &place.total), (&sides, &tile[0], &count));
         }
         // Elements that are numbered in the order of rows and passed tile by tile come back in the order of rows; so do
         // those of some rows of tiles alone.
@@ -370,6 +395,7 @@ mod tests {
             first,
             size,
             extent_axes,
+            halo: None,
         };
         assert!(tiles(&[2], &[2], &[0]).check(&[9]).is_ok());
         for wrong in

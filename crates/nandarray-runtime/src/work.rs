@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nandarray::panics::caught;
-use nandarray_cores::{BorrowedTask, Call, Core, EntryPoint, Inflow, OutputPhase, RunError};
+use nandarray_cores::{BorrowedTask, Call, Core, EntryPoint, Inflow, RunError};
 
 use crate::context::StageContext;
 use crate::cut::{Edges, TaskCutter};
@@ -285,7 +285,7 @@ impl<'p> TaskJob<'p> {
             number: task.number,
             first_record: task.cut.first,
             records: Some(task.cut.records),
-            extents: task.extents.clone(),
+            place: task.place.clone(),
             inputs: task.inputs.iter().enumerate().map(inflow).collect(),
             buffer_bytes: None,
         };
@@ -363,7 +363,7 @@ fn call<'p>(
     }
     let rooms = &mut rooms[..stage.outputs.len()];
     let (first_record, records) = (pending.cut.first, pending.cut.records);
-    let task = BorrowedTask { number: pending.number, first_record, records, extents: &pending.extents, inputs };
+    let task = BorrowedTask { number: pending.number, first_record, records, place: &pending.place, inputs };
     let before = core.instructions();
     let used = core.task(stage.scalars, task, rooms, context.bounds());
     let given = used.map(|used| {
@@ -405,7 +405,7 @@ impl<'p> DeliverJob<'p> {
         let mut deliveries = Deliveries::default();
         for (task, outputs) in tasks {
             for (output, bytes) in outputs.into_iter().enumerate() {
-                if stage.program.metadata().outputs[output].phase == OutputPhase::Task {
+                if stage.program.metadata().outputs[output].phase.is_of_tasks() {
                     deliveries.push(Some(task), output, bytes);
                 }
             }
@@ -418,6 +418,8 @@ impl<'p> DeliverJob<'p> {
         let stage = context.stage;
         let state = std::mem::take(&mut self.state);
         match &mut self.folder {
+            // The state that the next task of an ordered program found: there is nothing to merge it with.
+            Some(core) if stage.is_ordered() => core.set_state(&state)?,
             Some(core) if stage.program.entry(EntryPoint::Merge).is_some() => {
                 let before = core.instructions();
                 core.merge(stage.scalars, &state, self.first, context.bounds())?;
@@ -462,7 +464,7 @@ impl<'p> FinishJob<'p> {
             let mut outputs = vec![Vec::new(); metadata.outputs.len()];
             let used = core.end(stage.scalars, self.tasks, &mut outputs, bounds)?;
             for (output, (mut bytes, used)) in outputs.into_iter().zip(used).enumerate() {
-                if metadata.outputs[output].phase == OutputPhase::End {
+                if metadata.outputs[output].phase.is_of_end() {
                     bytes.truncate(used as usize);
                     self.deliveries.push(None, output, bytes);
                 }

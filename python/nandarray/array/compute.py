@@ -7,7 +7,7 @@ compilers are in :mod:`nandarray.programs`, which is loaded at the first call.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import DTypeLike
@@ -141,6 +141,8 @@ class Compute(Operand):
         function: Callable[..., Any] | Program | str,
         *others: Any,
         block: bool | Sequence[int] | None = None,
+        depth: int | Sequence[int] | Mapping[int, int] | None = None,
+        boundary: Any = None,
         key: Any = ...,
         out: Any = None,
         dtype: DTypeLike | None = None,
@@ -150,7 +152,8 @@ class Compute(Operand):
 
         A function takes one element of each input and returns one; it is compiled (Numba's subset), and the loop over a
         block is compiled with it. With ``block``, it takes boxes instead: of each input one, and last the output's,
-        which it fills. It sees nothing beyond a box; at the edges boxes are smaller.
+        which it fills. It sees nothing beyond a box; at the edges boxes are smaller. With ``depth``, boxes come with
+        their neighbourhood, as those of ``dask.array.map_overlap`` do.
 
         Parameters
         ----------
@@ -159,7 +162,13 @@ class Compute(Operand):
         *others : Array, View, nandarray.Box or array_like
             Further inputs, of this shape.
         block : bool or sequence of int, optional
-            The shape of boxes, of 1 to 4 dimensions; True for the array's building block.
+            The shape of boxes, of 1 to 4 dimensions; True for the array's building block, as is None with ``depth``.
+        depth : int, sequence of int or mapping, optional
+            Number of elements that a box has more on each side, along all dimensions or each; a mapping is by axis.
+            The box of the output has them, too; what is written there is left out.
+        boundary : str, number, sequence or mapping, optional
+            Elements beyond the array: ``"none"``, boxes end with it (the default); ``"reflect"``, the array mirrored,
+            its last element twice; ``"periodic"``, the array again; ``"nearest"``, the last element; a number.
         key : index expression, optional
             Part of this: integers and forward slices.
         out : Array, View, nandarray.Box or str, optional
@@ -205,8 +214,9 @@ class Compute(Operand):
 
         options = _taken(scalars)
         return wrappers.map_blocks(
-            self, function, others, block=block, key=key, out=out, dtype=dtype, options=options, scalars=scalars
-        )
+            self, function, others, block=block, depth=depth, boundary=boundary, key=key, out=out, dtype=dtype,
+            options=options, scalars=scalars,
+        )  # fmt: skip
 
     def filter(
         self,

@@ -458,8 +458,11 @@ class DriveSource(Source):
             raise InvalidError("an array of another store; a program runs beside the arrays of one")
         box = {"array": space.known()["array"], "start": as_numbers(start), "step": as_numbers(step)}
         shape = None if view is None else as_numbers(view)
-        lists = None if tiles is None else [as_numbers(one) for one in tiles]
-        return {"box": {**box, "count": as_numbers(count), "view": shape, "tiles": lists}}
+        box |= {"tiles": None if tiles is None else [as_numbers(one) for one in tiles[:3]]}
+        if tiles is not None and tiles[3] is not None:
+            halo = tiles[3]
+            box |= {"halo": {"depth": as_numbers(halo[0]), "boundary": [[word, list(one)] for word, one in halo[1]]}}
+        return {"box": {**box, "count": as_numbers(count), "view": shape}}
 
     def _input(self, given: Any, pieces: list[bytes]) -> dict[str, Any]:
         if isinstance(given, np.ndarray):

@@ -1,5 +1,6 @@
-"""Annotations of a Python function's arguments: ``Block``, ``Out``, ``Scalar``, ``Stream``, ``OutStream`` with a dtype.
+"""Annotations of a Python function's arguments: ``Block``, ``Whole``, ``Out``, ``Scalar``, ``Stream``, ``OutStream``.
 
+Each has a dtype behind it; ``First`` and ``Length``, which say where a piece lies, have none.
 A dtype is anything NumPy takes, and the short form ``"float64[3]"``: each record is an array of three. At run time
 ``Block["float32"]`` is a :class:`Spec`; to a type checker ``Block[np.float32]`` is an array of that type. Nothing here
 needs a compiler.
@@ -23,7 +24,20 @@ from nandarray.errors import InvalidError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Block", "Out", "OutStream", "Scalar", "Spec", "Stream", "parse_dtype", "specs"]
+__all__ = [
+    "Block",
+    "First",
+    "Length",
+    "Out",
+    "OutStream",
+    "Scalar",
+    "Spec",
+    "Stream",
+    "Whole",
+    "parse_dtype",
+    "places",
+    "specs",
+]
 
 _Item = TypeVar("_Item", bound=np.generic)
 _WITH_SHAPE = re.compile(r"^\s*(.+?)\s*\[\s*([\d\s,]+)\]\s*$")
@@ -33,7 +47,7 @@ _WITH_SHAPE = re.compile(r"^\s*(.+?)\s*\[\s*([\d\s,]+)\]\s*$")
 class Spec:
     """The role and the dtype of one argument of a function."""
 
-    role: str  # "block", "out", "scalar", "stream", "out-stream"
+    role: str  # "block", "whole", "out", "scalar", "stream", "out-stream", "first", "total"
     dtype: np.dtype[Any]
 
 
@@ -109,6 +123,9 @@ class _Role:
 
 if TYPE_CHECKING:
     Block = NDArray[_Item]
+    Whole = NDArray[_Item]
+    First = int
+    Length = int
     Out = NDArray[_Item]
     Scalar = typing.Annotated[_Item, "scalar"]
 
@@ -128,13 +145,21 @@ if TYPE_CHECKING:
         def store(self, value: Any) -> None:
             """Produce an element."""
 else:
-    #: An input array, for reading: one dimension of records, all of them unless a caller asks for tasks.
+    #: An input array, for reading: one dimension of records, all of them; where a caller asks for tasks by
+    #: ``task_bytes=``, those of one task, which begin at ``First`` of ``Length``.
     Block = _Role("block")
+    #: An input array that the function needs all of: a caller's size of a task is refused. Behind a ``Block``, every
+    #: task gets all of it.
+    Whole = _Role("whole")
+    #: The number of a block's first record in the input; of a box, a tuple of its first coordinates.
+    First = Spec("first", np.dtype(np.int64))
+    #: The number of records of the input (-1 if another program gives it); of a box, the shape of what it lies in.
+    Length = Spec("total", np.dtype(np.int64))
     #: Room for the records of an output.
     Out = _Role("out")
     #: One number, given when the program runs.
     Scalar = _Role("scalar")
-    #: An input as a stream, all of it unless a caller asks for tasks:
+    #: An input as a stream, all of it; where a caller asks for tasks by ``task_bytes=``, that of one task:
     #: ``for value in stream``, ``stream.load()``, ``stream.at_end()``.
     Stream = _Role("stream")
     #: An output as a stream: ``stream.store(value)``.
@@ -179,7 +204,17 @@ def specs(function: Callable[..., Any]) -> dict[str, Spec]:
             shown = "no annotation" if spec is None else f"the annotation {spec!r}"
             raise InvalidError(
                 f"{where}: parameter {name!r} has {shown}; write {name}: nandarray.Block['float32'] for a block of an "
-                "input, Out[...] for room in an output, Scalar[...] for a number, Stream[...] and OutStream[...]"
+                "input, Whole[...] for one that is never cut, Out[...] for room in an output, Scalar[...] for a "
+                "number, First and Length for where the block lies, Stream[...] and OutStream[...]"
             )
         found[name] = spec
     return found
+
+
+def places(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the parameters of a function over boxes that say where a box lies, with their roles."""
+    try:
+        said = _evaluated(function)
+    except (NameError, SyntaxError, TypeError, AttributeError):
+        return {}  # what else annotations say is the author's own
+    return {name: one.role for name, one in said.items() if isinstance(one, Spec) and one.role in {"first", "total"}}

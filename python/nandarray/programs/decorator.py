@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nandarray.errors import InvalidError
-from nandarray.programs.forms import Form, block_form, map_form, reduce_form
+from nandarray.programs.forms import Form, block_form, map_form, reduce_form, sequence_form
 from nandarray.programs.program import PythonProgram
 
 __all__ = ["program"]
@@ -19,17 +19,23 @@ __all__ = ["program"]
 class _ProgramDecorator:
     """Make a program of a Python function.
 
-    Three ways, for functions over blocks, over single elements, and for reductions:
+    Four ways, for functions over blocks, over single elements, for reductions, and for sequences. No result depends on
+    where the engine cuts the input into tasks, unless a caller asks for tasks of a size:
 
     ``@nandarray.program``
         The function takes arrays whole, as blocks or streams, told by annotations: it is called once, unless a caller
-        asks for tasks with ``task_bytes=``. It returns nothing if it fills its outputs, or how many records it wrote
-        to each.
+        asks for tasks with ``task_bytes=``: then it sees one task, and ``First`` and ``Length`` say where that lies. It
+        returns nothing if it fills its outputs, or how many records it wrote to each.
     ``@nandarray.program(inputs=..., output=...)``, ``@nandarray.program.filter(inputs=...)``
         The function takes one element of each input and returns one element, or whether to keep it.
     ``@nandarray.program.reduce(inputs=..., state=...)``
         A class with functions ``init(state)``, ``step(state, x)`` or ``block(state, x)``, ``merge(state, other)`` and
         ``result(state)``; ``init`` and ``result`` may be left out: a state starts as zeros, and is the result itself.
+
+    ``@nandarray.program.sequence(inputs=..., state=...)``
+        A class with functions ``init(state)`` and ``step(state, x)``, which returns one element, called for all
+        elements in order on one core, with a state that goes from each to the next; or ``step(state, x, out)``, which
+        returns how many records it wrote to ``out``, and ``end(state, out)``, which writes what is left at the end.
 
     A function may use all that Numba compiles without a heap: numbers, arrays that it is given, tuples, ``math``,
     NumPy's functions of single numbers, ``sum``, ``min``, ``max`` of arrays, other functions under ``@numba.njit``.
@@ -109,6 +115,12 @@ class _ProgramDecorator:
     ) -> Callable[[Any], PythonProgram]:
         """Make a program of a class with ``init``, ``step`` or ``block``, ``merge`` and ``result``."""
         return lambda found: PythonProgram(reduce_form(found, inputs, state, output, scalars, **settings))
+
+    def sequence(
+        self, *, inputs: Any, state: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Callable[[Any], PythonProgram]:
+        """Make a program of a class with ``init``, ``step`` and ``end``, whose state goes from element to element."""
+        return lambda found: PythonProgram(sequence_form(found, inputs, state, output, scalars, **settings))
 
 
 def _decorate(function: Callable[..., Any] | None, form: Callable[[Callable[..., Any]], Form]) -> Any:

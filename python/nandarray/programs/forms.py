@@ -1,8 +1,9 @@
 """Forms of programs in Python: functions over blocks or streams, and over single elements; options.
 
-Four forms: a function over whole blocks or streams, with annotations; and three over single elements, ``map``,
-``filter`` and ``reduce``. This module reads functions and options into a :class:`Form` and says what is wrong with
-them. Compiling a form is :mod:`nandarray.programs.compile.functions`; nothing here needs a compiler.
+Five forms: a function over whole blocks or streams, with annotations; and four over single elements, ``map``,
+``filter``, ``reduce`` and ``sequence``. This module reads functions and options into a :class:`Form`
+and says what is wrong with them. Compiling a form is :mod:`nandarray.programs.compile.functions`; nothing here needs a
+compiler.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from nandarray.dtypes import computed
 from nandarray.errors import InvalidError
-from nandarray.programs.annotations import parse_dtype, specs
+from nandarray.programs.annotations import parse_dtype, places, specs
 
 __all__ = [
     "COMPILED",
@@ -32,6 +33,7 @@ __all__ = [
     "map_form",
     "parameters",
     "reduce_form",
+    "sequence_form",
 ]
 
 #: Options that go into the metadata, and those that Numba takes.
@@ -48,7 +50,9 @@ class Form:
     ``functions`` are the user's: one named ``"function"``, or those of a reduction by their names. ``inputs``,
     ``outputs`` and ``scalars`` are its arguments with their dtypes; that of an output may be None: what the function
     returns. ``state`` is what a reduction keeps, ``ndim`` the dimensions of boxes; ``fields`` has the field that the
-    function gets of inputs of boxes that have records.
+    function gets of inputs of boxes that have records. ``places`` are parameters that say where a block or a box
+    lies, with their roles; ``wholes`` inputs that are never cut. ``halo`` has, for each dimension of boxes, how many
+    elements they come with on each side, and whether there are none beyond the array's ends.
     """
 
     style: str
@@ -65,6 +69,9 @@ class Form:
     trusted: bool = False
     ndim: int = 0
     fields: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    wholes: Sequence[str] = ()
+    halo: Sequence[tuple[int, bool]] = ()
 
     @property
     def source(self) -> str:
@@ -87,21 +94,23 @@ def block_form(function: Callable[..., Any], **settings: Any) -> Form:
     found = specs(function)
     roles = {spec.role for spec in found.values()}
     streams = bool(roles & {"stream", "out-stream"})
-    if streams and roles & {"block", "out"}:
+    if streams and roles & {"block", "whole", "out"}:
         raise InvalidError(f"{function.__qualname__}(): blocks and streams do not mix in one program")
 
     def of(*wanted: str) -> list[tuple[str, np.dtype[Any]]]:
         return [(name, spec.dtype) for name, spec in found.items() if spec.role in wanted]
 
-    return _form(
+    made = _form(
         "stream" if streams else "block",
         function,
-        of("block", "stream"),
+        of("block", "whole", "stream"),
         list(of("out", "out-stream")),
         of("scalar"),
         parameters=tuple(found),
         **settings,
     )
+    told = {name: spec.role for name, spec in found.items() if spec.role in {"first", "total"}}
+    return replace(made, places=told, wholes=tuple(name for name, spec in found.items() if spec.role == "whole"))
 
 
 def map_form(
@@ -155,6 +164,44 @@ def reduce_form(
     return _form(
         "reduce", body, ins, [("result", made)], list(numbers.items()),
         functions=functions, state=kind, name=settings.pop("name", None) or name, summary=summary, **settings,
+    )  # fmt: skip
+
+
+def sequence_form(
+    owner: Any, inputs: Any, state: Any, output: Any, scalars: Mapping[str, Any] | None, **settings: Any
+) -> Form:
+    """Read the functions of a sequence: of a class, or of a mapping."""
+    where = getattr(owner, "__qualname__", "sequence")
+    members = owner if isinstance(owner, Mapping) else vars(owner)
+    functions: dict[str, Callable[..., Any]] = {}
+    for name in ("init", "step", "end"):
+        found = members.get(name)
+        found = found.__func__ if isinstance(found, staticmethod | classmethod) else found
+        if found is not None:
+            _plain(found)
+            functions[name] = found
+    if "step" not in functions:
+        raise InvalidError(f"{where}: a sequence must have step(state, x), or step(state, x, out)")
+    numbers = _scalars(scalars, None, owner)
+    taken = [name for name in parameters(functions["step"])[1:] if name not in numbers]
+    writes = "out" in taken
+    if writes and output is None:
+        raise InvalidError(f"{where}: step() writes to out: output must be given")
+    if "end" in functions and not writes:
+        raise InvalidError(f"{where}: with end(state, out), step() must take out, too, and return how many it wrote")
+    stray = [one for one in parameters(functions.get("end", functions["step"]))[1:] if one not in {*taken, *numbers}]
+    if stray:
+        raise InvalidError(f"{where}: {stray[0]!r} is neither an input nor among scalars")
+    ins = _inputs(inputs, [name for name in taken if name != "out"], functions["step"])
+    kind = parse_dtype(state)
+    if kind.names is None and kind.subdtype is None:
+        kind = np.dtype((kind, (1,)))
+    name = owner.__name__ if isinstance(owner, type) else "sequence"
+    return _form(
+        "sequence", functions["step"], ins, [("out", None if output is None else parse_dtype(output))],
+        list(numbers.items()), functions=functions, state=kind, name=settings.pop("name", None) or name,
+        parameters=("out",) if writes else (), summary=inspect.getdoc(owner) if isinstance(owner, type) else "",
+        **settings,
     )  # fmt: skip
 
 
@@ -220,16 +267,19 @@ def boxes_form(
     scalars: Mapping[str, Any] | None,
     *,
     fields: Sequence[str | None] = (),
+    halo: Sequence[tuple[int, bool]] = (),
     **settings: Any,
 ) -> Form:
     """Read a function over boxes of some dimensions: of each input one, and of the output, which it fills.
 
-    `fields` names for each input that is of records the field that the function gets of them.
+    `fields` names for each input that is of records the field that the function gets of them. With a `halo` boxes, that
+    of the output among them, have more elements on each side.
     """
     _plain(function)
     names = parameters(function)
     numbers = _scalars(scalars, names, function)
-    taken = [name for name in names if name not in numbers]
+    told = places(getattr(function, "py_func", function))
+    taken = [name for name in names if name not in numbers and name not in told]
     if len(taken) != len(dtypes) + 1:
         raise InvalidError(
             f"{function.__qualname__}() takes {len(taken)} boxes ({', '.join(taken) or 'none'}) for {len(dtypes)} "
@@ -240,7 +290,7 @@ def boxes_form(
     outputs = [(taken[-1], parse_dtype(kind, stored=True))]
     made = _form("boxes", function, inputs, outputs, listed, parameters=tuple(names), **settings)
     found = {name: field for name, field in zip(taken, fields, strict=False) if field is not None}
-    return replace(made, ndim=ndim, fields=found)
+    return replace(made, ndim=ndim, fields=found, places=told, halo=halo)
 
 
 def _pair(

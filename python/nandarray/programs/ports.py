@@ -54,14 +54,27 @@ class Box:
 
 
 @dataclass(frozen=True)
+class Halo:
+    """The neighbourhood of tiles: for each dimension the number of elements on each side, and what is beyond the box.
+
+    That is a word, ``"none"``, ``"reflect"``, ``"periodic"``, ``"nearest"``, or ``"constant"`` with an element's bytes.
+    """
+
+    depth: tuple[int, ...]
+    boundary: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True)
 class Tiled(Box):
     """A box whose elements come tile by tile, each a task.
 
-    For each dimension of the box, its first tile ends at ``first``, and the ends behind it are ``size`` apart.
+    For each dimension of the box, its first tile ends at ``first``, and the ends behind it are ``size`` apart. Tiles of
+    an input may have a halo.
     """
 
     first: tuple[int, ...] = ()
     size: tuple[int, ...] = ()
+    halo: Halo | None = None
 
 
 class Boxed:
@@ -86,12 +99,18 @@ class Boxed:
         self.is_derived = field is not None or of is not None
         if not whole.shape:  # the engine has a scalar as one element along one dimension
             self.start, self.step, self.lengths = [0], [1], [1]
-        self.tiles: tuple[list[int], list[int], list[int]] | None = None
+        self.tiles: tuple[list[int], list[int], list[int], Any] | None = None
         if isinstance(box, Tiled):
             first, size = [1] * len(self.lengths), [1] * len(self.lengths)
             for axis, end, apart in zip(self.kept, box.first, box.size, strict=True):
                 first[axis], size[axis] = end, apart
-            self.tiles = first, size, list(self.kept)
+            halo = None
+            if box.halo is not None:
+                depth, beyond = [0] * len(self.lengths), [("none", b"")] * len(self.lengths)
+                for axis, deep, what in zip(self.kept, box.halo.depth, box.halo.boundary, strict=True):
+                    depth[axis], beyond[axis] = deep, what
+                halo = depth, beyond
+            self.tiles = first, size, list(self.kept), halo
 
     def part(self, places: Sequence[int | slice]) -> tuple[int | slice, ...]:
         """Give the index expression of a part of the box, an integer or a slice for each axis of the array.

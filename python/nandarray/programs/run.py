@@ -405,7 +405,7 @@ def _task_bytes(step: Step, boxes: Sequence[Boxed | None], half_bytes: int | Non
     A program of one task gets all of it; else a task's outputs fit their windows, and all its inputs a half, if the
     device's cores have halves.
     """
-    if step.program._metadata["tasks"] == "one":
+    if step.program._metadata["tasks"] in {"one", "whole"}:
         return abi.ALL_BYTES
     most = _bounded_bytes(step.program._metadata)
     if half_bytes is None:

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nandarray_cores::{Advance, BorrowedTask, Bounds, Call, Core, Inflow, OwnedTask, Program, RunError};
+use nandarray_cores::{Advance, BorrowedTask, Bounds, Call, Core, Inflow, OwnedTask, Program, RunError, TaskPlace};
 use serde_json::{Value, json};
 
 use crate::common::{by_hand, elf};
@@ -13,18 +13,18 @@ use crate::common::{by_hand, elf};
 const DUMP: &[&str] = &[
     "ld t0, 600(a0)",
     "addi t1, a0, 0",
-    "addi t2, a0, 1256",
+    "addi t2, a0, 1376",
     "ld t3, 0(t1)",
     "sd t3, 0(t0)",
     "addi t1, t1, 8",
     "addi t0, t0, 8",
     "bltu t1, t2, . - 16",
-    "addi t4, zero, 1256",
+    "addi t4, zero, 1376",
     "sd t4, 616(a0)",
     "addi a0, zero, 0",
     "jalr zero, 0(ra)",
 ];
-const WORDS: usize = 1256 / 8;
+const WORDS: usize = 1376 / 8;
 
 /// A port as the test describes it: bytes of a record, whether every task gets the whole input, and the bytes of an
 /// output: for each record, for each byte of input, and fixed.
@@ -41,7 +41,7 @@ struct PlainTask {
     outputs: Vec<PlainPort>,
     scalars: Vec<u64>,
     bytes: Vec<Vec<u8>>,
-    extents: Vec<u64>,
+    place: TaskPlace,
     number: u64,
     first_record: u64,
     records: u64,
@@ -62,7 +62,7 @@ impl PlainTask {
             inputs.push(PlainPort { record, whole: number > 0 && chance.bool(), bound: (0, 0.0, 0) });
         }
         for number in 0..chance.usize(1..9) {
-            let fixed = if number == 0 { 1256 } else { chance.u64(..2) * chance.u64(..100) };
+            let fixed = if number == 0 { 1376 } else { chance.u64(..2) * chance.u64(..100) };
             let bound = (chance.u64(..4), f64::from(chance.u8(..4)) / 2.0, fixed);
             outputs.push(PlainPort { record: chance.u64(1..9), whole: false, bound });
         }
@@ -83,13 +83,15 @@ impl PlainTask {
         });
         let records = bytes[0].len().div_ceil(inputs[0].record as usize) as u64;
         let (number, first_record) = (chance.u64(..), chance.u64(..));
+        let [first, total] = [(); 2].map(|()| extents.iter().map(|_| chance.u64(..)).collect());
+        let place = TaskPlace { extents, inner: Vec::new(), first, total };
         Self {
             metadata,
             inputs,
             outputs,
             scalars,
             bytes,
-            extents,
+            place,
             number,
             first_record,
             records,
@@ -106,11 +108,12 @@ impl PlainTask {
         let counts = [self.inputs.len(), self.outputs.len(), self.scalars.len()].map(|n| n as u64);
         words[..6].copy_from_slice(&[1, counts[0], counts[1], counts[2], self.number, self.first_record]);
         words[6..11].copy_from_slice(&[0x1000_0000, self.state_bytes, 0, 0x1000_0000 + 2 * half, all - 2 * half]);
-        let boxed: u64 = self.extents.iter().product();
+        let extents = &self.place.extents;
+        let boxed: u64 = extents.iter().product();
         let port = |words: &mut [u64], address: u64, bytes: u64, records: u64, whole: bool| {
             words[..3].copy_from_slice(&[address, bytes, 0]);
-            let is_box = !whole && !self.extents.is_empty() && boxed == records;
-            let shape = if is_box { self.extents.clone() } else { vec![records] };
+            let is_box = !whole && !extents.is_empty() && boxed == records;
+            let shape = if is_box { extents.clone() } else { vec![records] };
             words[3] = shape.len() as u64;
             words[4..8].fill(1);
             words[4..4 + shape.len()].copy_from_slice(&shape);
@@ -130,6 +133,12 @@ impl PlainTask {
             port(&mut words[75 + 8 * n..83 + 8 * n], address, room, room / output.record, false);
         }
         words[139..139 + self.scalars.len()].copy_from_slice(&self.scalars);
+        let TaskPlace { first, total, .. } = &self.place;
+        let (first, total) =
+            if extents.is_empty() { (&vec![self.first_record], &vec![u64::MAX]) } else { (first, total) };
+        words[168..].fill(1);
+        words[164..164 + first.len()].copy_from_slice(first);
+        words[168..168 + total.len()].copy_from_slice(total);
         words
     }
 }
@@ -149,12 +158,12 @@ fn a_program_sees_its_task_in_its_argument_block() {
         let mut core = Core::interpreter(&program).unwrap();
         let inputs: Vec<&[u8]> = task.bytes.iter().map(Vec::as_slice).collect();
         let (number, first_record, records) = (task.number, task.first_record, task.records);
-        let borrowed = BorrowedTask { number, first_record, records, extents: &task.extents, inputs: &inputs };
+        let borrowed = BorrowedTask { number, first_record, records, place: &task.place, inputs: &inputs };
         let mut outputs = vec![vec![7; 9]; task.outputs.len()];
         let limits = Bounds { instructions: None, stop: &bounds };
         let used = core.task(&task.scalars, borrowed, &mut outputs, limits).unwrap();
-        assert_eq!(used[0], 1256, "seed {seed}");
-        assert_eq!(numbers(&outputs[0][..1256]), wanted, "seed {seed}: {}", task.metadata);
+        assert_eq!(used[0], 1376, "seed {seed}");
+        assert_eq!(numbers(&outputs[0][..1376]), wanted, "seed {seed}: {}", task.metadata);
         let rooms: Vec<u64> = (0..task.outputs.len()).map(|n| wanted[75 + 8 * n + 1]).collect();
         assert_eq!(outputs.iter().map(|o| o.len() as u64).collect::<Vec<_>>(), rooms, "seed {seed}");
         // A call that owns its inputs shows the same block; records without a number are counted.
@@ -167,20 +176,20 @@ fn a_program_sees_its_task_in_its_argument_block() {
             number,
             first_record,
             records: (!counted).then_some(records),
-            extents: task.extents.clone(),
+            place: task.place.clone(),
             inputs: flows.collect(),
             buffer_bytes: None,
         };
         let mut call = Call::task(core, &task.scalars, owned, None).unwrap();
         let done = call.run(None, &bounds);
-        assert!(matches!(&done, Advance::Done(Ok(used)) if used[0] == 1256), "seed {seed}: {done:?}");
+        assert!(matches!(&done, Advance::Done(Ok(used)) if used[0] == 1376), "seed {seed}: {done:?}");
         let (_, outputs) = call.finish();
         assert_eq!(numbers(&outputs[0]), wanted, "seed {seed}: {}", task.metadata);
     }
 }
 
 fn owned(inputs: Vec<Inflow>, buffer_bytes: Option<usize>) -> OwnedTask {
-    OwnedTask { number: 4, first_record: 0, records: None, extents: Vec::new(), inputs, buffer_bytes }
+    OwnedTask { number: 4, first_record: 0, records: None, place: TaskPlace::default(), inputs, buffer_bytes }
 }
 
 #[test]
@@ -239,7 +248,7 @@ fn a_call_that_is_cut_off_after_every_number_of_instructions_is_the_whole_call()
 #[test]
 fn a_call_on_windows_begins_when_all_of_its_inputs_are_there() {
     let metadata = json!({"abi": 1, "kind": "block", "inputs": [{"dtype": "u1"}, {"dtype": "u1"}],
-        "outputs": [{"dtype": "u1", "bound": {"fixed": 1256}}]});
+        "outputs": [{"dtype": "u1", "bound": {"fixed": 1376}}]});
     let program = Program::from_elf(&elf(&[("nd_block", DUMP)], Some(&metadata.to_string())), None).unwrap();
     let stop = AtomicBool::new(false);
     for seed in 0..60 {
@@ -278,7 +287,7 @@ fn a_call_on_windows_begins_when_all_of_its_inputs_are_there() {
                 other => panic!("seed {seed}: {other:?}"),
             }
         };
-        assert_eq!((sent, outcome.unwrap()), (lengths, vec![1256]), "seed {seed}");
+        assert_eq!((sent, outcome.unwrap()), (lengths, vec![1376]), "seed {seed}");
         let (_, outputs) = call.finish();
         let words = numbers(&outputs[0]);
         assert_eq!([words[12], words[20]], lengths, "seed {seed}");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use nandarray_cores::{BorrowedTask, Bounds, Core, Native, Program, RunError};
+use nandarray_cores::{BorrowedTask, Bounds, Core, Native, Program, RunError, TaskPlace};
 
 use crate::common::{at, by_hand, elf};
 
@@ -84,7 +84,7 @@ fn play(core: &mut Core<'_>, seed: u64) -> Played {
     for number in 0..6 {
         let input: Vec<u8> = (0..8 * chance.usize(..20)).map(|_| chance.u8(..)).collect();
         let records = input.len() as u64 / 8;
-        let task = BorrowedTask { number, first_record: 0, records, extents: &[], inputs: &[&input] };
+        let task = BorrowedTask { number, first_record: 0, records, place: &TaskPlace::default(), inputs: &[&input] };
         let mut outputs = vec![vec![9; 3], Vec::new()];
         let used = core.task(&scalars, task, &mut outputs, bounds);
         let result = used.map(|used| {
@@ -133,7 +133,8 @@ fn what_a_function_reports_is_checked() {
     let bounds = Bounds { instructions: None, stop: &stop };
     let input = [0; 32];
     let mut of = |used: u64, left: u64| {
-        let task = BorrowedTask { number: 3, first_record: 0, records: 4, extents: &[], inputs: &[&input] };
+        let task =
+            BorrowedTask { number: 3, first_record: 0, records: 4, place: &TaskPlace::default(), inputs: &[&input] };
         core.task(&[used, left, 0], task, &mut [Vec::new(), Vec::new()], bounds).map_err(|e| e.to_string())
     };
     for used in [0, 8, 32] {
@@ -185,7 +186,13 @@ fn an_entry_point_that_a_program_lacks_does_nothing() {
     }
     let mut core = Core::interpreter(&program).unwrap();
     let too_much = vec![0; (64 << 20) + 1];
-    let task = BorrowedTask { number: 1, first_record: 0, records: 1 << 27, extents: &[], inputs: &[&too_much] };
+    let task = BorrowedTask {
+        number: 1,
+        first_record: 0,
+        records: 1 << 27,
+        place: &TaskPlace::default(),
+        inputs: &[&too_much],
+    };
     let error = core.task(&[], task, &mut [Vec::new()], bounds).unwrap_err();
     assert!(matches!(error, RunError::Overflow { task: 1, output: 0, used: 0x800_0000, room: 0x400_0000 }), "{error}");
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use nandarray_cores::{BorrowedTask, Bounds, Core, CoreTimer, Profiler, Program, check, timed_core};
+use nandarray_cores::{BorrowedTask, Bounds, Core, CoreTimer, Profiler, Program, TaskPlace, check, timed_core};
 use nandarray_uarch::{CoreDescription, TimedCore};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn play(core: &mut Core<'_>, seed: u64) -> (Vec<Vec<u8>>, Vec<u8>, u64) {
     for number in 0..chance.u64(1..6) {
         let input: Vec<u8> = (0..8 * chance.usize(..50)).map(|_| chance.u8(..)).collect();
         let records = input.len() as u64 / 8;
-        let task = BorrowedTask { number, first_record: 0, records, extents: &[], inputs: &[&input] };
+        let task = BorrowedTask { number, first_record: 0, records, place: &TaskPlace::default(), inputs: &[&input] };
         let mut outputs = vec![Vec::new(), Vec::new()];
         core.task(&scalars, task, &mut outputs, bounds).unwrap();
         all.append(&mut outputs);

@@ -158,8 +158,8 @@ fn go(seed: u64, runtime: &Runtime, rng: &mut Rng) {
     let axes: Vec<usize> = (0..from.count.len()).collect();
     let cut = |of: &Region| of.tiles.clone();
     let (from_tiles, to_tiles) = (cut(&from), cut(&to));
-    let from_tiles = from_tiles.as_ref().map(|(first, size)| Tiles { first, size, extent_axes: &axes });
-    let to_tiles = to_tiles.as_ref().map(|(first, size)| Tiles { first, size, extent_axes: &[] });
+    let from_tiles = from_tiles.as_ref().map(|(first, size)| Tiles { first, size, extent_axes: &axes, halo: None });
+    let to_tiles = to_tiles.as_ref().map(|(first, size)| Tiles { first, size, extent_axes: &[], halo: None });
     let inputs = [Input::Box {
         space: input,
         start: &from.start,

@@ -56,7 +56,7 @@ fn requests<'a>(f: SpaceId, t: SpaceId, odd: SpaceId) -> Vec<(&'static str, Requ
         outputs: vec![Some(Output::Collect), Some(Output::Collect)],
         scalars: vec![u64::MAX; 3],
     };
-    let tiles = |first: &'a [u64], size: &'a [u64]| Tiles { first, size, extent_axes: &[] };
+    let tiles = |first: &'a [u64], size: &'a [u64]| Tiles { first, size, extent_axes: &[], halo: None };
     let tiled = |first, size| Input::Box {
         space: f,
         start: &[0],

@@ -2,7 +2,8 @@
 
 Each tile is a task, so that the function sees it whole, in C order, as an array of its dimensions. With ``block=True``
 tiles lie as the array's building blocks do, so that each is one extent of the store; at the edges of the box they are
-smaller. The engine cuts and assembles; tiles are chosen here, and arrays in memory are put into their order.
+smaller. The engine cuts and assembles; tiles are chosen here, and arrays in memory are put into their order. Boxes with
+a halo are those of :mod:`.halos`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nandarray.dtypes import parse
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import check_shape
 from nandarray.programs import abi, ports, run
+from nandarray.programs.calls.halos import haloed, read_halo
 from nandarray.programs.forms import COMPILED, boxes_form
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import Program, PythonProgram
@@ -40,48 +42,62 @@ def map_boxes(
     options: Mapping[str, Any],
     scalars: Mapping[str, np.dtype[Any]],
     values: Mapping[str, Any],
+    depth: Any = None,
+    boundary: Any = None,
 ) -> Any:
     """Run a function over the blocks of a box, the index expression ``key``; it fills a box of the output.
 
     The other inputs have the box's shape and lie in memory or in the store. ``block`` is True for the array's building
     block, else the shape of blocks in the box's dimensions. The output's dtype is the first input's if left out.
-    ``options`` are the run's, ``scalars`` and ``values`` dtypes and values of the function's numbers. The output is
-    given, the new array, or the number of elements that were written.
+    With ``depth``, blocks come with their neighbourhood, ``boundary`` beyond the box, and what the function writes
+    there is left out. ``options`` are the run's, ``scalars`` and ``values`` dtypes and values of the function's
+    numbers. The output is given, the new array, or the number of elements that were written.
     """
     box = run.Box(grid, key)
     whole = ports.Boxed(box)
     shape = tuple(whole.shape)
     if not 0 < len(shape) <= _DIMENSIONS:
         raise InvalidError(f"a function of boxes takes 1 to {_DIMENSIONS} dimensions; the box {shape} has {len(shape)}")
-    sizes, first = _blocks(grid, block, whole, shape)
+    sizes, first = _blocks(grid, True if block is None else block, whole, shape)
+    halo = read_halo(depth, boundary, shape)
     if isinstance(function, Program):
         if any(map(ports.is_derived, (box, *others))):
             raise InvalidError(
                 "a program over boxes takes no fields of records and no conversions; a function takes fields"
             )
+        if halo is not None:
+            raise InvalidError(f"depth is for functions that are compiled now, and {function.name} is a program")
         made, kind = function, _output(function, whole.dtype, dtype)
     else:
         kind = whole.dtype if dtype is None else parse(dtype)
-    if math.prod(sizes) * max(kind.itemsize, whole.dtype.itemsize) > _TASK_BYTES:
-        raise InvalidError(f"a block of {sizes} does not fit a task of {_TASK_BYTES} bytes")
+    around = sizes if halo is None else tuple(n + 2 * deep for n, deep in zip(sizes, halo.depth, strict=True))
+    if math.prod(around) * max(kind.itemsize, whole.dtype.itemsize) > _TASK_BYTES:
+        raise InvalidError(f"a block of {around} does not fit a task of {_TASK_BYTES} bytes")
     if not isinstance(function, Program):
         taken, fields = zip(*map(_records, (box, *others)), strict=True)
         box, others = taken[0], taken[1:]
         dtypes = [(ports.Boxed(one) if ports.is_stored(one) else ports.in_memory(one)).dtype for one in taken]
         settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
-        made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, fields=fields, **settings))
+        deep = () if halo is None else [
+            (one, what == "none") for one, (what, _) in zip(halo.depth, halo.boundary, strict=True)
+        ]  # fmt: skip
+        settings |= {"fields": fields, "halo": deep}
+        made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, **settings))
     _ = made.elf  # an error of the compiler comes before anything is written
     given = {name: value for name, value in options.items() if name not in COMPILED}
     tiles = [*_cut(shape, sizes, first)]
     in_rows = all(size >= length for size, length in zip(first[1:], shape[1:], strict=True))  # so tiles come as rows do
 
-    def tiled(one: Any) -> Any:
+    def tiled(one: Any, *, written: bool = False) -> Any:
+        beyond = None if halo is None or written else halo.of(ports.dtype_of(one))
         if not ports.is_stored(one):
             array = ports.in_memory(one)
+            if beyond is not None:
+                return np.concatenate([array[:0].reshape(-1), *haloed(array, tiles, beyond)])
             rows = in_rows or not tiles
             return array.reshape(-1) if rows else np.concatenate([array[parts].reshape(-1) for parts in tiles])
         part = one if isinstance(one, run.Box) else run.Box(one)
-        return ports.Tiled(part.array, part.key, first, sizes)
+        return ports.Tiled(part.array, part.key, first, sizes, beyond)
 
     store, name = grid._origin().array.store, out
     if isinstance(name, str):
@@ -89,8 +105,8 @@ def map_boxes(
     elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != shape:
         raise InvalidError(f"out has shape {got}; the box has {shape}")
     try:
-        target = tiled(out) if ports.is_stored(out) else out
-        found = run.offload(made, [tiled(box), *map(tiled, others)], values, out=target, **given).result
+        target = tiled(out, written=True) if ports.is_stored(out) else out
+        found = run.offload(made, [tiled(box), *map(tiled, map(_given, others))], values, out=target, **given).result
     except BaseException:
         if isinstance(name, str):
             del store[name]
@@ -106,6 +122,10 @@ def map_boxes(
         part[...] = flat[at : at + part.size].reshape(part.shape)
         at += part.size
     return memory
+
+
+def _given(one: Any) -> Any:
+    return one if ports.is_stored(one) else ports.in_memory(one)
 
 
 def _records(one: Any) -> tuple[Any, str | None]:

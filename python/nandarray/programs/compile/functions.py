@@ -123,7 +123,7 @@ def _key(form: Form) -> str | None:
         list(form.scalars),
     ]
     described += [list(form.parameters), form.state, dict(form.bound), dict(form.options), form.ndim]
-    described.append(dict(form.fields))
+    described += [dict(form.fields), dict(form.places), list(form.wholes), [list(one) for one in form.halo]]
     found = fingerprint(described, dict(form.functions))
     if found is None:
         return None
@@ -174,6 +174,8 @@ def _outputs(form: Form) -> list[tuple[str, np.dtype[Any]]]:
                 form.functions["function"], [numbers.get(name) or next(pair) for name in form.parameters], options
             )
         return [(name, dtype) for name, dtype in form.outputs if dtype is not None]
+    if form.style == "sequence":
+        return [(name, _sequence_output(form, dtype, numbers, options)) for name, dtype in form.outputs]
     if form.style == "reduce":
         assert form.state is not None
         kinds = {"state": Parameter("state", 0, form.state).type, "other": Parameter("other", 0, form.state).type}
@@ -202,6 +204,33 @@ def _outputs(form: Form) -> list[tuple[str, np.dtype[Any]]]:
             )
         return found
     return [(name, dtype) for name, dtype in form.outputs if dtype is not None]
+
+
+def _sequence_output(
+    form: Form, dtype: np.dtype[Any] | None, numbers: Mapping[str, Any], options: Mapping[str, Any]
+) -> np.dtype[Any]:
+    """Type the functions of a sequence, and find the dtype of what a step returns if it is not given."""
+    from nandarray.programs.compile.riscv import Parameter, element_type, result_type
+
+    assert form.state is not None
+    given = dict(numbers) | {name: element_type(kind) for name, kind in form.inputs}
+    if dtype is not None and form.parameters:
+        given["out"] = Parameter("out", 0, dtype).type
+    last: Any = None
+    for name in ("init", "end", "step"):
+        function = form.functions.get(name)
+        if function is not None:
+            values = [given[one] for one in parameters(function)[1:]]
+            try:
+                last = result_type(function, [Parameter("state", 0, form.state).type, *values], options)
+            except Exception as error:
+                error.__notes__ = [name]
+                raise
+            if name != "init" and form.parameters and not (isinstance(last, np.dtype) and last.kind in "biu"):
+                raise _refused(form, f"{name}() must return how many records it wrote to out")
+    if dtype is None and isinstance(last, np.dtype):
+        return last
+    return _decided(form, dtype, last)
 
 
 def _decided(form: Form, dtype: np.dtype[Any] | None, found: Any) -> np.dtype[Any]:
@@ -256,15 +285,25 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
         role = "out-stream" if form.style == "stream" else "out"
         made |= {name: Parameter(role, i, dtype) for i, (name, dtype) in enumerate(outputs)}
         made |= {name: one for (name, _), one in zip(form.scalars, numbers, strict=True)}
+        made |= {name: Parameter(role, 0, np.dtype("i8")) for name, role in form.places.items()}
         arguments = [made[name] for name in form.parameters]
         return [Entry(f"nd_{form.style}", form.functions["function"], arguments)]
     ((_, dtype),) = outputs
     if form.style in {"map", "filter", "slab", "boxes"}:
         out = [Parameter("out", 0, dtype)]
-        numbers += [Parameter("extent", axis, np.dtype("i8")) for axis in range(form.ndim)]
+        for role in loops.places(form):
+            numbers += [Parameter(role, axis, np.dtype("i8")) for axis in range(form.ndim)]
         return [Entry("nd_block", loops.loop(form), [*ins, *out, *numbers], ours=True)]
     assert form.state is not None
     state, other = Parameter("state", 0, form.state), Parameter("other", 0, form.state)
+    if form.style == "sequence":
+        room = Parameter("out", 0, dtype)
+        found = [Entry("nd_block", loops.stepping(form), [state, *ins, room, *numbers], ours=True)]
+        if "init" in form.functions:
+            found.append(Entry("nd_begin", loops.calling(form, "init", "state"), [state, *numbers], ours=True))
+        if "end" in form.functions:
+            found.append(Entry("nd_end", loops.closing(form), [state, room, *numbers], ours=True))
+        return found
     found = [Entry("nd_block", loops.loop(form), [state, *ins, *numbers], ours=True)]
     if form.style in _FOLDS:
         found.append(Entry("nd_merge", loops.folding(form), [state, other, *numbers], ours=True))
@@ -280,15 +319,26 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
 
 def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: Mapping[int, str]) -> bytes:
     phase = {"phase": "end"} if form.style in {"reduce", "fold", "columns"} else {}
-    exact = {"exact": False} if form.style == "filter" else {}
+    if "end" in form.functions and form.style == "sequence":
+        phase = {"phase": "both"}
+    writes_some = form.style == "sequence" and form.parameters
+    exact = {"exact": False} if form.style == "filter" or writes_some or any(deep for deep, _ in form.halo) else {}
     # A function over blocks or streams sees what it is called for, so that it is called for all at once.
     tasks = {"tasks": "one"} if form.style in {"block", "stream"} else {}
+    if form.inputs[0][0] in form.wholes:
+        tasks = {"tasks": "whole"}
+    elif form.style == "sequence":
+        tasks = {"tasks": "ordered"}
+    wholes = {name for name, _ in form.inputs[1:] if name in form.wholes}
     said: dict[str, Any] = {
         "abi": abi.ABI,
         "name": form.name,
         "summary": form.summary,
         "kind": "stream" if form.style == "stream" else "block",
-        "inputs": [{"name": name, **_described(dtype)} for name, dtype in form.inputs],
+        "inputs": [
+            {"name": name, **_described(dtype), **({"whole": True} if name in wholes else {})}
+            for name, dtype in form.inputs
+        ],
         "outputs": [
             {
                 "name": name,

@@ -19,7 +19,7 @@ from nandarray.programs.forms import OPTIONS, parameters
 if TYPE_CHECKING:
     from nandarray.programs.forms import Form
 
-__all__ = ["calling", "ending", "folded", "folding", "loop", "options"]
+__all__ = ["calling", "closing", "ending", "folded", "folding", "loop", "options", "places", "stepping"]
 
 
 def options(form: Form) -> dict[str, Any]:
@@ -42,6 +42,7 @@ def _renamed(form: Form) -> Form:
         scalars=[(_own(name), dtype) for name, dtype in form.scalars],
         parameters=tuple(map(_own, form.parameters)),
         fields={_own(name): found for name, found in form.fields.items()},
+        places={_own(name): found for name, found in form.places.items()},
     )
 
 
@@ -77,14 +78,7 @@ def loop(form: Form) -> Any:
     if form.style in ("columns", "slab"):
         return _rows(form)
     if form.style == "boxes":
-        ((last, _),) = form.outputs
-        sizes = "".join(f"n{axis}_, " for axis in range(form.ndim))
-        fields = {name: f"[{found!r}]" for name, found in form.fields.items()}
-        boxes = {name: f"{name}.reshape(({sizes})){fields.get(name, '')}" for name in ins} | {
-            last: f"out_.reshape(({sizes}))"
-        }
-        given = ", ".join(boxes.get(name, name) for name in form.parameters)
-        return _written(form, f"def loop_({taken}, out_{numbers}, {sizes}):\n    _function({given})")
+        return _boxes(form, taken, numbers)
     if form.style == "fold":
         given = _given(form, "state.value", f"{ins[0]}[i_]")
         text = f"""
@@ -116,6 +110,77 @@ def loop(form: Form) -> Any:
         return n_
     """
     return _written(form, text)
+
+
+#: Numbers that say where a box lies, with the letter that they have in a loop.
+_LETTERS = {"extent": "n", "inner": "m", "first": "f", "total": "t"}
+
+
+def places(form: Form) -> list[str]:
+    """Return which numbers on its place the loop over a box takes, each for every dimension."""
+    found = ["extent"] if form.ndim else []
+    if any(deep for deep, _ in form.halo):
+        found.append("inner")
+    if "first" in form.places.values() or any(deep and cut for deep, cut in form.halo):
+        found.append("first")
+    return [*found, "total"] if "total" in form.places.values() else found
+
+
+def _boxes(form: Form, taken: str, numbers: str) -> Any:
+    """Call a function for a box; with a halo, keep of what it wrote the box without that."""
+    axes = range(form.ndim)
+    ((last, _),) = form.outputs
+    told = {role: "".join(f"{letter}{axis}_, " for axis in axes) for role, letter in _LETTERS.items()}
+    sizes, extents = told["extent"], " * ".join(f"n{axis}_" for axis in axes)
+    fields = {name: f"[{found!r}]" for name, found in form.fields.items()}
+    values = {name: f"{name}.reshape(({sizes})){fields.get(name, '')}" for name, _ in form.inputs} | {last: "box_"}
+    values |= {name: f"({told[role]})" for name, role in form.places.items()}
+    lines = [
+        f"def loop_({taken}, out_{numbers}, {''.join(told[role] for role in places(form))}):",
+        f"    box_ = out_[:{extents}].reshape(({sizes}))",
+        f"    _function({', '.join(values.get(name, name) for name in form.parameters)})",
+    ]
+    if any(deep for deep, _ in form.halo):
+        before = [f"min({deep}, f{axis}_)" if deep and cut else str(deep) for axis, (deep, cut) in enumerate(form.halo)]
+        lines.append("    k_ = 0")
+        lines += [f"    {'    ' * axis}for i{axis}_ in range(m{axis}_):" for axis in axes]
+        at = ", ".join(f"i{axis}_ + {before[axis]}" for axis in axes)
+        inner = "    " * (form.ndim + 1)
+        lines += [f"{inner}out_[k_] = box_[{at}]", f"{inner}k_ += 1", "    return k_"]
+    return _written(form, "\n".join(lines))
+
+
+def stepping(form: Form) -> Any:
+    """Step the functions of a sequence over a block: one record for each, or as many as a step writes."""
+    form = _renamed(form)
+    ins = ", ".join(name for name, _ in form.inputs)
+    numbers = "".join(f", {name}" for name, _ in form.scalars)
+    values = {name: f"{name}[i_]" for name, _ in form.inputs} | {_own("out"): "out_[n_:]"}
+    given = "".join(f", {values.get(name, name)}" for name in _taken(form.functions["step"], 1))
+    first = form.inputs[0][0]
+    if not form.parameters:
+        text = f"""
+        def loop_(state, {ins}, out_{numbers}):
+            for i_ in range(len({first})):
+                out_[i_] = _step(state{given})
+        """
+        return _written(form, text)
+    text = f"""
+    def loop_(state, {ins}, out_{numbers}):
+        n_ = 0
+        for i_ in range(len({first})):
+            n_ += _step(state{given})
+        return n_
+    """
+    return _written(form, text)
+
+
+def closing(form: Form) -> Any:
+    """Call what a sequence does behind its last element."""
+    numbers = "".join(f", {_own(name)}" for name, _ in form.scalars)
+    values = {_own("out"): "out_"}
+    given = "".join(f", {values.get(name, name)}" for name in _taken(form.functions["end"], 1))
+    return _written(form, f"def end_(state, out_{numbers}):\n    return _end(state{given})")
 
 
 def _reducing(form: Form, taken: str, numbers: str, at_i: dict[str, str]) -> Any:

@@ -58,6 +58,9 @@ _STATE, _OTHER_STATE, _INPUTS, _BUFFER_WORDS, _SCALARS = 6, 8, 11, 8, 11 + 16 * 
 _OUTPUTS = _INPUTS + 8 * _BUFFER_WORDS
 _NOTED = _SCALARS + 16 + 2
 _SHAPE = 4  # in an input
+_FIRST = _NOTED + 7
+#: Roles of numbers that say where a task lies: the first word of each.
+_PLACES = {"extent": _INPUTS + _SHAPE, "inner": _OUTPUTS + _SHAPE, "first": _FIRST, "total": _FIRST + 4}
 
 #: The most bytes of an array that a function closes over; they become a part of the program.
 _CLOSURE_BYTES = 1 << 20
@@ -414,7 +417,8 @@ targets.jit_registry[_Riscv] = _jit
 class Parameter:
     """An argument of a compiled function: its role, and its place in the argument block."""
 
-    role: str  # "block", "out", "scalar", "stream", "out-stream", "state", "other", "extent" (of the first input)
+    #: "block", "out", "scalar", "stream", "out-stream", "state", "other", or one of :data:`_PLACES`.
+    role: str
     index: int
     dtype: np.dtype[Any]
 
@@ -423,7 +427,7 @@ class Parameter:
         """Numba's type of the argument."""
         if self.role in {"stream", "out-stream"}:
             return StreamType(stored.element(self.dtype), self.index, output=self.role == "out-stream")
-        if self.role in {"scalar", "extent"}:
+        if self.role in {"scalar", *_PLACES}:
             return element_type(self.dtype)
         if self.role in {"state", "other"}:
             if self.dtype.names is not None:
@@ -590,8 +594,8 @@ class _Block:
             return self.context.get_dummy_value()
         if one.role == "scalar":
             return self._scalar(one)
-        if one.role == "extent":
-            return self.word(_INPUTS + _SHAPE + one.index)
+        if one.role in _PLACES:
+            return self.word(_PLACES[one.role] + one.index)
         if one.role in {"state", "other"}:
             address = self.word(_STATE if one.role == "state" else _OTHER_STATE)
             if one.dtype.names is not None:

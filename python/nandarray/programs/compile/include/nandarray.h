@@ -33,7 +33,7 @@ typedef struct nd_buffer {
     uint64_t used;     /* output: how many the program wrote; set by the program. Input: 0. Of a kernel's section: where
                           its window begins in the section, in bytes */
     uint64_t ndim;     /* 1, or of the box that the task is: 1 to 4 */
-    uint64_t shape[4]; /* in records: how many, or the box's extents; shape[ndim] and the following are 1 */
+    uint64_t shape[4]; /* in records: how many, or the box's extents, an input's with its halo; others are 1 */
 } nd_buffer;
 
 /* The arguments of an entry point. */
@@ -56,10 +56,14 @@ typedef struct nd_args {
     uint64_t screen;                  /* kernels: this screen, from 0 */
     uint64_t screens;                 /* kernels: how many the microblock has; else 0 */
     int64_t noted[7];                 /* words that a function which returns an error notes beside it; 0 before */
+    uint64_t first[4];                /* where the task begins in the first input: a box's first coordinates, without
+                                         its halo, else first_record; the others are 0 */
+    uint64_t total[4];                /* the shape that boxes are cut from, else how many records the first input has,
+                                         all ones if another program gives it; the others are 1 */
 } nd_args;
 
 _Static_assert(sizeof(nd_buffer) == 64, "the layout is part of the interface");
-_Static_assert(sizeof(nd_args) == 88 + 16 * 64 + 25 * 8, "the layout is part of the interface");
+_Static_assert(sizeof(nd_args) == 88 + 16 * 64 + 33 * 8, "the layout is part of the interface");
 
 /* Entry points. They return 0 or a positive status; a negative number is the program's own error, and ends the run. */
 int64_t nd_begin(nd_args *args);  /* optional: once a worker, before its first task */

@@ -56,9 +56,7 @@ def map_boxes(
     sizes, first = _blocks(grid, block, whole, shape)
     if isinstance(function, Program):
         if any(map(ports.is_derived, (box, *others))):
-            raise InvalidError(
-                "a program over boxes takes no fields of records and no conversions; a function takes fields"
-            )
+            raise InvalidError("a program over boxes takes neither fields nor conversions; a function takes fields")
         made, kind = function, _output(function, whole.dtype, dtype)
     else:
         kind = whole.dtype if dtype is None else parse(dtype)

@@ -27,7 +27,7 @@ numba = pytest.importorskip("numba")
 
 DEEP = bool(os.environ.get("NANDARRAY_DEEP"))
 SEED = int(os.environ.get("NANDARRAY_SEED", "0"))
-FORMS = ("interpreted", "native")
+FORMS = ("interpreted", "translated", "native")
 #: Parameters of the expressions, by the names of the dtypes.
 NAMES = {
     "t": "?", "b": "i1", "h": "i2", "i": "i4", "q": "i8", "B": "u1", "H": "u2", "I": "u4", "Q": "u8", "f": "f4",

@@ -4,8 +4,11 @@ conversions before a program, dates with NaT.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import doors
 import numpy as np
 import pytest
 
@@ -175,3 +178,22 @@ def test_what_has_no_numbers_is_refused(store: Any) -> None:
         store["r"].map_blocks(lambda v: v["a"])
     np.testing.assert_array_equal(store["r"]["a"].map_blocks(lambda v: v + 1), [1, 1, 1, 1])
     np.testing.assert_array_equal(store["r"]["h"].map_blocks(lambda v: v + 1), [1, 1, 1, 1])
+
+
+@pytest.fixture(params=doors.COMPUTING)
+def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    with doors.opened(request.param, tmp_path / "s.nand") as opened:
+        yield opened
+
+
+def test_each_door_takes_and_converts_such_elements(door: Any) -> None:
+    x, dates = np.arange(40).reshape(5, 8), np.array(["2020-01-01", "NaT", "1999-01-01"], "M8[D]")
+    for name, dtype in (("short", bfloat16), ("swapped", np.dtype(">i4"))):
+        door.create(name, data=x.astype(dtype))
+        assert door[name].dtype == dtype
+        np.testing.assert_array_equal(door[name].map_blocks(lambda v: v + 1), x + 1)
+        np.testing.assert_array_equal(door[name].astype("f8").reduce("mean"), x.mean())
+        assert door[name].reduce("max") == 39
+    door.create("dates", data=dates)
+    assert np.isnat(door["dates"].reduce("max"))
+    assert door["dates"].reduce("min", key=np.s_[::2]) == dates[2]

@@ -62,9 +62,7 @@ def map_boxes(
     halo = read_halo(depth, boundary, shape)
     if isinstance(function, Program):
         if any(map(ports.is_derived, (box, *others))):
-            raise InvalidError(
-                "a program over boxes takes no fields of records and no conversions; a function takes fields"
-            )
+            raise InvalidError("a program over boxes takes neither fields nor conversions; a function takes fields")
         if halo is not None:
             raise InvalidError(f"depth is for functions that are compiled now, and {function.name} is a program")
         made, kind = function, _output(function, whole.dtype, dtype)

@@ -169,6 +169,8 @@ fn the_argument_block_is_laid_out_as_it_is_written_down() {
         scratchpad_bytes: 100,
         screen: 4,
         screens: 9,
+        first: vec![30],
+        total: vec![40, 5],
     };
     let mut block = vec![0xff; abi::ARGS_BYTES as usize];
     arguments.write(&mut block);
@@ -181,6 +183,7 @@ fn the_argument_block_is_laid_out_as_it_is_written_down() {
     assert_eq!(port(at::INPUT + 64), [0, 0, 0, 1, 1, 1, 1, 1]);
     assert_eq!(port(at::OUTPUT), [0x6000_0000, 24, 0, 4, 2, 3, 4, 5]);
     assert_eq!((word(at::SCALAR), word(at::SCALAR + 8), word(at::SCALAR + 16)), (7, u64::MAX, 0));
+    assert_eq!((0..8).map(|i| word(1312 + 8 * i)).collect::<Vec<_>>(), [30, 0, 0, 0, 40, 5, 1, 1]);
     block[at::OUTPUT + 64 + 16..][..8].copy_from_slice(&99u64.to_le_bytes());
     assert_eq!((Arguments::used(&block, 0), Arguments::used(&block, 1)), (0, 99));
     assert_eq!((abi::input_window(1), abi::output_window(7)), (0x2400_0000, 0x7c00_0000));

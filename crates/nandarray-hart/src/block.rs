@@ -40,6 +40,7 @@ impl BasicBlock {
             }
             at = wrap(at.wrapping_add(u64::from(op.len)), bits);
         }
+        debug_assert!(ops.len() <= OPS_MAX, "a block of {} instructions", ops.len());
         ops.shrink_to_fit();
         (!ops.is_empty()).then_some(Self { pc, ops })
     }
@@ -51,6 +52,7 @@ impl BasicBlock {
 
     /// Returns the address of instruction `index`; the end of the block if it has no such instruction.
     pub fn address(&self, index: usize) -> u64 {
+        debug_assert!(index <= self.ops.len(), "instruction {index} of {}", self.ops.len());
         self.pc.wrapping_add(self.ops.iter().take(index).map(|op| u64::from(op.len)).sum())
     }
 

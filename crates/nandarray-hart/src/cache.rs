@@ -48,6 +48,8 @@ impl<X: Xlen> Cache<X> {
     /// accesses to memory at present.
     pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, off: UnitsOff, accesses: bool) -> usize {
         let unit = self.blocks.len();
+        debug_assert!(unit < BLOCKS_MAX && unit == self.steps.len(), "block {unit}, {} have steps", self.steps.len());
+        debug_assert!(!self.by_pc.contains_key(&block.pc), "two blocks at {:#x}", block.pc);
         self.by_pc.insert(block.pc, unit as u32);
         self.steps.push(steps::<X, M>(&block, unit as u32, off, accesses));
         if self.is_marked(block.pc) {

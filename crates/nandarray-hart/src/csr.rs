@@ -122,6 +122,7 @@ impl Csrs {
         if new & MPP == 2 << 11 {
             new = new & !MPP | self.mstatus & MPP;
         }
+        debug_assert!(new & !MSTATUS == 0 && new & MPP != 2 << 11, "mstatus {new:#x}");
         self.mstatus = new;
     }
 
@@ -291,6 +292,7 @@ impl Csrs {
     /// Returns the interrupt to take now, as its number and whether supervisor mode takes it; `None` if none is pending
     /// and enabled.
     pub(crate) fn interrupt(&self, privilege: Privilege) -> Option<(u64, bool)> {
+        debug_assert_eq!((self.mie & !INTERRUPTS, self.mideleg & !SUPERVISOR), (0, 0), "interrupts that do not exist");
         let pending = self.mip & self.mie;
         if pending == 0 {
             return None;

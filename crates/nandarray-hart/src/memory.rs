@@ -71,6 +71,10 @@ struct MemoryRegion<'m> {
 
 impl MemoryRegion<'_> {
     fn range(&self) -> Range<u64> {
+        debug_assert!(
+            self.base.checked_add(self.bytes.as_slice().len() as u64).is_some(),
+            "a region over the last address"
+        );
         self.base..self.base + self.bytes.as_slice().len() as u64
     }
 
@@ -163,6 +167,7 @@ impl<'m> Memory<'m> {
     ) -> Result<(), MemoryError> {
         let len = bytes.as_slice().len() as u64;
         let error = MemoryError::Overlap { base, bytes: len };
+        debug_assert!(writable.start <= writable.end && executable.start <= executable.end, "reversed ranges");
         let end = base.checked_add(len).ok_or(error.clone())?;
         if self.regions.iter().any(|r| r.range().start < end && base < r.range().end) {
             return Err(error);

@@ -63,6 +63,7 @@ impl Profile {
 
     /// Adds `times` executions of the first `ops` instructions of a block.
     fn first(&mut self, block: &BasicBlock, ops: usize, times: u64) {
+        debug_assert!(ops <= block.ops.len(), "{ops} instructions of {}", block.ops.len());
         let mut at = block.pc;
         for op in &block.ops[..ops] {
             self.op(at, op, times);

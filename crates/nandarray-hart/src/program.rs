@@ -272,6 +272,11 @@ impl ElfProgram {
         if let Some(fixed) = self.segments.iter().find(|s| !s.writable && s.address >= writable.start) {
             return Err(ProgramError::Segment { address: fixed.address, bytes: fixed.length });
         }
+        debug_assert!(
+            range.start <= executable.start || executable.is_empty(),
+            "code at {executable:x?} before {range:x?}"
+        );
+        debug_assert_eq!(range.end % 16, 0, "the stack pointer is a multiple of 16");
         memory.add_program(range.start, bytes, writable, executable)?;
         for segment in &self.segments {
             let to = segment.address..segment.address + segment.bytes.len() as u64;

@@ -127,11 +127,13 @@ impl<'s> InputStream<'s> {
 
     /// Returns the number of bytes that the program has not read, arrived or not; `None` until the end is known.
     pub fn left(&self) -> Option<u64> {
+        debug_assert!(self.end.is_none_or(|end| self.head <= end), "{} bytes were read of {:?}", self.head, self.end);
         Some(self.end? - self.head)
     }
 
     /// Returns the number of bytes that have arrived and are not read.
     pub fn available(&self) -> u64 {
+        debug_assert!(self.head <= self.tail, "{} bytes were read, {} arrived", self.head, self.tail);
         self.tail - self.head
     }
 
@@ -182,6 +184,7 @@ impl<'s> InputStream<'s> {
         }
         let bytes = read(self.ring, self.head);
         self.head += N as u64;
+        debug_assert!(self.end.is_none_or(|end| self.head <= end), "{} bytes were read of {:?}", self.head, self.end);
         Some(bytes)
     }
 
@@ -204,6 +207,7 @@ impl<'s> InputStream<'s> {
             return Look::Never;
         }
         let position = self.head.wrapping_add_signed(ahead);
+        debug_assert!(self.kept == u64::MAX || self.tail <= position + self.ring.len() as u64, "overwritten bytes");
         if self.end.is_some_and(|end| position + N as u64 > end) {
             return Look::Never;
         }
@@ -292,6 +296,7 @@ impl<'s> OutputStream<'s> {
 
     /// Returns the number of bytes that are written, and not yet taken by the caller.
     pub fn waiting(&self) -> u64 {
+        debug_assert!(self.drained <= self.head, "{} bytes were drained of {}", self.drained, self.head);
         self.head - self.drained
     }
 
@@ -303,6 +308,7 @@ impl<'s> OutputStream<'s> {
             return [0..0, 0..0];
         }
         let (from, count) = ((self.drained % len) as usize, self.waiting() as usize);
+        debug_assert!(count <= self.ring.len(), "{count} bytes wait in a ring of {len}");
         let first = count.min(self.ring.len() - from);
         [from..from + first, 0..count - first]
     }
@@ -320,6 +326,7 @@ impl<'s> OutputStream<'s> {
         assert!(bytes <= self.waiting(), "{bytes} bytes were not waiting");
         self.drained += bytes;
         self.tail = self.limit.min(self.drained.saturating_add(self.ring.len() as u64));
+        debug_assert!(self.head <= self.tail, "{} bytes were written, {} have room", self.head, self.tail);
     }
 
     /// Returns the free room from the head up to the end of the ring buffer's memory.
@@ -354,6 +361,7 @@ impl<'s> OutputStream<'s> {
             }
         }
         self.head += N as u64;
+        debug_assert!(self.head <= self.tail && self.tail <= self.limit, "a store of {N} bytes without room");
         true
     }
 
@@ -365,6 +373,7 @@ impl<'s> OutputStream<'s> {
 
     /// Whether the limit leaves no room for a store of `bytes` bytes, now or later.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
+        debug_assert!(self.head <= self.limit, "{} bytes were written of {}", self.head, self.limit);
         self.limit - self.head < self.wanted(bytes)
     }
 
@@ -378,6 +387,7 @@ impl<'s> OutputStream<'s> {
 /// Returns the index, in a ring of `len` bytes, of the byte at `position` of the stream.
 #[inline(always)]
 fn place(len: usize, position: u64) -> usize {
+    debug_assert!(len > 0, "position {position} of an empty ring");
     if position < len as u64 {
         position as usize
     } else if len.is_power_of_two() {

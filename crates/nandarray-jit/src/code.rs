@@ -6,7 +6,7 @@ use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
 
-use crate::context::{CodeEntry, ContextLayout};
+use crate::context::{CodeEntry, ContextLayout, SLOTS};
 use crate::emit::{CodeTarget, emit};
 use crate::region::Region;
 use crate::sites::Sites;
@@ -66,6 +66,8 @@ impl HostCode {
         sites: &Sites,
         bases: &[u64],
     ) -> Option<(CodeEntry, u64)> {
+        assert!(bits == 32 || bits == 64, "registers of {bits} bits");
+        assert!(bases.len() <= SLOTS, "{} memory regions have no slots", bases.len());
         if self.maker.is_none() {
             self.maker = RegionCompiler::new();
         }
@@ -78,6 +80,7 @@ impl HostCode {
         let bytes = compiler.compiled_code().map_or(0, |code| code.code_buffer().len() as u64);
         module.finalize_definitions().ok()?;
         let pointer = module.get_finalized_function(function);
+        assert!(!pointer.is_null(), "finished code has an address");
         // SAFETY: `emit` built the function with this signature, in the host's calling convention.
         Some((unsafe { std::mem::transmute::<*const u8, CodeEntry>(pointer) }, bytes.next_multiple_of(PAGE_BYTES)))
     }

@@ -51,6 +51,10 @@ pub(crate) struct Context {
     pub(crate) outputs: [Ring; STREAMS],
 }
 
+// Translated code reaches a field by an offset of 32 bits, and slots and rings by their number.
+const _: () = assert!(size_of::<Context>() <= i32::MAX as usize);
+const _: () = assert!(size_of::<RegionSlot>() % 8 == 0 && size_of::<Ring>() % 8 == 0);
+
 impl Context {
     pub(crate) fn new() -> Self {
         Self {
@@ -82,6 +86,7 @@ pub(crate) enum CodeExit {
 
 impl CodeExit {
     pub(crate) fn from_number(number: u32) -> Self {
+        debug_assert!(number <= Self::Together as u32, "translated code returned {number}");
         match number {
             0 => Self::Jump,
             2 => Self::Memory,

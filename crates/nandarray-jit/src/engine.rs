@@ -1,10 +1,10 @@
 //! The engine: runs a hart by translated code where it exists, and by the interpreter elsewhere.
 //!
-//! A program is interpreted, and its program counter sampled, until translating a region pays (`pace`). Before a region
-//! is translated, some instructions from its entry on are executed one at a time, to observe which blocks follow, which
-//! memory regions are accessed and where indirect jumps go. The entries of translated code are marked, so that the
-//! interpreter stops before them. Code that accesses memory regions that were not expected is recompiled a few times.
-//! All harts of a program share its code (`shared`).
+//! A program is interpreted, and its program counter sampled, until translating a region pays (`purse`). Before a
+//! region is translated, some instructions from its entry on are executed one at a time, to observe which blocks
+//! follow, which memory regions are accessed and where indirect jumps go. The entries of translated code are marked, so
+//! that the interpreter stops before them. Code that accesses memory regions that were not expected is recompiled a few
+//! times. All harts of a program share its code (`shared`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +13,8 @@ use nandarray_hart::isa::Format;
 use nandarray_hart::{BasicBlock, Hart, Limits, Memory, OPS_MAX, Stop, Streams, TranslatorPort, Xlen};
 
 use crate::TranslationTrigger;
-use crate::context::{CodeEntry, CodeExit, Context, ContextLayout, RegionSlot, Ring};
-use crate::pace::Purse;
+use crate::context::{CodeEntry, CodeExit, Context, ContextLayout, RegionSlot, Ring, STREAMS};
+use crate::purse::Purse;
 use crate::shared::{CodeState, SharedCode};
 
 /// Number of instructions between two checks of the stop flag.
@@ -148,6 +148,12 @@ impl Engine {
         let spans = port.spans();
         let size = |range: &std::ops::Range<u64>| range.end - range.start;
         let Some(main) = spans.iter().max_by_key(|s| (s.executable, size(&s.addresses))) else { return false };
+        let written = &main.writable;
+        assert!(
+            written.is_empty() || main.addresses.start <= written.start && written.end <= main.addresses.end,
+            "{written:x?} of {:x?}",
+            main.addresses
+        );
         let registers = port.registers();
         let from = |pointer: *mut u8| (pointer as i64).wrapping_sub(registers.x as i64) as i32;
         let layout = ContextLayout {
@@ -180,6 +186,7 @@ impl Engine {
     /// Copies pointers to the contiguous parts of the streams' rings to the context, for translated code to use.
     fn load_streams<X: Xlen>(&mut self, port: &mut TranslatorPort<'_, '_, '_, X>) {
         let streams = port.streams();
+        assert!(streams.inputs.len() <= STREAMS && streams.outputs.len() <= STREAMS, "more streams than numbers");
         self.streams = !streams.inputs.is_empty() || !streams.outputs.is_empty();
         for (ring, input) in self.context.inputs.iter_mut().zip(&streams.inputs) {
             let (at, length) = (input.together().as_ptr() as u64, input.together().len() as u64);
@@ -198,10 +205,12 @@ impl Engine {
     fn store_streams<X: Xlen>(&mut self, port: &mut TranslatorPort<'_, '_, '_, X>) {
         let streams = port.streams();
         for (ring, input) in self.context.inputs.iter_mut().zip(&mut streams.inputs) {
+            debug_assert!(ring.from <= ring.at && ring.at <= ring.end, "code read beyond its input: {ring:x?}");
             input.taken(ring.at - ring.from);
             ring.from = ring.at;
         }
         for (ring, output) in self.context.outputs.iter_mut().zip(&mut streams.outputs) {
+            debug_assert!(ring.from <= ring.at && ring.at <= ring.end, "code wrote beyond its output: {ring:x?}");
             output.put(ring.at - ring.from);
             ring.from = ring.at;
         }
@@ -314,6 +323,8 @@ impl Engine {
                 _ => break why,
             }
         };
+        let left = self.context.left;
+        debug_assert!((0..=budget as i64).contains(&left), "{left} instructions are left of {budget}");
         port.retire(budget - self.context.left as u64);
         port.set_pc(self.context.pc);
         (pc, why)
@@ -401,6 +412,7 @@ fn watch<X: Xlen>(
     let before = port.hart().instructions();
     loop {
         let ran = port.hart().instructions() - before;
+        debug_assert!(ran <= budget, "{ran} instructions of {budget}");
         let left = budget - ran;
         if left == 0 || ran >= costs.watched {
             return None;
@@ -424,6 +436,7 @@ fn steps<X: Xlen>(
     block: &BasicBlock,
     most: u64,
 ) -> Option<Stop> {
+    debug_assert_eq!(port.hart().pc(), block.pc, "the block at the program counter");
     for op in block.ops.iter().take(most as usize) {
         let at = port.hart().pc();
         shared.seen(port, op);

@@ -15,8 +15,8 @@ mod code;
 mod context;
 mod emit;
 mod engine;
-mod pace;
 mod processor;
+mod purse;
 mod region;
 mod registers;
 mod shared;
@@ -27,8 +27,8 @@ use std::sync::Arc;
 use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Stop, Streams, Xlen};
 
 pub use engine::Statistics;
-pub use pace::Costs;
 pub use processor::{TranslatedRun, Translations};
+pub use purse::Costs;
 
 /// The rule by which a region is chosen for translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<X: Xlen> Translated<X> {
         Self::sharing(shared, purse)
     }
 
-    fn sharing(shared: Arc<shared::SharedCode>, purse: Arc<pace::Purse>) -> Self {
+    fn sharing(shared: Arc<shared::SharedCode>, purse: Arc<purse::Purse>) -> Self {
         assert_eq!(shared.bits, X::BITS, "harts of one width share code");
         Self { hart: Hart::new(HartMode::Program, shared.extensions), engine: engine::Engine::new(shared, purse) }
     }

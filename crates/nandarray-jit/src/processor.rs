@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nandarray_cores::Processor;
 use nandarray_hart::{Extensions, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
 
-use crate::pace::Purse;
+use crate::purse::Purse;
 use crate::shared::SharedCode;
 use crate::{Settings, Translated};
 

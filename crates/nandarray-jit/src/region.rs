@@ -107,6 +107,7 @@ impl Chains {
         if depth >= DEPTH_MAX {
             return None;
         }
+        debug_assert!(chain <= self.0.len(), "chain {chain} of {}", self.0.len());
         let new = (back, target, chain);
         let known = self.0.iter().position(|c| *c == new);
         Some(
@@ -232,6 +233,8 @@ impl RegionSource<'_> {
         for (at, chain) in order {
             nodes.push(self.node(at, chain, &leaders, &found, &mut chains)?);
         }
+        debug_assert!(nodes.first().is_none_or(|first| first.pc == pc), "a region begins where it is entered");
+        debug_assert_eq!(nodes.len(), found.len(), "each place is a node");
         mark_headers(&mut nodes);
         let ops = nodes.iter().map(|n| n.ops.len()).sum();
         (ops > 0 && !nodes[0].ops.is_empty()).then_some(Region { nodes, ops })

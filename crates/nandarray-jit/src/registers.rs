@@ -153,6 +153,7 @@ impl Knowledge {
                 }
             }
         }
+        debug_assert!(dirty.iter().all(|set| set & !used == 0), "a register that no instruction uses was written");
         Self { used, dirty, single, wanted }
     }
 }

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::code::HostCode;
 use crate::context::{CodeEntry, ContextLayout, SLOTS};
 use crate::emit::weight;
-use crate::pace::{Costs, Purse};
+use crate::purse::{Costs, Purse};
 use crate::region::{Region, RegionSource, translates};
 use crate::sites::{MAIN, Sites};
 use crate::{Settings, TranslationTrigger};
@@ -117,6 +117,7 @@ pub(crate) struct SharedCode {
 
 impl SharedCode {
     pub(crate) fn new(settings: Settings, bits: u32, extensions: Extensions) -> Self {
+        assert!(bits == 32 || bits == 64, "registers of {bits} bits");
         Self {
             settings,
             bits,
@@ -175,6 +176,7 @@ impl SharedCode {
         if let Some(slot) = place(&bases) {
             return Some(slot);
         }
+        debug_assert!(bases.len() <= SLOTS, "{} memory regions", bases.len());
         if bases.len() == SLOTS {
             return None;
         }
@@ -322,6 +324,7 @@ impl SharedCode {
             known.hopeless = true;
             return;
         };
+        debug_assert!(known.code.is_none() && !known.hopeless, "code at {pc:#x} is made once");
         (known.code, known.wants, known.cost_ns) = (Some(entry), ops.max(1), cost_ns);
         if !std::mem::take(&mut known.again) {
             inner.entries.push(pc);

@@ -22,6 +22,7 @@ impl Sites {
     /// it.
     pub(crate) fn reached(&mut self, pc: u64, slot: u8) -> bool {
         let seen = self.reached.entry(pc).or_default();
+        debug_assert!(seen.len() <= SEEN_MAX, "{seen:?} at {pc:#x}");
         let new = !seen.contains(&slot) && seen.len() < SEEN_MAX;
         if new {
             seen.push(slot);
@@ -37,6 +38,7 @@ impl Sites {
     /// Notes that the indirect jump at `pc` went to `target`.
     pub(crate) fn jumped(&mut self, pc: u64, target: u64) {
         let seen = self.targets.entry(pc).or_default();
+        debug_assert!(seen.len() <= SEEN_MAX, "{seen:x?} at {pc:#x}");
         if !seen.contains(&target) && seen.len() < SEEN_MAX {
             seen.push(target);
         }

@@ -118,5 +118,10 @@ pub(crate) fn split(issue_at: &[u32], exit: &BlockExit) -> Vec<u64> {
         let to = order.get(place + 1).map_or(total, |&next| u64::from(issue_at[next]).min(total));
         ticks[op] = to - from;
     }
+    debug_assert_eq!(
+        ticks.iter().sum::<u64>(),
+        if issue_at.is_empty() { 0 } else { total },
+        "every tick has an instruction"
+    );
     ticks
 }

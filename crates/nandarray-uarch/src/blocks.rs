@@ -170,6 +170,7 @@ impl BlockTable {
         if pc != last.block.pc || ops.is_empty() {
             return None;
         }
+        debug_assert!(begin < last.block.pc, "a loop of one block needs no other");
         ops.extend_from_slice(&last.ops);
         Some(StraightLoop { pc: begin, ops })
     }
@@ -204,6 +205,10 @@ impl BlockTable {
     /// Undoes the last execution counted for an entry, because the hart left the block early. Returns the number of the
     /// pipeline state in which the block was entered.
     pub(crate) fn leave(&mut self, number: u32) -> u32 {
+        debug_assert!(
+            self.entries[number as usize].taken < self.entries[number as usize].entered,
+            "a branch was taken"
+        );
         self.entries[number as usize].entered -= 1;
         self.summaries[number as usize].state
     }

@@ -179,6 +179,7 @@ impl TimedCore {
     }
 
     fn gate(&mut self) {
+        debug_assert!(!(self.granted && self.waits.is_some()), "a core that was granted its lines waits for others");
         self.is_gated = self.granted || self.has_gates;
         let is_free = self.hierarchy.hits_are_free();
         self.is_plain = is_free && !self.is_gated;
@@ -308,6 +309,7 @@ impl TimedCore {
     /// Adds the ticks of a hit in the data cache by instruction `index` of the current block.
     #[inline]
     fn hit_ticks(&mut self, index: u32, ticks: u64) {
+        debug_assert!(!self.granted, "a hit after a grant, which ends its access");
         self.frozen.data.l1 += ticks;
         self.freeze_at(index, ticks);
     }

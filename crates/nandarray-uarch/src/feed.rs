@@ -63,6 +63,7 @@ impl InputGate {
     #[inline]
     fn missing(&self, until: u64) -> Option<u64> {
         let until = until.min(self.end);
+        debug_assert!(self.arrived <= self.end, "{} bytes arrived of {}", self.arrived, self.end);
         (until > self.arrived).then_some(until)
     }
 }
@@ -147,6 +148,7 @@ impl TaskFeed {
         let gate = self.inputs.get_mut(input)?;
         if takes && gate.unit > 0 && position >= gate.reported + gate.unit {
             gate.reported = position / gate.unit * gate.unit;
+            debug_assert!(gate.reported <= position, "{} bytes are freed at {position}", gate.reported);
             return Some(CoreNeed::Taken { input, bytes: gate.reported });
         }
         gate.missing(position.saturating_add(bytes)).map(|until| CoreNeed::Input { input, until })
@@ -166,6 +168,7 @@ impl TaskFeed {
             return None;
         }
         *stored = position / self.output_unit * self.output_unit;
+        debug_assert!(*stored > 0 && *stored <= position, "{stored} bytes are reported at {position}");
         Some(CoreNeed::Stored { output, bytes: *stored })
     }
 }

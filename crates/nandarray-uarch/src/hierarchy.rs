@@ -211,6 +211,10 @@ impl Hierarchy {
 
     /// Notes that a prefetched line of shared memory arrives at tick `at`; an earlier access to the line waits for it.
     pub fn arrives(&mut self, line: u64, at: u64) {
+        debug_assert!(
+            matches!(self.backing, LineSource::Shared(_)),
+            "line {line:#x} comes to a core with its own memory"
+        );
         if self.l2.is_some() {
             self.coming_l2.add(line, at);
         }
@@ -285,6 +289,8 @@ impl Hierarchy {
     /// crosses into another line waits for both lines.
     #[inline]
     pub fn access(&mut self, now: u64, side: CacheSide, pc: u64, address: u64, bytes: u64, write: bool) -> Stall {
+        debug_assert!(bytes > 0, "an access to no byte at {address:#x}");
+        debug_assert!(side == CacheSide::Data || !write, "a write to code at {address:#x}");
         let first = match side {
             CacheSide::Instruction => &self.l1i,
             CacheSide::Data => &self.l1d,
@@ -379,6 +385,7 @@ impl Hierarchy {
 
     /// Fills a line of the data cache ahead of its use, and notes when it arrives.
     fn fill_ahead(&mut self, now: u64, pc: u64, line: u64, dirty: Option<u64>) {
+        debug_assert!(self.l1d.as_ref().is_some_and(|cache| line % cache.line_bytes() == 0), "{line:#x} is no line");
         let stall = self.fill(now, pc, line, dirty, LinePurpose::Prefetch);
         if stall.total() > 0 {
             self.coming_l1d.add(line, now + stall.total());
@@ -436,6 +443,7 @@ impl Hierarchy {
             LineSource::Nothing => 0,
             LineSource::Own { memory, free_at } => {
                 let start = now.max(*free_at);
+                debug_assert!(start >= now, "a line at tick {start}, requested at {now}");
                 *free_at = start + u64::from(memory.t_line);
                 start + u64::from(memory.t_access) - now
             }

@@ -28,6 +28,7 @@ impl LatestLines {
     pub(crate) fn new(cache: Option<&CacheTags>) -> Self {
         let sets = cache.map_or(1, CacheTags::sets);
         let shift = cache.map_or(0, |cache| cache.line_bytes().trailing_zeros());
+        assert!(sets.is_power_of_two(), "{sets} sets have no mask");
         Self { shift, mask: (sets - 1).min(ENTRIES as u64 - 1), entries: [NO_LINE; ENTRIES], reads: 0, writes: 0 }
     }
 
@@ -59,6 +60,7 @@ impl LatestLines {
     /// Notes an access to `bytes` bytes that the cache has performed.
     #[inline]
     pub(crate) fn note(&mut self, address: u64, bytes: u64, write: bool) {
+        debug_assert!(bytes > 0, "an access to no byte at {address:#x}");
         let (first, last) = (address >> self.shift, address.wrapping_add(bytes - 1) >> self.shift);
         *self.entry(first) = first << 1 | u64::from(write);
         if first != last {

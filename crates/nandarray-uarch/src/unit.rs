@@ -256,6 +256,7 @@ impl Operands {
             format if format.vector() || op.code == Code::Vsetvl => return Self::of_vector(op),
             _ => ([0; 3], None),
         };
+        debug_assert!(destination.is_none_or(|register| register < VECTORS), "a scalar result in {destination:?}");
         let mut operands =
             Self { sources: [0; 5], count: 0, destination: destination.filter(|&r| r != 0), counts: false };
         reads.into_iter().filter(|&r| r != 0).for_each(|register| operands.read(register));
@@ -263,6 +264,7 @@ impl Operands {
     }
 
     fn read(&mut self, register: u8) {
+        debug_assert!((register as usize) < REGISTERS, "register {register}");
         self.sources[self.count as usize] = register;
         self.count += 1;
     }
@@ -308,6 +310,10 @@ impl Operands {
             // The register form of the instruction that sets the vector type.
             _ => (&[x1, x2], Some(op.rd)),
         };
+        debug_assert!(
+            destination.is_none_or(|register| usize::from(register) < REGISTERS),
+            "a result in {destination:?}"
+        );
         let destination = destination.filter(|&r| r != 0);
         let counts = row.extension == Extension::Varve && destination.is_some_and(|r| (VECTORS..NUM_E).contains(&r));
         let mut operands = Self { sources: [0; 5], count: 0, destination, counts };

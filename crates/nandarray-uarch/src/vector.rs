@@ -124,12 +124,14 @@ impl Default for UnpackEngine {
 impl UnpackEngine {
     /// Forgets what was fetched and unpacked of a stream, which is described again and begins at an address.
     pub(crate) fn begin(&mut self, stream: u8, address: u64) {
+        debug_assert!(usize::from(stream) < STREAMS, "packed stream {stream}");
         self.fetched[usize::from(stream) % STREAMS] = address;
         self.unpacked[usize::from(stream) % STREAMS] = address;
     }
 
     /// Returns the part of `from..to` that a stream has not fetched before, and notes that it is fetched.
     pub(crate) fn advance(&mut self, stream: u8, from: u64, to: u64) -> std::ops::Range<u64> {
+        debug_assert!(usize::from(stream) < STREAMS, "packed stream {stream}");
         let fetched = &mut self.fetched[usize::from(stream) % STREAMS];
         let new = from.max(*fetched)..to;
         *fetched = (*fetched).max(to);

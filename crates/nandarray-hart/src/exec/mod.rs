@@ -160,6 +160,7 @@ impl<X: Xlen> HartState<X> {
 
     /// Notes that indirect jumps to `pc` continue at the block that begins at `first`.
     pub(crate) fn note_recent(&mut self, pc: u64, first: *const StepSlot<X>) {
+        debug_assert!(!first.is_null(), "no steps at {pc:#x}");
         self.recent[(pc >> 1) as usize % RECENT] = first;
     }
 
@@ -214,6 +215,7 @@ impl<'e, 's> Env<'e, 's> {
 
     #[inline(always)]
     pub(crate) fn streams(&mut self) -> &mut Streams<'s> {
+        debug_assert!(!self.spans.beside[0].is_null(), "an environment without streams");
         // SAFETY: `open` stored this pointer, and the streams stay exclusively borrowed as long as this environment
         // lives.
         unsafe { &mut *self.spans.beside[0].cast() }
@@ -225,6 +227,7 @@ impl<'e, 's> Env<'e, 's> {
     /// The meter passed to [`Env::open`] is an `M`, and no other reference to it exists.
     #[inline(always)]
     pub(crate) unsafe fn meter<M>(&mut self) -> &mut M {
+        debug_assert!(!self.spans.beside[1].is_null(), "an environment without a meter");
         // SAFETY: the caller promises this, as does the caller of `open`.
         unsafe { &mut *self.spans.beside[1].cast() }
     }
@@ -313,6 +316,7 @@ impl<X: Xlen> Steps<X> {
     /// Takes over the slots that `select` has built: a header, steps, links. If `observed`, the first step notifies a
     /// meter.
     fn new(slots: Vec<StepSlot<X>>, observed: bool) -> Self {
+        assert!(slots.len() >= 3, "a header, a step and links need {} slots", slots.len());
         let slots = std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice()));
         Self { slots, before: usize::from(observed), marked: None }
     }
@@ -325,6 +329,7 @@ impl<X: Xlen> Steps<X> {
 
     /// Returns the index of the instruction that `step`, a step of this block, executes.
     pub(crate) fn index(&self, step: *const StepSlot<X>) -> usize {
+        debug_assert!(step >= self.first(), "a step of another block");
         (step as usize - self.first() as usize) / size_of::<StepSlot<X>>() - self.before
     }
 
@@ -341,6 +346,7 @@ impl<X: Xlen> Steps<X> {
 
     /// Links the block to the one whose first step is `first`; `flow` is [`TAKEN`] or [`NEXT`].
     pub(crate) fn link(&mut self, flow: Flow, first: *const StepSlot<X>) {
+        assert!(flow <= NEXT, "a block has two links, not one for flow {flow}");
         // SAFETY: the links are the last slot; the reference is exclusive.
         unsafe { (*self.slots.as_ptr().cast::<StepSlot<X>>().add(self.slots.len() - 1)).links[flow] = first };
     }
@@ -371,6 +377,7 @@ pub(crate) unsafe fn run<X: Xlen>(first: *const StepSlot<X>, state: &mut HartSta
     // SAFETY: the caller promises what the handler needs.
     unsafe {
         state.left -= i64::from((*first.sub(1)).header.count);
+        debug_assert!(state.left >= 0, "{} instructions are left", state.left);
         state.block = first;
         ((*first).step.run)(first, state, env)
     }

@@ -32,6 +32,7 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: Units
     if !block.ops.last().is_some_and(Instruction::ends_block) {
         steps.push(Step { run: control::end, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 });
     }
+    debug_assert!(usize::from(offset) <= 4 * block.ops.len(), "{} instructions have {offset} bytes", block.ops.len());
     fuse::fuse(&block.ops, &mut steps, |op| observes::<M>(op, accesses));
     let header = BlockHeader { pc: block.pc, count: block.ops.len() as u32, unit };
     let mut slots = Vec::with_capacity(steps.len() + 3);

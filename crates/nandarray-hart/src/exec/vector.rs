@@ -32,10 +32,12 @@ pub(super) fn pack<X: Xlen>(op: &Instruction, step: &mut Step<X>) {
         _ => 0,
     };
     let masked = if row.mask >> 25 & 1 != 0 { row.bits >> 25 & 1 == 0 } else { op.rm == 0 };
+    debug_assert!((-0x8000..0x1_0000).contains(&op.imm), "an immediate of more than 16 bits: {}", op.imm);
     step.imm = (op.code as i32) << 16 | op.imm & 0xffff;
     if row.format == VarveOpen {
         return;
     }
+    debug_assert!(op.rs3 < 8, "{} fields", op.rs3);
     step.rs3 = (u8::from(masked) * MASKED) | (op.rs3 << FIELDS) | (kind << KIND);
 }
 

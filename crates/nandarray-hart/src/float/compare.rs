@@ -12,6 +12,7 @@ pub(crate) enum Relation {
 
 /// Returns an integer that orders as the numbers do; both zeros have the same integer.
 fn key<F: FloatFormat>(bits: u64) -> i64 {
+    debug_assert!(!F::is_nan(bits), "{bits:#x} has no order");
     let magnitude = (bits & !F::SIGN) as i64;
     if bits & F::SIGN != 0 { -magnitude } else { magnitude }
 }

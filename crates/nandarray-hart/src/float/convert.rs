@@ -27,6 +27,7 @@ pub(crate) fn from_int<F: FloatFormat>(value: i128, rounding: Rounding, flags: &
 /// Converts a number to an integer between `low` and `high`. Values outside become the nearer bound, a NaN becomes
 /// `high`; both set the flag "invalid".
 pub(crate) fn to_int<F: FloatFormat>(a: u64, low: i128, high: i128, rounding: Rounding, flags: &mut u8) -> i128 {
+    debug_assert!(low <= 0 && 0 < high, "integers from {low} to {high}");
     let (value, exact) = match unpack::<F>(a) {
         Number::Nan | Number::Infinity(false) => (i128::MAX, true),
         Number::Infinity(true) => (i128::MIN, true),

@@ -150,6 +150,7 @@ struct Finite {
 impl Finite {
     /// Returns the same value with the highest bit of its significand moved up to position `bit`.
     fn shifted_to(self, bit: u32) -> Self {
+        debug_assert!(self.significand != 0 && self.significand >> bit <= 1, "{self:?} has bits above {bit}");
         let by = bit - (127 - self.significand.leading_zeros());
         Self { significand: self.significand << by, exponent: self.exponent - by as i32, ..self }
     }
@@ -196,6 +197,7 @@ fn shift_rounded(value: u128, shift: u32, negative: bool, rounding: Rounding) ->
 /// Rounds a value once to a number of format `F`, and sets flags.
 fn round<F: FloatFormat>(value: Finite, rounding: Rounding, flags: &mut u8) -> u64 {
     let Finite { negative, exponent, significand } = value;
+    debug_assert!(significand != 0, "a zero has a sign of its own");
     let top = 127 - significand.leading_zeros() as i32;
     // The value is at least 2^scale and below 2^(scale + 1).
     let scale = exponent + top;
@@ -221,9 +223,11 @@ fn round<F: FloatFormat>(value: Finite, rounding: Rounding, flags: &mut u8) -> u
         }
     }
     if subnormal_by > 0 {
+        debug_assert!(rounded >> (F::FRACTION + 1) == 0, "{rounded:#x} is no subnormal number");
         // A carry into the hidden bit gives the smallest normal number, as its encoding does.
         return signed::<F>(negative, rounded as u64);
     }
+    debug_assert!(rounded >> F::FRACTION != 0 && rounded >> (F::FRACTION + 2) == 0, "{rounded:#x} is not normal");
     let carried = rounded >> (F::FRACTION + 1) != 0;
     let scale = scale + i32::from(carried);
     if scale > F::EXPONENT_MAX {
@@ -270,6 +274,7 @@ fn sum(a: Finite, b: Finite) -> Option<Finite> {
 }
 
 fn product(a: Finite, b: Finite) -> Finite {
+    debug_assert!(a.significand >> 64 == 0 && b.significand >> 64 == 0, "{a:?} * {b:?}");
     Finite {
         negative: a.negative != b.negative,
         exponent: a.exponent + b.exponent,

@@ -282,6 +282,11 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     fn slice(&mut self, env: &mut Env<'_, '_>, most: u64) -> Option<Stop> {
         self.state.left = most as i64;
         let why = self.blocks_until(env);
+        debug_assert!(
+            (0..=most as i64).contains(&self.state.left),
+            "{} of {most} instructions are left",
+            self.state.left
+        );
         self.retired += most - self.state.left as u64;
         match why {
             // No instructions are left for the next block.
@@ -331,6 +336,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     /// Returns the number of the block that follows block `unit` by `flow`; decodes it if it is new, and links it.
     fn follow(&mut self, env: &mut Env<'_, '_>, unit: usize, flow: exec::Flow) -> Result<usize, LoopExit> {
+        debug_assert!(flow <= JUMP, "a block that was left at a step does not continue");
         let block = &self.cache.blocks[unit];
         self.pc = match flow {
             exec::TAKEN => block.taken(X::BITS).unwrap_or(block.pc),
@@ -354,6 +360,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         if pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
             return Err(LoopExit::Returned);
         }
+        debug_assert_eq!(pc & 1, 0, "instructions begin at even addresses");
         if let Some(unit) = self.cache.find(pc) {
             return Ok(unit);
         }
@@ -395,6 +402,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         if pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
             return Some(Stop::Returned { code: self.x(10) });
         }
+        debug_assert!(most <= OPS_MAX, "a part of {most} instructions");
         let Some(block) = self.decode(env, most) else { return self.fetch_trap(env) };
         let steps = exec::steps::<X, M>(&block, exec::PART, self.units_off(), self.reports_accesses);
         if M::BLOCKS {

@@ -162,6 +162,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     }
 
     fn vector(&mut self, cause: u64, value: u64, pc: u64, supervisor: bool, vector: u64) {
+        debug_assert!(self.mode == HartMode::Bare && vector & 3 == 0, "a trap to {vector:#x}");
         let status = self.privileged.csrs.mstatus;
         let from = self.privileged.mode as u64;
         if supervisor {

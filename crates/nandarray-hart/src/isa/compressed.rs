@@ -178,5 +178,6 @@ pub fn decode16(half: u16, bits: u32, extensions: Extensions) -> Option<Instruct
         F::Bare => (0, 0, 0, 0),
         F::Reserved => return None,
     };
+    debug_assert!([rd, rs1, rs2].iter().all(|register| *register < 32), "{} of {half:#06x}", row.name);
     Some(Instruction { code: row.code, rd, rs1, rs2, rs3: 0, rm: 0, len: 2, imm })
 }

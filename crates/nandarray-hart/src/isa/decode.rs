@@ -10,6 +10,7 @@ use super::{Code, Extension, Extensions, Format, Instruction, Row, TABLE, decode
 static BY_OPCODE: LazyLock<[Vec<&'static Row>; 32]> = LazyLock::new(|| {
     let mut rows: [Vec<&Row>; 32] = Default::default();
     for row in TABLE.iter().filter(|row| row.format != Format::Illegal) {
+        assert!(row.mask & 0x7f == 0x7f && row.bits & !row.mask == 0, "{}: bits outside of its mask", row.name);
         rows[(row.bits >> 2 & 31) as usize].push(row);
     }
     rows
@@ -93,6 +94,7 @@ pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Instruct
             return None;
         }
     }
+    debug_assert!([op.rd, op.rs1, op.rs2, op.rs3].iter().all(|register| *register < 32), "{op:?}");
     Some(op)
 }
 
@@ -126,6 +128,7 @@ fn vector_operands(row: &Row, word: u32, op: &mut Instruction) {
 /// ignored.
 pub fn encode(op: &Instruction) -> u32 {
     let row = op.row();
+    debug_assert!([op.rd, op.rs1, op.rs2, op.rs3].iter().all(|register| *register < 32), "{op:?}");
     let imm = op.imm as u32;
     let (rd, rs1, rs2) = (u32::from(op.rd) << 7, u32::from(op.rs1) << 15, u32::from(op.rs2) << 20);
     let operands = match row.format {

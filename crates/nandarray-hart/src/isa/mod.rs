@@ -45,6 +45,7 @@ pub struct Instruction {
 impl Instruction {
     /// Returns the row of the instruction table for this operation.
     pub fn row(&self) -> &'static Row {
+        debug_assert_eq!(TABLE[self.code as usize].code, self.code);
         &TABLE[self.code as usize]
     }
 

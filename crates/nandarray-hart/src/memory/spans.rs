@@ -87,6 +87,11 @@ impl FastRange {
         if range.end - range.start < 8 {
             return Self::NONE;
         }
+        debug_assert!(
+            span.range.start <= range.start && range.end <= span.range.end,
+            "{range:x?} of {:x?}",
+            span.range
+        );
         let offset = (range.start - span.range.start) as usize;
         // SAFETY: `range` lies in the region, so the offset is within its bytes.
         let pointer = unsafe { span.pointer.add(offset) };
@@ -171,6 +176,8 @@ impl RegionTable {
     /// Records which region an address was found in, for later accesses to its part of the address space.
     fn found(&mut self, address: u64, index: usize) {
         let span = &self.all[index];
+        debug_assert!(span.range.start <= address && address <= span.range.end, "{address:#x} in {:x?}", span.range);
+        debug_assert!(self.guard.is_none(), "a whole region as a fast range under a guard");
         self.load_near[part(address)] = FastRange::new(span, &span.range);
         self.store_near[part(address)] = FastRange::new(span, &self.plain(&span.writable));
     }
@@ -237,6 +244,7 @@ impl RegionTable {
 
     pub(crate) fn executable(&self, address: u64) -> Option<u32> {
         let span = self.all.iter().find(|s| s.executable.contains(&address))?;
+        debug_assert!(span.range.start <= span.executable.start && span.executable.end <= span.range.end);
         let left = span.executable.end - address;
         let mut bytes = [0; 4];
         let count = left.min(4) as usize;
@@ -275,6 +283,7 @@ impl RegionTable {
     /// Reads `N` bytes from the region last used in this part of the address space; `None` if they do not lie in it.
     #[inline(always)]
     pub(crate) fn load_near<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
+        const { assert!(N <= 8) };
         let from = self.load_near[part(address)].at(address)?;
         // SAFETY: as in `load_fast`.
         Some(unsafe { from.cast::<[u8; N]>().read() })
@@ -284,6 +293,7 @@ impl RegionTable {
     /// it.
     #[inline(always)]
     pub(crate) fn store_near<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> bool {
+        const { assert!(N <= 8) };
         let Some(to) = self.store_near[part(address)].at(address) else { return false };
         // SAFETY: as in `store_fast`.
         unsafe { to.cast::<[u8; N]>().write(bytes) };
@@ -347,6 +357,7 @@ impl RegionTable {
         let index = self.all.iter().position(holds).ok_or(fault)?;
         self.found(address, index);
         let span = &self.all[index];
+        debug_assert!(span.range.start <= address && end <= span.range.end, "{address:#x} in {:x?}", span.range);
         // SAFETY: `writable` lies in the region and contains all `N` bytes; it is empty for a region that is shared.
         unsafe { span.pointer.add((address - span.range.start) as usize).cast::<[u8; N]>().write(bytes) };
         self.stored(address, end);
@@ -355,6 +366,7 @@ impl RegionTable {
 
     /// Notes whether a store from `address` to `end` changed decoded instructions, or the watched address.
     fn stored(&mut self, address: u64, end: u64) {
+        debug_assert!(address <= end, "{address:#x}..{end:#x}");
         if address < self.code.end && self.code.start < end {
             self.code_written = true;
         }

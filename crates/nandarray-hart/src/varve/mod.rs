@@ -108,6 +108,9 @@ impl VarveUnit {
 
     /// Stores the result of an instruction in register `number`, and includes its number of elements in `NumE`.
     fn yield_vector(&mut self, number: u8, values: Vec<i64>, most_bits: u32) {
+        debug_assert!(values.len() <= self.elements_max(), "{} elements in {} bits", values.len(), self.vlen);
+        debug_assert!(values.iter().map(|value| width(*value)).sum::<u32>() <= self.vlen, "{values:?}");
+        debug_assert!((1..=64).contains(&most_bits), "elements of up to {most_bits} bits");
         self.num_e = self.num_e.min(values.len() as u64);
         self.vectors[number as usize & 31] = VariableVector { values, most_bits };
     }
@@ -138,6 +141,7 @@ impl PackedBits<'_> {
 
     /// Reads `bits` bits (at most 64), from bit `at` after an address on; the lowest bit of a byte comes first.
     pub(crate) fn get(&mut self, base: u64, at: u64, bits: u32) -> VarveResult<u64> {
+        debug_assert!((1..=64).contains(&bits), "a value of {bits} bits");
         let (mut value, mut got) = (0u128, 0);
         while got < bits + (at & 7) as u32 {
             let byte = self.load::<1>(base.wrapping_add(at / 8 + u64::from(got) / 8))?[0];
@@ -150,6 +154,7 @@ impl PackedBits<'_> {
 
     /// Writes `bits` bits from bit `at` after an address on; the bits that follow in the last byte become zero.
     pub(crate) fn put(&mut self, base: u64, at: u64, bits: u32, value: u64) -> VarveResult {
+        debug_assert!(bits <= 64, "a value of {bits} bits");
         if bits == 0 {
             return Ok(());
         }

@@ -70,6 +70,7 @@ fn shared(unit: &VarveUnit, o: &VarveOp) -> usize {
 
 /// Returns both operands of element `i`; zeros if the mask excludes it, so that it needs no room in the datapath.
 fn operands(unit: &VarveUnit, vectors: &VectorUnit, o: &VarveOp, i: usize) -> (i64, i64) {
+    debug_assert!(i < shared(unit, o), "element {i} of {}", shared(unit, o));
     if o.masked && !vectors.mask_bit(i) {
         return (0, 0);
     }
@@ -171,6 +172,7 @@ pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveO
                 used <= unit.vlen
             })
             .count();
+        debug_assert!(kept <= count, "{kept} elements were kept of {count}");
         unit.yield_vector(o.vd, values[..kept].to_vec(), most_bits);
     }
     Ok(())

@@ -50,6 +50,7 @@ pub(super) struct CodeTable {
 
 impl CodeTable {
     fn new(codes: Vec<(u32, u32, i64)>) -> Self {
+        assert!(codes.is_sorted(), "codes are searched by their length, then by their bits");
         let mut lengths: Vec<(u32, Range<usize>)> = Vec::new();
         for (i, (length, ..)) in codes.iter().enumerate() {
             match lengths.last_mut() {
@@ -57,6 +58,7 @@ impl CodeTable {
                 _ => lengths.push((*length, i..i + 1)),
             }
         }
+        debug_assert_eq!(lengths.last().map_or(0, |(_, range)| range.end), codes.len());
         let mut by_value: Vec<u32> = (0..codes.len() as u32).collect();
         by_value.sort_by_key(|&i| codes[i as usize].2);
         Self { codes, lengths, by_value }
@@ -207,11 +209,13 @@ impl PackedStream {
             }
         }
         (self.at, self.next) = (self.at.wrapping_add(u64::from(bits)), self.next + 1);
+        debug_assert!(self.next <= self.count, "{} values of {}", self.next, self.count);
         Ok(())
     }
 
     /// Reads the next value and moves to the one after it.
     pub(super) fn advance(&mut self, number: u8, memory: &mut PackedBits<'_>) -> VarveResult<i64> {
+        debug_assert!(self.next < self.count, "value {} of {}", self.next, self.count);
         let (value, bits) = self.read(number, memory)?;
         (self.at, self.next) = (self.at.wrapping_add(bits), self.next + 1);
         Ok(value)
@@ -240,6 +244,7 @@ impl VarveUnit {
                 }
             }
         }
+        debug_assert!(stream.next <= stream.count, "{} values of {}", stream.next, stream.count);
         self.streams[number as usize & 31] = Some(stream);
         Ok(())
     }
@@ -247,6 +252,7 @@ impl VarveUnit {
     /// Ends a stream; returns the number of values left in an input, or of bits written to an output.
     pub(crate) fn end(&mut self, number: u8, output: bool) -> VarveResult<u64> {
         let stream = self.stream(number, output)?;
+        debug_assert!(stream.next <= stream.count, "{} values of {}", stream.next, stream.count);
         self.streams[number as usize & 31] = None;
         Ok(if output { stream.at } else { stream.count - stream.next })
     }
@@ -318,6 +324,7 @@ pub(super) fn strip(
         values.push(value);
         stream = next;
     }
+    debug_assert!(bits <= u64::from(unit.vlen), "{bits} bits in a register of {}", unit.vlen);
     Ok(StreamStrip { values, bits, after: stream })
 }
 
@@ -353,6 +360,7 @@ pub(crate) fn pack(
         }
     }
     let written = stream.next - before;
+    debug_assert!(written <= values.len() as u64, "{written} values were written of {}", values.len());
     unit.streams[number as usize & 31] = Some(stream);
     Ok(written)
 }

@@ -32,6 +32,7 @@ pub(crate) fn description_work(
 
 /// Adds to `work` the bits of a stream, and the memory that holds them, between its positions `from` and `to`.
 fn between(work: &mut VectorWork, number: u8, from: &PackedStream, to: &PackedStream, store: bool, mask: u64) {
+    debug_assert!(from.next <= to.next, "from value {} back to {}", from.next, to.next);
     work.packed_bits = to.at.wrapping_sub(from.at);
     if work.packed_bits > 0 {
         let first = from.at / 8;

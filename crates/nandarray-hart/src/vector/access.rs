@@ -135,6 +135,7 @@ fn move_one(
             }
         };
     }
+    debug_assert!(matches!(shape.eew, 8 | 16 | 32 | 64), "an element of {} bits", shape.eew);
     match shape.eew {
         8 => of_width!(1),
         16 => of_width!(2),
@@ -192,6 +193,7 @@ pub(crate) fn access(u: &mut VectorUnit, o: &VectorOp, at: Addresses, spans: &mu
         for field in 0..fields {
             let address = at.base.wrapping_add(offset).wrapping_add(u64::from(field) * u64::from(shape.eew / 8));
             let register = o.vd + field * group(shape.emul);
+            debug_assert!(register < 32, "field {field} in v{register}");
             if let Err(fault) = move_one(u, (register, i), &shape, address & at.mask, spans) {
                 if shape.pattern == VectorPattern::FaultFirst && i > 0 {
                     (u.vl, u.vstart) = (i, 0);

@@ -5,6 +5,7 @@ use crate::isa::Code;
 
 /// Computes `value / 2^shift`, rounded according to `vxrm`.
 fn rounded(value: i128, shift: u32, vxrm: u8) -> i128 {
+    debug_assert!(shift < 127, "a shift by {shift} bits");
     if shift == 0 {
         return value;
     }

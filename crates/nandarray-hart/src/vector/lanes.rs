@@ -85,6 +85,7 @@ impl VectorUnit {
     /// Returns the active elements among the `lanes` elements from `i` on, one bit each; `i` is a multiple of `lanes`.
     #[inline(always)]
     fn active_lanes(&self, o: &VectorOp, i: usize, lanes: usize) -> u32 {
+        debug_assert!(lanes <= CHUNK && i < self.vl, "{lanes} lanes from element {i} of {}", self.vl);
         let all = (1u32 << lanes) - 1;
         let mut active = all;
         if i + lanes > self.vl {

@@ -130,11 +130,13 @@ fn legal(condition: bool) -> VectorResult {
 
 /// Returns the low `bits` bits of a value, sign-extended.
 fn signed(value: u64, bits: u32) -> i64 {
+    debug_assert!((1..=64).contains(&bits), "an integer of {bits} bits");
     (value as i64) << (64 - bits) >> (64 - bits)
 }
 
 /// Returns the low `bits` bits of a value.
 fn low(value: u64, bits: u32) -> u64 {
+    debug_assert!(bits <= 64, "an integer of {bits} bits");
     if bits == 64 { value } else { value & ((1 << bits) - 1) }
 }
 
@@ -193,15 +195,18 @@ impl VectorUnit {
         let in_one = self.vlenb * 8 / sew as usize;
         self.vlmax = if lmul < 0 { in_one >> -lmul } else { in_one << lmul };
         self.vl = wanted.unwrap_or(self.vl as u64).min(self.vlmax as u64) as usize;
+        debug_assert!(self.vlmax * sew as usize <= 64 * self.vlenb, "{} elements of {sew} bits in a group", self.vlmax);
     }
 
     /// Returns the bytes of a register.
     pub(crate) fn register(&self, number: usize) -> &[u8] {
+        debug_assert!(number < 32, "vector register {number}");
         &self.registers[number * self.vlenb..][..self.vlenb]
     }
 
     /// Returns the bytes of a register, for writing.
     pub(crate) fn register_mut(&mut self, number: usize) -> &mut [u8] {
+        debug_assert!(number < 32, "vector register {number}");
         &mut self.registers[number * self.vlenb..][..self.vlenb]
     }
 
@@ -219,6 +224,7 @@ impl VectorUnit {
 
     /// Sets the first elements of the group that begins at `register`, and the vector length to their number.
     pub(crate) fn put_elements(&mut self, register: u8, values: &[i64]) {
+        debug_assert!(values.len() <= self.vl, "{} elements for a vector of {}", values.len(), self.vl);
         for (i, value) in values.iter().enumerate() {
             self.set(register, i, self.sew, *value as u64);
         }
@@ -240,6 +246,7 @@ impl VectorUnit {
     #[inline(always)]
     fn get(&self, register: u8, i: usize, sew: u32) -> u64 {
         let bytes = sew as usize / 8;
+        debug_assert!(register as usize * self.vlenb + (i + 1) * bytes <= 32 * self.vlenb, "v{register}, element {i}");
         let from = &self.registers[register as usize * self.vlenb + i * bytes..];
         // Loads of known sizes; a copy of `bytes` bytes is a call.
         match from {
@@ -258,6 +265,7 @@ impl VectorUnit {
     #[inline(always)]
     fn set(&mut self, register: u8, i: usize, sew: u32, value: u64) {
         let bytes = sew as usize / 8;
+        debug_assert!(register as usize * self.vlenb + (i + 1) * bytes <= 32 * self.vlenb, "v{register}, element {i}");
         let to = &mut self.registers[register as usize * self.vlenb + i * bytes..];
         let value = value.to_le_bytes();
         match sew {
@@ -270,10 +278,12 @@ impl VectorUnit {
     }
 
     fn bit(&self, register: u8, i: usize) -> bool {
+        debug_assert!(i < 8 * self.vlenb, "bit {i} of a mask of {} bytes", self.vlenb);
         self.registers[register as usize * self.vlenb + i / 8] >> (i % 8) & 1 != 0
     }
 
     fn set_bit(&mut self, register: u8, i: usize, value: bool) {
+        debug_assert!(i < 8 * self.vlenb, "bit {i} of a mask of {} bytes", self.vlenb);
         let byte = &mut self.registers[register as usize * self.vlenb + i / 8];
         *byte = *byte & !(1 << (i % 8)) | u8::from(value) << (i % 8);
     }
@@ -290,6 +300,7 @@ impl VectorUnit {
 
     /// Calls `body` for each active element, from `vstart` on.
     fn each(&mut self, o: &VectorOp, mut body: impl FnMut(&mut Self, usize)) -> VectorResult {
+        debug_assert!(self.vl <= self.vlmax, "{} elements of at most {}", self.vl, self.vlmax);
         for i in self.vstart..self.vl {
             if self.active(o, i) {
                 body(self, i);

@@ -60,6 +60,7 @@ impl VectorUnit {
 }
 
 fn whole(u: &mut VectorUnit, o: &VectorOp, count: u8) -> VectorResult {
+    debug_assert!(count.is_power_of_two(), "a move of {count} registers");
     legal((o.vd | o.vs2) & (count - 1) == 0)?;
     let from = u.vstart * u.sew as usize / 8;
     let all = count as usize * u.vlenb;

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 use nandarray_hart::isa::{Code, Instruction};
 
 use super::{Emit, Pc, argument, guest, own};
-use crate::context::{CodeExit, Context, RegionSlot};
+use crate::context::{CodeExit, Context, RegionSlot, SLOTS};
 use crate::registers;
 use crate::sites::MAIN;
 
@@ -65,6 +65,7 @@ impl Emit<'_, '_> {
         }
         let address = self.address(base, op.imm);
         let expected = self.target.sites.expected(self.pc).to_vec();
+        assert!(!expected.is_empty(), "an access at {:#x} to no memory", self.pc);
         let (found, pointer) = self.join(types::I64);
         for (i, slot) in expected.iter().enumerate() {
             let inside = self.inside(*slot, address, log, store);
@@ -101,6 +102,7 @@ impl Emit<'_, '_> {
     /// this and following instructions access by the same register are checked as one range; a range that was checked
     /// before is not checked again.
     fn check(&mut self, base: Value, slot: u8, op: &Instruction, log: usize, store: bool) {
+        debug_assert!(log <= 3, "an access of {} bytes", 1u64 << log);
         let (low, high) = (op.imm, op.imm + (1 << log));
         let covers =
             |r: &Range| r.base == base && r.slot == slot && r.low <= low && high <= r.high && (r.store || !store);
@@ -147,10 +149,12 @@ impl Emit<'_, '_> {
     }
 
     fn check_range(&mut self, range: &Range) {
+        debug_assert!(range.low < range.high, "{range:?} has no bytes");
         let address = self.address(range.base, range.low);
         let layout = self.target.layout;
         if range.slot == MAIN {
             let main = if range.store { &layout.writable } else { &layout.main };
+            debug_assert!(range.bytes() as u64 <= main.end - main.start, "{range:?} in {main:x?}");
             let room = main.end - main.start - range.bytes() as u64 + 1;
             let offset = self.b.ins().iadd_imm_s(address, (main.start as i64).wrapping_neg());
             let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, offset, room as i64);
@@ -185,6 +189,7 @@ impl Emit<'_, '_> {
 
     /// Emits the least offset in a memory region at which `1 << log` bytes no longer fit.
     fn room(&mut self, slot: u8, log: usize, store: bool) -> Value {
+        debug_assert!((slot as usize) < SLOTS && log <= 3, "slot {slot}, {} bytes", 1u64 << log);
         let at = offset_of!(Context, slots) + slot as usize * size_of::<RegionSlot>();
         let reach = if store { offset_of!(RegionSlot, store) } else { offset_of!(RegionSlot, load) };
         self.b.ins().load(types::I64, own().with_readonly(), self.context, (at + reach + 8 * log) as i32)
@@ -199,6 +204,7 @@ impl Emit<'_, '_> {
             let offset = self.b.ins().iadd_imm_s(address, (range.start as i64).wrapping_neg());
             return self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, offset, room as i64);
         }
+        debug_assert!((slot as usize) < self.target.bases.len(), "slot {slot} of {}", self.target.bases.len());
         let base = self.target.bases[slot as usize];
         let offset = self.b.ins().iadd_imm_s(address, (base as i64).wrapping_neg());
         let room = self.room(slot, log, store);

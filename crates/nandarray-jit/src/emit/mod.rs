@@ -97,6 +97,7 @@ pub(crate) fn emit<'e>(
     function: &mut Function,
     builder: &mut FunctionBuilderContext,
 ) {
+    assert!(!region.nodes.is_empty(), "a region begins with a block");
     let convention = target.isa.default_call_conv();
     function.signature.call_conv = convention;
     function.signature.params.extend([AbiParam::new(types::I64); 2]);
@@ -147,6 +148,7 @@ pub(crate) fn emit<'e>(
     for (n, node) in region.nodes.iter().enumerate() {
         emit.node(n, node, region, &knowledge, &blocks);
     }
+    debug_assert!(emit.conditions.is_none() && emit.escape.is_none(), "a second copy that has no end");
     emit.b.seal_all_blocks();
     emit.b.finalize(target.isa.frontend_config());
 }
@@ -203,6 +205,7 @@ impl<'e> Emit<'e, '_> {
             }
             ops = rest;
         }
+        debug_assert_eq!(self.index, plain.len(), "every instruction was translated once");
         self.unbox(node, knowledge);
         self.end(node, blocks);
     }
@@ -300,6 +303,7 @@ impl<'e> Emit<'e, '_> {
         if let Some(slow) = self.escape {
             return self.or_else(holds, slow);
         }
+        debug_assert!(self.index <= self.count, "instruction {} of {}", self.index, self.count);
         self.unless(holds, Pc::Known(self.pc), self.count - self.index, why);
     }
 
@@ -322,6 +326,7 @@ impl<'e> Emit<'e, '_> {
                 self.b.ins().store(own(), value, self.registers, at);
             }
         }
+        debug_assert!(back <= self.count, "{back} instructions are given back of {}", self.count);
         let left = self.b.use_var(self.left);
         let left = self.b.ins().iadd_imm_s(left, back as i64);
         self.b.ins().store(own(), left, self.context, std::mem::offset_of!(Context, left) as i32);

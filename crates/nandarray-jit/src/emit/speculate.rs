@@ -111,6 +111,7 @@ pub(super) fn runs(ops: &[Instruction], fma: bool) -> Vec<(usize, bool)> {
     if plain > 0 {
         runs.push((plain, false));
     }
+    debug_assert_eq!(runs.iter().map(|(count, _)| count).sum::<usize>(), ops.len(), "runs of all instructions");
     runs
 }
 
@@ -270,6 +271,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Emits instructions in two copies, with a jump from the first to the second if a condition fails.
     pub(super) fn twice(&mut self, ops: &'e [Instruction]) {
+        debug_assert!(self.escape.is_none() && !self.cold, "a second copy within another");
         let (slow, join) = (self.cold_block(), self.block());
         let before = (self.index, self.pc, self.dirty, self.single, self.ranges.len());
         let written = ops.iter().fold(0, |set, op| set | registers::writes(op));

@@ -8,13 +8,14 @@ use cranelift_codegen::ir::{InstBuilder, types};
 use nandarray_hart::isa::{Code, Instruction};
 
 use super::{Emit, guest, own};
-use crate::context::{CodeExit, Context, Ring};
+use crate::context::{CodeExit, Context, Ring, STREAMS};
 
 /// Bytes of room that the ring of an output must have: those of the largest store.
 const ROOM: i64 = 8;
 
 impl Emit<'_, '_> {
     fn ring(&self, inputs: bool, stream: u8, field: usize) -> i32 {
+        debug_assert!((stream as usize) < STREAMS && field < size_of::<Ring>(), "stream {stream}");
         let all = if inputs { offset_of!(Context, inputs) } else { offset_of!(Context, outputs) };
         (all + stream as usize * size_of::<Ring>() + field) as i32
     }

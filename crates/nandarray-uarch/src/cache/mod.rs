@@ -63,6 +63,7 @@ impl CacheTags {
     pub fn new(d: &CacheDescription) -> Self {
         let sets = d.sets();
         assert!(sets.is_power_of_two() && d.line_bytes.is_power_of_two(), "a checked description");
+        assert!(d.ways > 0 && sets > 0, "a checked description");
         Self {
             tags: vec![0; (sets * u64::from(d.ways)) as usize],
             ways: d.ways as usize,
@@ -90,6 +91,7 @@ impl CacheTags {
     }
 
     fn set(&mut self, line: u64) -> &mut [u64] {
+        debug_assert!(line <= LINE, "line {line:#x} has no room for a tag");
         let first = (line & self.set_mask) as usize * self.ways;
         &mut self.tags[first..first + self.ways]
     }
@@ -181,6 +183,7 @@ impl CacheTags {
         };
         let lru = self.replacement == Replacement::Lru;
         let set = self.set(line);
+        debug_assert!(set.iter().all(|tag| tag & !DIRTY != VALID | line), "two copies of line {line:#x}");
         let victim = std::mem::replace(&mut set[way], VALID | dirty | line);
         if lru {
             set.rotate_right(1);
@@ -203,6 +206,7 @@ impl CacheTags {
         // The polynomial of the shift register.
         let bit = self.lfsr & 1;
         self.lfsr = (self.lfsr >> 1) ^ (bit.wrapping_neg() & 0xd000_0001);
+        debug_assert_ne!(self.lfsr, 0, "a shift register of zeroes stays as it is");
         let chosen = self.lfsr as usize % ways;
         if few {
             return chosen;

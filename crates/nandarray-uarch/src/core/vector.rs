@@ -91,6 +91,7 @@ impl TimedCore {
             self.granted = false;
             self.gate();
         }
+        debug_assert!(self.vector.done <= lines + 1, "{} accesses were made of {lines}", self.vector.done);
         self.vector.done = 0;
         self.take_cycles(index, work);
         MeterAnswer::Proceed

@@ -187,6 +187,7 @@ impl BlockTimer {
             return number;
         }
         let number = u32::try_from(self.states.len()).expect("fewer states than numbers");
+        debug_assert_eq!(self.states.len(), self.numbers.len(), "each state has one number");
         self.states.push(state.clone());
         self.numbers.insert(state, number);
         number
@@ -194,6 +195,7 @@ impl BlockTimer {
 
     /// Returns a scoreboard whose pipeline is in this state.
     pub fn scoreboard(&self, state: u32) -> Scoreboard<'_> {
+        debug_assert!((state as usize) < self.states.len(), "state {state} of {}", self.states.len());
         Scoreboard::new(&self.description, &self.states[state as usize])
     }
 

@@ -116,6 +116,7 @@ impl<'d> Scoreboard<'d> {
         if d.unpipelined.contains(&op.unit) {
             self.free[op.unit as usize] = at + latency;
         }
+        debug_assert!(self.slots < d.width, "{} slots of {} are taken", self.slots, d.width);
         self.slots += 1;
         self.memory |= access;
         self.vector |= computes;
@@ -130,6 +131,7 @@ impl<'d> Scoreboard<'d> {
     fn next_cycle(&mut self) {
         self.now += u64::from(self.description.cycle);
         self.ticks.issue += u64::from(self.description.cycle);
+        debug_assert!(self.slots > 0, "a cycle in which nothing was issued");
         (self.slots, self.memory, self.vector) = (0, false, false);
     }
 

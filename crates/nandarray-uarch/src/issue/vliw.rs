@@ -221,6 +221,7 @@ fn schedule(d: &CoreDescription, units: &VliwUnits, ops: &[TimedOp], ready: &[u6
             written[register as usize] = true;
         }
     }
+    debug_assert!(needs.iter().all(|n| at[n.from] + n.cycles <= at[n.to]), "an instruction before its operands");
     let last = at.iter().max().map_or(0, |last| last + 1);
     let branch = ops.last().filter(|op| matches!(op.unit, FunctionalUnit::Branch | FunctionalUnit::Jump));
     let end = branch.map_or(last, |op| last.max(at[ops.len() - 1] + cycles(d, op.unit)));
@@ -280,6 +281,7 @@ pub(super) fn interval(d: &CoreDescription, units: &VliwUnits, ops: &[TimedOp]) 
 /// Divides a block's ticks: full packets count as issue; the rest of the time is waiting for operands, or delay slots
 /// that nothing fills.
 fn divided(units: &VliwUnits, ops: usize, cycle: u64, ticks: u64) -> Breakdown {
+    debug_assert!(units.width > 0, "a core without slots");
     let issue = ((ops as u64).div_ceil(u64::from(units.width)) * cycle).min(ticks);
     Breakdown { issue, hazard: ticks - issue, ..Breakdown::default() }
 }
@@ -316,6 +318,7 @@ fn share(
     let own = ops.len() as u64;
     debug_assert!(own <= iteration.ops, "a block of {own} instructions, {} left in its loop", iteration.ops);
     let ticks = iteration.ticks * own / iteration.ops;
+    debug_assert!(ticks <= iteration.ticks, "{ticks} of {} ticks", iteration.ticks);
     let (left, pc) = (iteration.ops - own, block.address(ops.len()));
     let next = PipelinedIteration { pc, ticks: iteration.ticks - ticks, ops: left };
     // The first iteration paid for the loop's epilogue: all results are there behind the last one.

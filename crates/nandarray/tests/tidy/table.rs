@@ -107,7 +107,7 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-jit",
         uses: &["nandarray-cores", "nandarray-hart"],
-        layers: "context < pace < sites < region < registers < emit < code < shared < engine < processor < lib",
+        layers: "context < purse < sites < region < registers < emit < code < shared < engine < processor < lib",
         walks: &[("emit/mod.rs", "in known {", "a list"), ("region.rs", "known.iter().map(|k| k.1)", "a list")],
         ..PLAIN
     },

@@ -39,6 +39,7 @@ impl RegionTable {
     /// Returns a pointer to the byte at the physical `address`; `None` unless one region has `bytes` bytes from this
     /// address on that may be accessed in this way.
     fn place(&self, address: u64, bytes: u64, access: AccessKind) -> Option<*mut u8> {
+        debug_assert!(bytes <= PAGE, "{bytes} bytes are more than a page");
         let end = address.checked_add(bytes)?;
         let span = self.all.iter().find(|s| {
             let range = match access {
@@ -55,6 +56,7 @@ impl RegionTable {
     /// Translates `address` to a physical address, and checks that `bytes` bytes there, all in one page, may be
     /// accessed in this way.
     fn physical(&mut self, address: u64, bytes: u64, access: AccessKind) -> Result<u64, Fault> {
+        debug_assert!(address % PAGE + bytes <= PAGE, "{bytes} bytes at {address:#x} are in two pages");
         let Some(guard) = self.guard.take() else { return Ok(address) };
         let who = guard.who(access);
         let physical = match who.pages {
@@ -76,6 +78,7 @@ impl RegionTable {
         let first = self.physical(address, left, access)?;
         self.place(first, left, access).ok_or(Fault::at(address))?;
         let mut parts = [(first, left as usize), (0, bytes - left as usize)];
+        debug_assert!(parts[1].1 as u64 <= PAGE, "{bytes} bytes at {address:#x} are in three pages");
         if parts[1].1 > 0 {
             let next = address.wrapping_add(left) & self.guard.as_ref().map_or(u64::MAX, |guard| guard.addresses);
             parts[1].0 = self.physical(next, parts[1].1 as u64, access)?;
@@ -193,6 +196,7 @@ impl InMemory<'_, '_> {
 
 impl PageTables for InMemory<'_, '_> {
     fn entry(&mut self, address: u64, bytes: u64) -> Option<u64> {
+        debug_assert!(bytes == 4 || bytes == 8, "an entry of {bytes} bytes");
         let from = self.place(address, bytes, AccessKind::Load)?;
         let mut all = [0; 8];
         // SAFETY: `place` found `bytes` bytes, 4 or 8.
@@ -201,6 +205,7 @@ impl PageTables for InMemory<'_, '_> {
     }
 
     fn set_entry(&mut self, address: u64, bytes: u64, value: u64) -> Option<()> {
+        debug_assert!(bytes == 4 || bytes == 8, "an entry of {bytes} bytes");
         let to = self.place(address, bytes, AccessKind::Store)?;
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), to, bytes as usize) };

@@ -23,6 +23,7 @@ const ROOT: [u8; 128] = [
 /// Exponent and fraction of a finite number other than zero; a subnormal number is normalised, and its leading bit
 /// removed.
 fn parts<F: FloatFormat>(a: u64) -> (i64, u64) {
+    debug_assert!((1..F::INFINITY).contains(&(a & !F::SIGN)), "{a:#x} is zero, infinite or no number");
     let fraction_mask = (1 << F::FRACTION) - 1;
     let (mut exponent, mut fraction) = (((a & !F::SIGN) >> F::FRACTION) as i64, a & fraction_mask);
     if exponent == 0 {

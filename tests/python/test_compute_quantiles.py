@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import doors
@@ -119,3 +120,21 @@ def test_of_nothing_and_what_is_refused(store: Any) -> None:
             array.reduce(name, **options)
     with pytest.raises(InvalidError, match="median takes no elements of complex128"):
         put(store, np.zeros(3, "c16")).reduce("median")
+
+
+@pytest.mark.parametrize("values", [[1.7e308], [1e308, 1e308, -1e308], [-1.2e308] * 3, [0.0, -0.0, 5.0]])
+def test_the_median_of_the_greatest_numbers_does_not_overflow(tmp_path: Path, values: list[float]) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        store["x"] = values
+        assert store["x"].reduce("median") == np.median(values)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i8", "f2"])
+def test_ranks_of_other_orders_of_bytes_and_of_short_floats(tmp_path: Path, dtype: str) -> None:
+    values = np.random.default_rng(4).integers(-100, 100, 501).astype(dtype)
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        store["x"] = values
+        assert store["x"].reduce("median") == np.median(values)
+        best = store["x"].reduce("top", k=5)
+        np.testing.assert_array_equal(best["values"], np.sort(values)[::-1][:5])
+        assert best["values"].dtype == np.dtype(dtype).newbyteorder("=")

@@ -338,3 +338,19 @@ def test_wrong_neighbourhoods_are_refused(store: Any) -> None:
             array.map_blocks(box_sum, **wrong)
     with pytest.raises(InvalidError, match="depth is for functions that are compiled now"):
         array.map_blocks(nandarray.programs.get("sqrt", dtype="float64"), depth=1)
+
+
+def test_neighbourhoods_refuse_an_axis_twice_and_take_any_order_of_bytes(tmp_path: Path) -> None:
+    def two(a, b, out):
+        for i in range(out.shape[0]):
+            out[i] = a[i] + b[i]
+
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        store["x"] = np.arange(4, dtype="f4")
+        store["cube"] = np.zeros((3, 3, 3))
+        found = store["x"].map_blocks(two, np.arange(4, dtype=">f4"), block=(2,), depth=1)
+        assert found.tolist() == [0, 2, 4, 6]
+        with pytest.raises(InvalidError, match="each once"):
+            store["cube"].map_blocks(lambda v, out: None, depth={0: 1, -3: 2})
+        with pytest.raises(InvalidError, match="boundary"):
+            store["x"].map_blocks(two, store["x"], depth=1, boundary=True)

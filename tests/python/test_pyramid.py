@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,12 @@ def coarser(image: np.ndarray[Any, Any], spatial: tuple[int, ...], method: str) 
     found = np.zeros(shape, image.dtype)
     for at in itertools.product(*map(range, shape)):
         part = image[tuple(slice(i * step, i * step + step) for i, step in zip(at, steps, strict=True))]
-        mean = part.astype("f8").mean() if method == "mean" else part.ravel()[0]
-        found[at] = np.rint(mean) if image.dtype.kind in "biu" else mean
+        if method != "mean":
+            found[at] = part.ravel()[0]
+        elif image.dtype.kind in "biu":
+            found[at] = round(Fraction(sum(map(int, part.ravel())), part.size))
+        else:
+            found[at] = part.astype("f8").mean()
     return found
 
 
@@ -33,6 +38,8 @@ def coarser(image: np.ndarray[Any, Any], spatial: tuple[int, ...], method: str) 
     [
         ("yx", np.random.default_rng(3).integers(0, 1000, (37, 50)).astype("u2")),
         ("czyx", np.random.default_rng(3).random((2, 7, 12, 9), "f4")),
+        ("zyx", np.random.default_rng(3).integers(2**64 - 9, 2**64, (5, 4, 3), "u8", endpoint=False)),
+        ("yx", np.random.default_rng(3).integers(-(2**63), 2**63, (5, 7), "i8", endpoint=False)),
         ("tyx", np.random.default_rng(3).integers(-1000, 1000, (3, 1, 20))),
     ],
 )

@@ -189,3 +189,14 @@ def test_what_a_store_cannot_keep(tmp_path: Path) -> None:
         store["record"] = np.zeros(3, "i4,f8")
         store["point"] = np.zeros(3)
         assert zarr.open_group(ZarrStore(store))["point"].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[1]", b"{", b'{"zarr_format": 3, "node_type": "array"}', b'{"zarr_format": 3}']
+)
+def test_metadata_that_is_none(tmp_path: Path, text: bytes) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        value = zarr.core.buffer.cpu.Buffer.from_bytes(text)
+        with pytest.raises(InvalidError):
+            zarr.core.sync.sync(ZarrStore(store).set("a/zarr.json", value))
+        assert list(store) == []

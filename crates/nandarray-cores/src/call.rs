@@ -12,10 +12,11 @@ use std::sync::atomic::AtomicBool;
 use nandarray_hart::{InputStream, Limits, OutputStream, REACH, Room, Stop, Streams};
 
 use crate::abi::{self, Arguments};
-use crate::core::{BorrowedTask, Bounds, Core, CoreBackend, TaskPlace, UNKNOWN};
+use crate::core::{Bounds, Core, CoreBackend, UNKNOWN};
 use crate::error::{RunError, Site};
 use crate::inflow::{Inflow, InflowBytes};
 use crate::program::EntryPoint;
+use crate::task::{BorrowedTask, TaskPlace};
 
 /// The reason why one run of a call ended.
 #[derive(Debug)]

@@ -27,9 +27,10 @@ mod native;
 mod processor;
 mod profile;
 mod program;
+mod task;
 mod timer;
 
-pub use crate::core::{BorrowedTask, Bounds, Core, TaskPlace};
+pub use crate::core::{Bounds, Core};
 pub use call::{Advance, Call, OwnedTask};
 pub use element::ElementType;
 pub use error::{LoadError, RunError, Site};
@@ -42,4 +43,5 @@ pub use native::{Form, Native};
 pub use processor::{HartOwner, OwnedHart, Processor};
 pub use profile::Profiler;
 pub use program::{EntryPoint, Program};
+pub use task::{BorrowedTask, TaskPlace};
 pub use timer::{CallMark, CoreFigures, CoreTimer, check, timed_core, timed_hart};

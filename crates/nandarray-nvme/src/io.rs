@@ -125,7 +125,8 @@ impl Association {
                 }
                 NdCommand::ArrayReply(part) => self.requests.reply(part, &mut payload),
                 // A transport lets it wait (`Association::fetch_output`).
-                NdCommand::RunOutput { .. } => Err(Status::INVALID_OPCODE),
+                // The transport, which holds commands, executes it.
+                NdCommand::RunOutput { .. } => Err(Status::INVALID_FIELD),
                 command => self.boxes.execute(self.controller(), command, payload),
             },
             _ => self.block(entry, payload),

@@ -196,6 +196,16 @@ impl Drop for RunPrograms<'_> {
     }
 }
 
+/// Loads the programs of a request, which are unloaded with the value.
+fn load<'r>(at: &Surroundings<'r>, request: &OffloadRequest, data: &[u8]) -> Result<RunPrograms<'r>, Error> {
+    let mut loaded = RunPrograms { runtime: at.runtime, programs: Vec::new() };
+    for program in &request.programs {
+        let metadata = program.metadata.as_ref().map(String::as_bytes);
+        loaded.programs.push(at.runtime.load(program.elf.of(data)?, metadata)?);
+    }
+    Ok(loaded)
+}
+
 /// Runs the programs of a request; returns its reply, a message with the outputs.
 pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u8]) -> Result<Vec<u8>, Error> {
     let (programs, stages) = (request.programs.len(), request.stages.len());
@@ -203,11 +213,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
         return Err(invalid(format!("{programs} programs and {stages} stages: a run must have at most {STAGES_MAX}")));
     }
     check_run(at, request.uses())?;
-    let mut loaded = RunPrograms { runtime: at.runtime, programs: Vec::new() };
-    for program in &request.programs {
-        let metadata = program.metadata.as_ref().map(String::as_bytes);
-        loaded.programs.push(at.runtime.load(program.elf.of(data)?, metadata)?);
-    }
+    let loaded = load(at, request, data)?;
     // The cores: what they read from the request and collect for the reply is reserved with these.
     let _held = reserve_run(at, &loaded.programs, 0)?;
     let inputs: Vec<Vec<Input<'_>>> = (request.stages.iter())

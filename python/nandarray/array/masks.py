@@ -109,6 +109,10 @@ def read_masked(array: Array, selection: Any) -> Any:
 
 def _equal(values: np.ndarray[Any, Any], fill: Any, what: str) -> np.ndarray[Any, Any]:
     """Return where elements are a fill value; NaN is NaN here."""
+    if np.ndim(fill):
+        raise InvalidError(f"{what} is {fill!r}: must be one value")
+    if values.dtype.kind in "biu" and isinstance(fill, float | np.floating) and not fill.is_integer():
+        return np.zeros(values.shape, bool)
     try:
         value = buffers.as_source(fill, values.dtype)
     except InvalidError as error:
@@ -127,6 +131,9 @@ def write_masked(array: Array, selection: Any, values: Any) -> None:
         raise InvalidError(
             f"array {array.name!r} has no mask: attribute {MASK!r} names none; store[name] = masked_array makes both"
         )
+    if values is np.ma.masked:  # it has no element to write: those that are there are hidden, as in NumPy
+        mask.write(selection, np.True_)
+        return
     with array.store._lock:
         array.write(selection, np.ma.getdata(values))
         mask.write(selection, False if hidden is None else hidden)

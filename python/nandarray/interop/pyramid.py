@@ -174,17 +174,32 @@ def _joined(finer: Any, box: tuple[slice, ...], spatial: list[int], method: str)
     part = np.asarray(finer[wanted])
     if method == "nearest":
         return part[tuple(slice(None, None, 2 if axis in spatial else 1) for axis in range(part.ndim))]
-    total, counts = part.astype(np.float64), np.ones((1,) * part.ndim)
+    counts = np.ones((1,) * part.ndim, np.int64)
     for axis in spatial:
-        starts = np.arange(0, part.shape[axis], 2)
-        total = np.add.reduceat(total, starts, axis=axis)
-        sides = np.minimum(2, part.shape[axis] - starts)
+        sides = np.minimum(2, part.shape[axis] - np.arange(0, part.shape[axis], 2))
         counts = counts * sides.reshape([-1 if i == axis else 1 for i in range(part.ndim)])
-    mean = total / counts
-    if part.dtype.kind in "biu":
-        mean = np.rint(mean)
-    result: np.ndarray[Any, Any] = mean.astype(part.dtype)
+    each = counts
+    for axis in spatial:  # for each element, the number of those that it is joined with
+        each = np.repeat(each, 2, axis=axis).take(np.arange(part.shape[axis]), axis)
+    if part.dtype.kind == "f":
+        return _summed(part / each.astype("f8"), spatial).astype(part.dtype)
+    # Quotients and remainders apart: the sum of several 64-bit numbers may have no dtype.
+    whole = part.astype(np.uint64 if part.dtype.kind in "bu" else np.int64)
+    quotients = whole // each.astype(whole.dtype)
+    rest = _summed(whole - quotients * each.astype(whole.dtype), spatial).astype("f8") / counts
+    mean = _summed(quotients, spatial) + np.floor(rest).astype(whole.dtype)
+    part_left = rest - np.floor(rest)
+    half = 0.5
+    up = (part_left > half) | ((part_left == half) & (mean % 2 == 1))  # to even
+    result: np.ndarray[Any, Any] = (mean + up.astype(whole.dtype)).astype(part.dtype)
     return result
+
+
+def _summed(values: np.ndarray[Any, Any], spatial: list[int]) -> np.ndarray[Any, Any]:
+    """Add the elements that are joined."""
+    for axis in spatial:
+        values = np.add.reduceat(values, np.arange(0, values.shape[axis], 2), axis=axis)
+    return values
 
 
 def _description(

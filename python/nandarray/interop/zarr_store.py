@@ -231,7 +231,12 @@ class ZarrStore(Store):
         await asyncio.to_thread(_write, array, chunk, part)
 
     def _set_metadata(self, name: str, text: bytes) -> None:
-        given = json.loads(text)
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise InvalidError(f"{_META} of {name or '/'} must be JSON: {error}") from None
+        if not isinstance(given, dict):
+            raise InvalidError(f"{_META} of {name or '/'} must be a JSON object, not {type(given).__name__}")
         if given.get("zarr_format") != 3:
             raise InvalidError(f"{name or '/'}: zarr_format is {given.get('zarr_format')!r}: must be 3")
         if given.get("node_type") == "group":
@@ -241,7 +246,11 @@ class ZarrStore(Store):
             return
         if not name:
             raise InvalidError("the root of a store must be a group: give the array a name, as path=")
-        self._set_array(name, ArrayV3Metadata.from_dict(given))
+        try:
+            metadata = ArrayV3Metadata.from_dict(given)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidError(f"{_META} of {name} must be metadata of Zarr format 3: {error}") from error
+        self._set_array(name, metadata)
 
     def _set_array(self, name: str, metadata: ArrayV3Metadata) -> None:
         """Create an array, or change the shape and the attributes of the one that is there."""

@@ -92,7 +92,10 @@ impl PageTranslation {
         for level in (0..levels).rev() {
             let shift = PAGE_BITS + level * level_bits;
             let index = address >> shift & ((1 << level_bits) - 1);
-            debug_assert!(index * bytes < 1 << PAGE_BITS && table % (1 << PAGE_BITS) == 0, "{index} of {table:#x}");
+            debug_assert!(
+                index * bytes < 1 << PAGE_BITS && table.is_multiple_of(1 << PAGE_BITS),
+                "{index} of {table:#x}"
+            );
             let at = table.wrapping_add(index * bytes);
             let entry = tables.entry(at, bytes).ok_or(WalkFailure::Access)?;
             let number = if bytes == 4 { entry >> 10 & NUMBER_32 } else { entry >> 10 & NUMBER_64 };

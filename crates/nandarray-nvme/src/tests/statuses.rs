@@ -244,10 +244,10 @@ fn admin_commands_and_hosts_are_refused_with_their_codes() {
     assert_eq!(connect("nqn.host", "nqn.other"), ((1, 0x82, true), 1 << 16 | 256));
     assert_eq!(connect("", &nqn), ((1, 0x82, true), 1 << 16 | 512));
     assert_eq!(connect("nqn.stranger", &nqn), ((1, 0x84, true), 0));
-    let there: Vec<_> = (1..256).map(|_| host.subsystem.associate(identity("nqn.host", &nqn), 0).unwrap()).collect();
-    assert_eq!(connect("nqn.host", &nqn), ((1, 0x81, false), 0), "256 hosts are connected");
+    let there: Vec<_> = (1..512).map(|_| host.subsystem.associate(identity("nqn.host", &nqn), 0).unwrap()).collect();
+    assert_eq!(connect("nqn.host", &nqn), ((1, 0x81, false), 0), "512 hosts are connected");
     let ids: std::collections::BTreeSet<u16> = host.subsystem.associations().iter().map(|a| a.cntlid()).collect();
-    assert!(ids.len() == 256 && ids.iter().all(|id| (1..0xfff0).contains(id)), "{ids:?}");
+    assert!(ids.len() == 512 && ids.iter().all(|id| (1..0xfff0).contains(id)), "{ids:?}");
     drop(there);
     assert!(host.subsystem.associate(identity("nqn.host", &nqn), 0).is_ok(), "a place is free again");
     for (qid, hostnqn, fits) in

@@ -100,7 +100,7 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-cores",
         uses: &["nandarray-uarch", "nandarray-hart"],
-        layers: "abi < error < json < element < metadata < program < native < processor < core < kernel_table < \
+        layers: "abi task < error < json < element < metadata < program < native < processor < core < kernel_table < \
                  kernel < kernel_metered < check < inflow < call < profile timer < lib",
         ..PLAIN
     },
@@ -121,9 +121,10 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-runtime",
         uses: &["nandarray-jit", "nandarray-cores", "nandarray"],
-        layers: "error io progress queue < cut < stage < context < shares work < job < scheduler < agenda < \
-                 executor < pipeline < programs tiles < request < typed < inputs outputs < execute < schedule < \
+        layers: "error io queue < progress < cut < stage < context < shares work < job < scheduler < agenda < \
+                 executor < pipeline < programs tiles < halo < request < typed < inputs outputs < execute < schedule < \
                  session < lib",
+        up: &[("tiles.rs", "halo", "a tile may have a halo, which is read with it")],
         ..PLAIN
     },
     Crate {
@@ -150,10 +151,12 @@ pub(crate) const CRATES: &[Crate] = &[
         uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec", "nandarray-describe"],
         layers: "limits cpu_time events budget < commands features properties executing running unlocked registrants \
                  notices < payload queue saved_registrants metrics < auth reservations < accounts slm boxes logs \
-                 < programs < tenants < requests arrays offload < subsystem association identify < reserve < admin io \
-                 < measures < tcp < lib < tests",
+                 < programs < tenants < requests arrays offload < subsystem association identify < run_outputs \
+                 < reserve < admin io < measures < tcp < lib < tests",
         lines_max: 800,
         up: &[
+            ("budget.rs", "run_outputs", "collected outputs go to the host that fetches them"),
+            ("association.rs", "run_outputs", "an association keeps the runs whose outputs its host fetches"),
             ("programs.rs", "tenants", "an execution has the arrays and the budget of its tenant"),
             ("requests.rs", "arrays", "a request is one on arrays, which is executed when it is whole"),
             ("arrays.rs", "offload", "a request on arrays may run programs"),
@@ -176,6 +179,8 @@ pub(crate) const CRATES: &[Crate] = &[
             ("tcp/server.rs", SILENCE),
             ("tcp/logins.rs", SILENCE),
             ("tcp/initiator.rs", SILENCE),
+            ("tcp/run_output.rs", "commands are measured from their arrival on"),
+            ("tcp/run_fetch.rs", "a host waits a moment for memory of its tenant"),
         ],
         ..PLAIN
     },

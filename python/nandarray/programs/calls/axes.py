@@ -97,7 +97,7 @@ def reduce_along(
     shape = tuple(box.shape)
     axis, *others = longest_first(axis, shape)
     if others and what not in _NAMED:
-        raise InvalidError(f"along {1 + len(others)} axes there is {', '.join(_NAMED)}, and no function")
+        raise InvalidError(f"along {1 + len(others)} axes there is {', '.join([*_NAMED, *FOLDS])}, and no function")
     length, inner = shape[axis], math.prod(shape[axis + 1 :])
     kind, left = _kind(what, box.dtype, dtype), shape[:axis] + shape[axis + 1 :]
     if times is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,9 @@ def map_boxes(
         if not ports.is_stored(one):
             array = ports.in_memory(one)
             if beyond is not None:
-                return np.concatenate([array[:0].reshape(-1), *haloed(array, tiles, beyond)])
+                return _end_to_end(array, haloed(array, tiles, beyond))
             rows = in_rows or not tiles
-            return array.reshape(-1) if rows else np.concatenate([array[parts].reshape(-1) for parts in tiles])
+            return array.reshape(-1) if rows else _end_to_end(array, (array[parts].reshape(-1) for parts in tiles))
         part = one if isinstance(one, run.Box) else run.Box(one)
         return ports.Tiled(part.array, part.key, first, sizes, beyond)
 
@@ -120,6 +120,11 @@ def map_boxes(
         part[...] = flat[at : at + part.size].reshape(part.shape)
         at += part.size
     return memory
+
+
+def _end_to_end(array: np.ndarray[Any, Any], parts: Iterable[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Put flat parts of an array one after the other, in the array's own order of bytes."""
+    return np.concatenate([array[:0].reshape(-1), *parts]).astype(array.dtype, copy=False)
 
 
 def _given(one: Any) -> Any:

@@ -65,11 +65,15 @@ def _boundary(one: Any) -> tuple[str, Any]:
         if one not in _WORDS:
             raise InvalidError(f"boundary must be {', '.join(map(repr, _WORDS))} or a number, not {one!r}")
         return one, None
+    if isinstance(one, bool | np.bool):
+        raise InvalidError(f"boundary must be {', '.join(map(repr, _WORDS))} or a number, not {one!r}")
     return "constant", one
 
 
 def _each(given: Any, shape: Sequence[int], default: Any, what: str) -> list[Any]:
     if isinstance(given, Mapping):
+        if len({axis % len(shape) for axis in given if isinstance(axis, int)} if shape else ()) < len(given):
+            raise InvalidError(f"{what} is {dict(given)!r}: must name axes of the box {tuple(shape)}, each once")
         axes = {axis + len(shape) if isinstance(axis, int) and axis < 0 else axis: one for axis, one in given.items()}
         stray = [axis for axis in axes if axis not in range(len(shape))]
         if stray:

@@ -112,7 +112,8 @@ def _between(part: float, count: int, name: str, method: str) -> tuple[int, int,
 def _joined(low: Any, high: Any, part: float, name: str, taken: np.dtype[Any]) -> Any:
     """Join two elements as NumPy does."""
     if name == "median":
-        return np.mean(np.array([low, high], taken))
+        # The sum of two equal ones may be infinite.
+        return np.mean(np.array([low] if low == high and low else [low, high], taken))
     if low == high or not part:  # between infinities there is no difference
         return low
     with np.errstate(over="ignore", invalid="ignore"):

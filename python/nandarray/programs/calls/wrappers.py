@@ -158,6 +158,8 @@ def _reduced(
     scalars: _Options,
 ) -> Any:
     """Fold a box, and give the result without the axes that are folded."""
+    if isinstance(what, np.ufunc) and initial is None and dtype is None and state is None:
+        what = _OF_UFUNCS.get(what, what)
     what = plain(what)
     _refuse_others(what, scalars)
     if isinstance(what, str) and what in _WHOLE:
@@ -165,9 +167,12 @@ def _reduced(
         _refuse_scalars(what, {name: one for name, one in scalars.items() if name not in named}, dtype)
         if axis is not None or initial is not None:
             raise InvalidError(f"{what} is of the whole box: it has no {'initial value' if axis is None else 'axis'}")
+        native = _native(grid)  # short floats, and elements of the other order of bytes
         if what == "top":
-            return top_of(grid, key=key, options=options, **named)
-        return quantiles(grid, what, key=key, options=options, **named)
+            best = top_of(native, key=key, options=options, **named)
+            own = grid.dtype.newbyteorder("=")
+            return best if native is grid else {**best, "values": best["values"].astype(own)}
+        return quantiles(native, what, key=key, options=options, **named)
     if axis is not None:
         if isinstance(what, Program) or state is not None or initial is not None:
             raise InvalidError("along an axis there are names and functions of two values, without an initial value")
@@ -260,6 +265,17 @@ def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options
 def _flat(found: Any) -> Any:
     """Return elements as a flat array, without the box's shape."""
     return found.reshape(-1) if isinstance(found, np.ndarray) else found
+
+
+#: Reductions by their functions of two numbers.
+_OF_UFUNCS: dict[Any, str] = {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.minimum: "min",
+    np.maximum: "max",
+    np.logical_and: "all",
+    np.logical_or: "any",
+}
 
 
 @dataclass(frozen=True)

@@ -248,10 +248,10 @@ def test_cp_on_the_command_line(store: nandarray.Store, tmp_path: Path) -> None:
 
 def test_the_constant_masked_hides_an_element_and_keeps_it(tmp_path: Path) -> None:
     with nandarray.open(tmp_path / "m.nand", "w") as store:
-        store["m"] = np.ma.array([3.0, 4.0], mask=[False, False])
+        store["m"] = np.ma.array([3.0, 4.0, 5.0], mask=[False, False, True])
         store["m"].write_masked(0, np.ma.masked)
-        assert store["m"].masked().tolist() == [None, 4.0]
-        assert store["m"][:].tolist() == [3.0, 4.0]
+        assert store["m"].masked().tolist() == [None, 4.0, None]
+        assert store["m"][:2].tolist() == [3.0, 4.0]
         store.create("u", data=np.array([1, 2], "u1"), attrs={"_FillValue": 1.5})
         assert store["u"].masked().tolist() == [1, 2]
         store["u"].attrs["_FillValue"] = [1, 2]

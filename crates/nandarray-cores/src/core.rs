@@ -17,7 +17,7 @@ use crate::metadata::{Metadata, OutputPhase, ProgramKind, states};
 use crate::native::{Native, NativeCore};
 use crate::processor::Processor;
 use crate::program::{EntryPoint, Program};
-use crate::task::BorrowedTask;
+use crate::task::{BorrowedTask, TaskPlace};
 
 /// Stands for the length of a stream whose end is not known when a call begins.
 pub(crate) const UNKNOWN: u64 = u64::MAX;

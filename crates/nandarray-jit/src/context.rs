@@ -53,7 +53,7 @@ pub(crate) struct Context {
 
 // Translated code reaches a field by an offset of 32 bits, and slots and rings by their number.
 const _: () = assert!(size_of::<Context>() <= i32::MAX as usize);
-const _: () = assert!(size_of::<RegionSlot>() % 8 == 0 && size_of::<Ring>() % 8 == 0);
+const _: () = assert!(size_of::<RegionSlot>().is_multiple_of(8) && size_of::<Ring>().is_multiple_of(8));
 
 impl Context {
     pub(crate) fn new() -> Self {

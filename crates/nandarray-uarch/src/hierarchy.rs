@@ -385,7 +385,10 @@ impl Hierarchy {
 
     /// Fills a line of the data cache ahead of its use, and notes when it arrives.
     fn fill_ahead(&mut self, now: u64, pc: u64, line: u64, dirty: Option<u64>) {
-        debug_assert!(self.l1d.as_ref().is_some_and(|cache| line % cache.line_bytes() == 0), "{line:#x} is no line");
+        debug_assert!(
+            self.l1d.as_ref().is_some_and(|cache| line.is_multiple_of(cache.line_bytes())),
+            "{line:#x} is no line"
+        );
         let stall = self.fill(now, pc, line, dirty, LinePurpose::Prefetch);
         if stall.total() > 0 {
             self.coming_l1d.add(line, now + stall.total());

@@ -73,7 +73,7 @@ struct BoxGiven {
     tiles: Option<(Vec<u64>, Vec<u64>, Vec<usize>)>,
     /// Halo of an input's tiles; left out for none.
     #[serde(default)]
-    halo: Option<HaloGiven>,
+    halo: Option<Box<HaloGiven>>,
 }
 
 /// A halo of tiles, as [`Halo`] has it.

@@ -132,7 +132,12 @@ impl OwnedBox {
     }
 }
 
-fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &BoxArg<'_>, tiles: Option<&TilesArg>) -> PyResult<OwnedBox> {
+fn owned(
+    py: Python<'_>,
+    device: &Arc<Device>,
+    boxed: &BoxArg<'_>,
+    tiles: Option<&TilesArg>,
+) -> PyResult<Box<OwnedBox>> {
     let (space, start, step, count, view) = boxed;
     if !space.of(device) {
         let e = nandarray::Error::Invalid("an array of another store; a program runs beside the arrays of one".into());
@@ -141,7 +146,8 @@ fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &BoxArg<'_>, tiles: Option
     let (space, start, step) = (space.number(), start.clone(), step.clone());
     let words = tiles.and_then(|tiles| tiles.3.as_ref()).map_or(&[][..], |(_, words)| words);
     let boundary = words.iter().map(boundary_of).collect::<PyResult<_>>()?;
-    Ok(OwnedBox { space, start, step, count: count.clone(), view: view.clone(), tiles: tiles.cloned(), boundary })
+    let (count, view, tiles) = (count.clone(), view.clone(), tiles.cloned());
+    Ok(Box::new(OwnedBox { space, start, step, count, view, tiles, boundary }))
 }
 
 fn boundary_of((word, constant): &(String, Vec<u8>)) -> PyResult<Boundary> {
@@ -176,14 +182,14 @@ pub(crate) struct ExecuteRequest<'py> {
 /// An input, with its memory borrowed and its box copied, so that no Python object is needed.
 enum LentInput<'h> {
     Bytes(&'h [u8]),
-    Box(OwnedBox),
+    Box(Box<OwnedBox>),
     Output(usize, usize),
 }
 
 enum StoredOutput {
     None,
     Collect,
-    Box(OwnedBox),
+    Box(Box<OwnedBox>),
 }
 
 fn run_input<'h>(py: Python<'_>, device: &Arc<Device>, input: &'h InputArg<'_>) -> PyResult<LentInput<'h>> {

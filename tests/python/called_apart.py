@@ -204,6 +204,12 @@ def manager(folder: Path) -> Any:
     return backend._OpenStore(filled(folder))
 
 
+def zarr_store(folder: Path) -> Any:
+    from nandarray.interop.zarr_store import ZarrStore
+
+    return ZarrStore(filled(folder))
+
+
 def rows(folder: Path) -> Any:
     from nandarray.interop.rows import RowDataset
 
@@ -259,6 +265,7 @@ SUBJECTS: dict[str, Callable[[Path], Any]] = {
     "xarray's store of a field": part_store,
     "xarray's file": manager,
     "RowDataset": rows,
+    "Zarr's store": zarr_store,
     "Report": lambda folder: modelled(folder).report(),
     # Other stores, and what runs beside one.
     "Submitted": lambda folder: modelled(folder)["x"].submit(),

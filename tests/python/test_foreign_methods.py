@@ -32,6 +32,7 @@ FOREIGN = {
     "xarray's store": "xarray",
     "xarray's store of a field": "xarray",
     "xarray's file": "xarray",
+    "Zarr's store": "zarr",
 }
 #: Errors that tell of a fault, of ours or of another library.
 FAULTS = {
@@ -40,6 +41,9 @@ FAULTS = {
 }  # fmt: skip
 #: What NumPy raises for these, arrays raise, too; of a store that is written there is no copy.
 PYTHONS = {"__bool__", "__int__", "__float__", "__index__", "__len__", "__iter__", "__eq__", "__ne__", "__copy__"}
+
+#: Methods that call a function of their caller, whose errors are the caller's.
+CALLING = {"visit", "visititems"}
 
 
 def outcomes(subject: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -56,6 +60,8 @@ def outcomes(subject: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
 def own(method: str, error: dict[str, Any]) -> bool:
     """Whether an error is one of ours; or Python's, of a call that does not fit the method."""
     kinds = error["kinds"]
+    if method in CALLING and "odd.<locals>.<lambda>" in error["text"]:
+        return True  # the caller's own function
     if method in PYTHONS and {"TypeError", "ValueError"} & set(kinds):
         return True
     return "NandarrayError" in kinds or (error["bound"] and "TypeError" in kinds)
@@ -88,6 +94,7 @@ def test_every_method_ends_with_a_result_or_a_clear_error(subject: str, tmp_path
     for method, errors in found.items():
         for error in errors:
             if subject in FOREIGN:
-                assert "NandarrayError" in error["kinds"] or error["kinds"][0] not in FAULTS, (method, error)
+                faults = FAULTS - ({"FileNotFoundError"} if FOREIGN[subject] == "zarr" else set())  # of a missing key
+                assert "NandarrayError" in error["kinds"] or error["kinds"][0] not in faults, (method, error)
             else:
                 assert own(method, error), (method, error)

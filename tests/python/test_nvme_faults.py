@@ -40,8 +40,8 @@ from nandarray.nvme import (
 )  # fmt: skip
 from nandarray.nvme import kernel as kernel_module
 from nandarray.nvme.commands import memory_of
+from nandarray.nvme.cutting import cut_box
 from nandarray.nvme.names import check_nqn
-from nandarray.nvme.source import _parts
 
 Answer = tuple[bytes, bytes]
 CUBE = np.arange(2 * 3 * 4 * 5, dtype="<i4").reshape(2, 3, 4, 5)
@@ -353,7 +353,7 @@ def test_a_box_is_cut_into_boxes_of_one_transfer_that_cover_it_once(
     start, step = ([data.draw(st.integers(low, 10)) for _ in counts] for low in (0, 1))
     covered = np.zeros(counts, np.uint8)
     # One byte stands for an element, so that a part of the memory tells its place.
-    for first, part in _parts(start, step, covered, max(1, ((2 << 20) - 512) // item)):
+    for first, part in cut_box(start, step, covered, max(1, ((2 << 20) - 512) // item)):
         assert part.size * item <= (2 << 20) - 512 or part.size == 1
         low = [(f - s) // d for f, s, d in zip(first, start, step, strict=True)]
         key = tuple(slice(at, at + n) for at, n in zip(low, part.shape, strict=True))

@@ -524,7 +524,7 @@ def test_an_array_that_is_deleted_meanwhile_waits(store: Any, made: dict[str, Pr
         deleted.append(True)
 
     def look(done: int, tasks: int, bytes_in: int) -> None:
-        if not deleted and not threads:
+        if done and not deleted and not threads:  # before its first task a run has locked nothing
             threads.append(threading.Thread(target=delete))
             threads[0].start()
 

@@ -275,6 +275,14 @@ def forever(x):
     return x
 
 
+def within(seconds, is_so):
+    """Wait until something is so."""
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def test_commands_that_wait_for_a_run_hold_no_worker_of_others(store, tmp_path):
     """A run locks its outputs; as many commands as there are workers wait for it, and those of others go on."""
     config = tmp_path / "locks.toml"
@@ -298,8 +306,9 @@ def test_commands_that_wait_for_a_run_hold_no_worker_of_others(store, tmp_path):
         for work in works:
             threads.append(threading.Thread(target=run, args=(work,)))
             threads[-1].start()
+            within(10, lambda: server.status()["running"])  # it has locked its outputs soon after
             time.sleep(0.3)
-        assert server.status()["workers"]["commands"]["busy"] >= 4
+        within(5, lambda: server.status()["workers"]["commands"]["busy"] >= 4)
         begun = time.monotonic()
         assert lab["shared/a"][::2].sum() == np.arange(0, 1000, 2).sum()
         assert time.monotonic() - begun < 2

@@ -312,7 +312,7 @@ class ZarrStore(Store):
         """Delete an array, or a group with all that is in it."""
         self._check_writable()
         await self._ensure_open()
-        await asyncio.to_thread(self._delete_all, prefix.strip("/"))
+        await asyncio.to_thread(self._delete_all, _text(prefix, "prefix").strip("/"))
 
     def _delete_all(self, prefix: str) -> None:
         if not prefix:
@@ -360,13 +360,14 @@ class ZarrStore(Store):
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Return all keys that begin with a text."""
         await self._ensure_open()
+        _text(prefix, "prefix")
         for key in await asyncio.to_thread(lambda: [*self._keys(prefix)]):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Return the next parts of all keys below a path."""
         await self._ensure_open()
-        for part in await asyncio.to_thread(self._inside, prefix.strip("/")):
+        for part in await asyncio.to_thread(self._inside, _text(prefix, "prefix").strip("/")):
             yield part
 
     def _inside(self, path: str) -> Iterable[str]:
@@ -379,8 +380,16 @@ class ZarrStore(Store):
         return sorted({key.removeprefix(start).partition("/")[0] for key in self._keys(start)})
 
 
+def _text(given: Any, what: str) -> str:
+    """Check that a key, or a part of one, is text."""
+    if not isinstance(given, str):
+        raise InvalidError(f"{what} is {given!r}: must be text")
+    return given
+
+
 def _node_of(key: str) -> str | None:
     """Return the name of the array or group whose metadata a key is; None for other keys."""
+    _text(key, "key")
     if key == _META:
         return ""
     return key.removesuffix("/" + _META) if key.endswith("/" + _META) else None

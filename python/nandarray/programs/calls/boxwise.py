@@ -19,7 +19,7 @@ from nandarray.dtypes import parse
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import check_shape
 from nandarray.programs import abi, ports, run
-from nandarray.programs.calls.halos import haloed, read_halo
+from nandarray.programs.calls.halos import HaloGiven, haloed, read_halo
 from nandarray.programs.forms import COMPILED, boxes_form
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import Program, PythonProgram
@@ -74,15 +74,11 @@ def map_boxes(
     if not isinstance(function, Program):
         taken, fields = zip(*map(_records, (box, *others)), strict=True)
         box, others = taken[0], taken[1:]
-        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else ports.in_memory(one)).dtype for one in taken]
         settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
-        deep = () if halo is None else [
-            (one, what == "none") for one, (what, _) in zip(halo.depth, halo.boundary, strict=True)
-        ]  # fmt: skip
-        settings |= {"fields": fields, "halo": deep}
+        settings |= {"fields": fields, "halo": () if halo is None else _deep(halo)}
+        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else ports.in_memory(one)).dtype for one in taken]
         made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, **settings))
-    _ = made.elf  # an error of the compiler comes before anything is written
-    given = {name: value for name, value in options.items() if name not in COMPILED}
+    _, given = made.elf, {name: value for name, value in options.items() if name not in COMPILED}  # errors come first
     tiles = [*_cut(shape, sizes, first)]
     in_rows = all(size >= length for size, length in zip(first[1:], shape[1:], strict=True))  # so tiles come as rows do
 
@@ -111,15 +107,22 @@ def map_boxes(
         raise
     if out is not None:
         return out if isinstance(name, str) else found
-    if in_rows:
-        return np.reshape(found, shape)
+    return np.reshape(found, shape) if in_rows else _placed(found, tiles, np.empty(shape, kind))
+
+
+def _placed(found: Any, tiles: Sequence[tuple[slice, ...]], memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Put the elements of tiles, one tile after the other, where they belong."""
     flat, at = np.reshape(found, -1), 0
-    memory = np.empty(shape, kind)
     for parts in tiles:
         part = memory[parts]
         part[...] = flat[at : at + part.size].reshape(part.shape)
         at += part.size
     return memory
+
+
+def _deep(halo: HaloGiven) -> list[tuple[int, bool]]:
+    """Return the depth along each dimension, and whether boxes end with the array there."""
+    return [(one, what == "none") for one, (what, _) in zip(halo.depth, halo.boundary, strict=True)]
 
 
 def _end_to_end(array: np.ndarray[Any, Any], parts: Iterable[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

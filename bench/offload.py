@@ -371,19 +371,19 @@ def measure(
     Parameters
     ----------
     folder : pathlib.Path
-        Where the store goes; removed behind.
+        Folder of the store, which is removed at the end.
     size : int
         Bytes of the array.
     dtype : str
-        Of its elements.
+        Dtype of its elements.
     rounds : int
-        How often each system is asked; a figure is the median.
+        Number of runs of each system; a figure is their median.
     operations : tuple of str
-        Which of :data:`OPERATIONS`.
+        Names, of :data:`OPERATIONS`.
     wanted_forms : tuple of str
         Forms beside the native one; all that there are if empty.
     say : callable
-        Told of what is skipped, and how far it is.
+        Function that is called with lines on the progress, and on systems that are skipped.
 
     Returns
     -------

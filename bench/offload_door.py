@@ -159,13 +159,13 @@ def measure(folder: Path, *, size: int, rounds: int, say: Callable[[str], None] 
     Parameters
     ----------
     folder : pathlib.Path
-        Where the store goes; removed behind.
+        Folder of the store, which is removed at the end.
     size : int
         Bytes of the array, of float64.
     rounds : int
-        How often each system is asked; a figure is the median.
+        Number of runs of each system; a figure is their median.
     say : callable
-        Told of what is skipped, and how far it is.
+        Function that is called with lines on the progress, and on systems that are skipped.
 
     Returns
     -------

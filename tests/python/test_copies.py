@@ -252,6 +252,10 @@ def test_the_constant_masked_hides_an_element_and_keeps_it(tmp_path: Path) -> No
         store["m"].write_masked(0, np.ma.masked)
         assert store["m"].masked().tolist() == [None, 4.0, None]
         assert store["m"][:2].tolist() == [3.0, 4.0]
+        store.create("other", data=np.zeros(3), attrs=dict(store["m"].attrs))
+        with pytest.raises(InvalidError, match="mask of another array"):
+            store["other"].write_masked(1, np.ma.masked)
+        assert store["m"].masked().tolist() == [None, 4.0, None]
         store.create("u", data=np.array([1, 2], "u1"), attrs={"_FillValue": 1.5})
         assert store["u"].masked().tolist() == [1, 2]
         store["u"].attrs["_FillValue"] = [1, 2]

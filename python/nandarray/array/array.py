@@ -304,7 +304,7 @@ class Array(Grid, Compute):
         Raises
         ------
         InvalidError
-            The array has no mask of its own.
+            The array has no mask, or that of another array.
         """
         write_masked(self, selection, values)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.array.attribute_types import check_types, merged
+from nandarray.array.attribute_types import TYPES, check_types, known_types, merged
 from nandarray.errors import CorruptError, InvalidError, NotFoundError
 
 __all__ = ["DIMENSIONS", "Attributes", "from_json", "to_json"]
@@ -111,6 +111,13 @@ class Attributes(MutableMapping[str, Any]):
         """Remove every attribute by one command."""
         with self._lock:
             self._save("{}")
+
+    def _replace(self, given: Mapping[str, Any]) -> None:
+        """Make these all attributes there are, with the types among them that are true, by one command."""
+        kinds = known_types(given)
+        found = {name: value for name, value in given.items() if name != TYPES}
+        with self._lock:
+            self._save(to_json({**found, TYPES: kinds} if kinds else found))
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("attributes write through to their store and cannot be pickled; pickle dict(attrs)")

@@ -240,12 +240,12 @@ class Group:
         Parameters
         ----------
         function : callable
-            Takes a name relative to this group. When it returns anything but None, that ends the walk.
+            Function of a name relative to this group. A value other than None ends the walk.
 
         Returns
         -------
         object or None
-            What ended the walk.
+            The value that ended the walk, None if there was none.
         """
         return self._walk(function, lambda name: function(name))
 
@@ -255,13 +255,12 @@ class Group:
         Parameters
         ----------
         function : callable
-            Takes a name relative to this group, and an Array or Group. When it returns anything but None, that ends the
-            walk.
+            Function of a name relative to this group, and the Array or Group. A value other than None ends the walk.
 
         Returns
         -------
         object or None
-            What ended the walk.
+            The value that ended the walk, None if there was none.
 
         Examples
         --------

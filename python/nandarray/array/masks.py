@@ -131,6 +131,11 @@ def write_masked(array: Array, selection: Any, values: Any) -> None:
         raise InvalidError(
             f"array {array.name!r} has no mask: attribute {MASK!r} names none; store[name] = masked_array makes both"
         )
+    if own_mask(array.store, array.name.strip("/")) is None:
+        raise InvalidError(
+            f"array {array.name!r} has the mask of another array, {mask.name!r}: attribute {MASK!r} must name "
+            f"{companion(array.name)!r}"
+        )
     if values is np.ma.masked:  # it has no element to write: those that are there are hidden, as in NumPy
         mask.write(selection, np.True_)
         return

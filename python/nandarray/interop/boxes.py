@@ -255,7 +255,7 @@ class BoxDataset:
         -------
         iterator
             For each batch an array of shape ``(size, *box, ...)``, or a tuple of one for each array of the dataset.
-            With a ``transform``, a list of what it returned for each sample.
+            With a ``transform``, a list of the values that it returned, one for each sample.
 
         Raises
         ------

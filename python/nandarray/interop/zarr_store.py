@@ -42,6 +42,8 @@ __all__ = ["KEPT", "ZarrStore"]
 KEPT = "_ZARR_ARRAY"
 _META = "zarr.json"
 _CHUNK = re.compile(r"(?P<array>.+)/c(?P<at>(?:/(?:0|[1-9][0-9]{0,18}))*)")
+#: Most arrays whose metadata a store remembers.
+_MADE_MAX = 256
 _ENCODING = {"name": "default", "configuration": {"separator": "/"}}
 _PLAIN = [{"name": "bytes", "configuration": {"endian": "little"}}]
 
@@ -92,6 +94,8 @@ class ZarrStore(Store):
         self._group = group
         # A group that has nothing is none for Zarr until Zarr has created it.
         self._created = False
+        # Metadata that were made, by the names of arrays, each with what they were made of.
+        self._made: dict[str, tuple[Any, ArrayV3Metadata]] = {}
 
     def with_read_only(self, read_only: bool = False) -> ZarrStore:  # noqa: FBT001, FBT002 - Zarr's signature
         """Return this store with or without permission to change it."""
@@ -134,10 +138,10 @@ class ZarrStore(Store):
         if node is not None:
             found = await asyncio.to_thread(self._metadata_text, node)
             return None if found is None else prototype.buffer.from_bytes(found)
-        array, chunk, metadata = await asyncio.to_thread(self._chunk_of, key)
-        if array is None or chunk is None or metadata is None:
+        read = await asyncio.to_thread(self._part, key)
+        if read is None:
             return None
-        part = await asyncio.to_thread(_read, array, chunk)
+        part, chunk, metadata = read
         if _is_plain(metadata):
             return prototype.buffer.from_array_like(part.reshape(-1).view("B"))
         spec = metadata.get_chunk_spec(
@@ -175,7 +179,7 @@ class ZarrStore(Store):
         array = self._find(match["array"]) if match else None
         if match is None or not isinstance(array, Grid):
             return None, None, None
-        metadata = _metadata_of(array)
+        metadata = self._metadata(array)
         at = tuple(map(int, match["at"].split("/")[1:]))
         chunks = _chunk_shape(metadata)
         if len(at) != len(chunks) or any(i * n >= size for i, n, size in zip(at, chunks, array.shape, strict=True)):
@@ -183,15 +187,33 @@ class ZarrStore(Store):
         box = tuple(slice(i * n, min((i + 1) * n, size)) for i, n, size in zip(at, chunks, array.shape, strict=True))
         return array, _Chunk(box, chunks), metadata
 
+    def _metadata(self, array: Any) -> ArrayV3Metadata:
+        """Return the metadata of an array, made anew if the array has changed."""
+        fill = np.asarray(array.fill_value).tobytes()  # NaN is no key
+        of = (array.shape, array.dtype, array.building_block, fill, array.attrs._load())
+        known = self._made.get(array.name)
+        if known is not None and known[0] == of:
+            return known[1]
+        if len(self._made) >= _MADE_MAX:
+            self._made.clear()
+        made = _metadata_of(array)
+        self._made[array.name] = of, made
+        return made
+
+    def _part(self, key: str) -> tuple[np.ndarray[Any, Any], _Chunk, ArrayV3Metadata] | None:
+        """Read a chunk; None where there is none."""
+        array, chunk, metadata = self._chunk_of(key)
+        if array is None or chunk is None or metadata is None:
+            return None
+        return _read(array, chunk), chunk, metadata
+
     def _metadata_text(self, name: str) -> bytes | None:
         found = self._find(name)
         if found is None:
             return None
         if isinstance(found, Grid):
-            text: Mapping[str, Any] = _metadata_of(found).to_dict()
-        else:
-            text = {"zarr_format": 3, "node_type": "group", "attributes": dict(found.attrs)}
-        return json.dumps(text, default=str).encode()
+            return _metadata_of(found).to_buffer_dict(default_buffer_prototype())[_META].to_bytes()
+        return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": dict(found.attrs)}).encode()
 
     # --- Writing -----------------------------------------------------------------------------------------------------
 
@@ -469,9 +491,5 @@ def _write(array: Any, chunk: _Chunk, part: np.ndarray[Any, Any]) -> None:
 
 def _replace_attributes(of: Any, attributes: Mapping[str, Any]) -> None:
     """Make these the attributes of an array or a group."""
-    attrs = of.attrs
-    if dict(attrs) == dict(attributes):
-        return
-    for name in set(attrs) - set(attributes):
-        del attrs[name]
-    attrs.update(attributes)
+    if dict(of.attrs) != dict(attributes):
+        of.attrs._replace(attributes)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -86,7 +86,8 @@ def _flight(pipe: Connection, path: Path) -> None:
 
     with Held("grpc://127.0.0.1:0") as server:
         pipe.send(server.port)
-        pipe.recv()
+        with suppress(EOFError):  # the other end is gone
+            pipe.recv()
 
 
 @contextmanager
@@ -100,6 +101,8 @@ def _flight_of(path: Path) -> Iterator[Any]:
     process.start()
     theirs.close()
     try:
+        if not pipe.poll(120):
+            raise SystemExit("the Flight server does not start")
         with flight.connect(f"grpc://127.0.0.1:{pipe.recv()}") as client:
             yield client
         pipe.send("end")

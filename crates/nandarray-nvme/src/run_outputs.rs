@@ -323,7 +323,8 @@ mod tests {
                 let tell = tell.clone();
                 let room = if number % 5 == 0 { 100_000 } else { PIECE_BYTES };
                 run.wait(room, Box::new(move |found| tell.send(found).unwrap()));
-                let Some(piece) = told.recv().unwrap().unwrap() else { break };
+                let found = told.recv_timeout(Duration::from_secs(60)).expect("the run hands pieces over");
+                let Some(piece) = found.unwrap() else { break };
                 assert!(piece.bytes.len() <= room && !piece.bytes.is_empty());
                 got[piece.output].extend_from_slice(&piece.bytes);
                 assert!(budget.used() <= budget.limit());
@@ -346,7 +347,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let worker = scope.spawn(|| run.hand_over(0, &vec![1; 64 << 20], &stop));
-            while run.state.lock().piece_bytes < AHEAD_BYTES {
+            while run.state.lock().piece_bytes < AHEAD_BYTES && !worker.is_finished() {
                 thread::yield_now();
             }
             assert!(budget.used() <= (AHEAD_BYTES + PIECE_BYTES) as u64, "{} bytes", budget.used());

@@ -11,6 +11,9 @@ use nandarray_cores::TaskPlace;
 
 use crate::tiles::{Tiles, packed};
 
+/// Maximum number of tiles with a halo: the place of each is kept, and a host may ask for them.
+const HALO_TILES_MAX: u64 = 1 << 22;
+
 /// The elements beyond an end of a box, along one axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Boundary {
@@ -96,6 +99,10 @@ impl<'a> HaloTiles<'a> {
                     return Err(Error::invalid(format!("a constant beyond the box of {got} bytes must have {item}")));
                 }
             }
+        }
+        let number = tiles.number(count);
+        if number > HALO_TILES_MAX {
+            return Err(Error::invalid(format!("{number} tiles with a halo, at most {HALO_TILES_MAX} are possible")));
         }
         let mut this = Self { tiles, halo, count, edges: vec![0] };
         let mut end = 0u64;
@@ -246,4 +253,25 @@ fn each_choice(sides: &[HaloSide], each: &mut dyn FnMut(&[HaloRun]) -> Result<()
         each(&chosen.collect::<Vec<_>>())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_with_a_halo_are_limited_in_number_depth_and_constant() {
+        let made = |count: u64, depth: u64, boundary: Boundary| {
+            let tiles = Tiles { first: &[1], size: &[1], extent_axes: &[], halo: None };
+            let (depth, boundary, count) = ([depth], [boundary], [count]);
+            HaloTiles::new(tiles, Halo { depth: &depth, boundary: &boundary }, &count, 8).map(|halo| halo.elements())
+        };
+        assert_eq!(made(5, 1, Boundary::Cut).unwrap(), 13);
+        assert_eq!(made(5, 1, Boundary::Constant(vec![0; 8])).unwrap(), 15);
+        for (count, depth, boundary) in
+            [(HALO_TILES_MAX + 2, 1, Boundary::Cut), (5, 6, Boundary::Cut), (5, 1, Boundary::Constant(vec![0; 4]))]
+        {
+            made(count, depth, boundary).unwrap_err();
+        }
+    }
 }

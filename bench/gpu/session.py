@@ -119,8 +119,10 @@ class Server:
             raise RuntimeError(f"the server did not begin: {self.line}")
 
     def send(self, number: int) -> None:
-        """Send a signal."""
+        """Send a signal; a process that is to stop has stopped behind this."""
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def end(self) -> None:
         """End it, if it has not ended."""

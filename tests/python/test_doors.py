@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nandarray
-from nandarray import DoorError, VolumeMismatchError
+from nandarray import DoorError, ExistsError, VolumeMismatchError
 from nandarray.nvme import CreateSpace, Read, Write, connect, new_secret
 
 
@@ -25,13 +25,14 @@ def drive(tmp_path: Path) -> Any:
 
 def test_what_needs_the_file_says_so(drive: Any, tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
-    np.save(tmp_path / "one.npy", np.arange(3))
+    there = xarray.Dataset({"v": ("n", [1, 2])})
+    nandarray.from_xarray(there, drive)
     double = nandarray.program.map(inputs="int64", output="int64")(lambda x: x * 2)
     for call, said in [
         (lambda: nandarray.serve(drive), "no way to be served again"),
-        (lambda: nandarray.from_xarray(xarray.Dataset({"v": ("n", [1, 2])}), drive), "no command that writes several"),
-        (lambda: nandarray.from_xarray(xarray.Dataset({"v": ("n", [1])}), drive.url, mode="r+"), "from_xarray needs"),
-        (lambda: nandarray.import_(tmp_path / "one.npy", drive), "an import needs the file"),
+        (lambda: nandarray.from_xarray(there, drive, append_dim="n"), "no command that changes several arrays as one"),
+        (lambda: nandarray.from_xarray(there, drive.url, mode="r+"), "a dataset that is there needs the file"),
+        (lambda: nandarray.from_xarray(there, drive, mode="w"), "a dataset that is there needs the file"),
         (lambda: drive["x"].map_blocks(lambda x: x + 1, form="native"), "no native form of programs"),
         (lambda: double.on(drive["x"]).using(form="native").run(), "no native form of programs"),
         (lambda: nandarray.profile(double, [drive["x"]]), "no profile of programs"),
@@ -40,7 +41,36 @@ def test_what_needs_the_file_says_so(drive: Any, tmp_path: Path) -> None:
     ]:
         with pytest.raises(DoorError, match=rf"^nvme\+tcp://.*: a drive has .*{said}"):
             call()
-    assert list(drive) == ["x"]
+    assert list(drive) == ["v", "x"]
+
+
+def test_imports_and_datasets_go_into_a_drive(drive: Any, tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    source = tmp_path / "source.nand"
+    with nandarray.open(source, "w") as store:
+        store.create_group("g/empty").attrs["why"] = 1
+        store["g/a"], store["g/b"] = np.arange(3), np.ones((2, 3))
+        store["g"].attrs["n"] = 3
+        nandarray.export(store["g"], tmp_path / "s.zarr")
+    assert nandarray.import_(tmp_path / "s.zarr", drive, "in") == ("in/a", "in/b")
+    assert (drive["in"].attrs["n"], drive["in/empty"].attrs["why"]) == (3, 1)
+    assert np.array_equal(drive["in/a"], np.arange(3))
+    with pytest.raises(ExistsError):
+        nandarray.import_(tmp_path / "s.zarr", drive, "in")
+    time = np.arange(0, 4, dtype="M8[D]").astype("M8[ns]")
+    data = xarray.Dataset({"v": (("t", "n"), np.ones((4, 2)))}, {"t": time}, {"title": "one"})
+    nandarray.from_xarray(data.chunk(t=2), drive, group="data")
+    with xarray.open_dataset(drive.url, engine="nandarray", group="data") as read:
+        xarray.testing.assert_identical(read.load(), data)
+
+    def fail(name: str, done: int, total: int) -> None:
+        if name == "again/b":
+            raise OSError("enough")
+
+    before = sorted(drive._engine.names())
+    with pytest.raises(OSError, match="enough"):
+        nandarray.import_(tmp_path / "s.zarr", drive, "again", progress=fail)
+    assert sorted(drive._engine.names()) == before
 
 
 @pytest.mark.parametrize("programs", [False, True])

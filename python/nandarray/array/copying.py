@@ -19,7 +19,7 @@ from nandarray.array.elements import copy_elements
 from nandarray.array.group import MARKER, Group, is_unfinished, make_marker
 from nandarray.array.listing import is_array, open_array
 from nandarray.array.masks import attrs_under, companion, own_mask
-from nandarray.array.unfinished import hidden
+from nandarray.array.unfinished import deleted_on_error, hidden
 from nandarray.door import Source
 from nandarray.errors import InvalidError
 
@@ -128,8 +128,7 @@ def _write_hidden(plan: _Plan, key: bytes | None) -> None:
 def _write_named(plan: _Plan, key: bytes | None) -> None:
     """Write under their names, and delete them if there is an error."""
     store = plan.target
-    made: list[str] = []
-    try:
+    with deleted_on_error(store) as made:
         for name, full in plan.arrays:
             _copy_array(plan, name, full, key, made)
         for name, full in plan.markers:
@@ -139,10 +138,6 @@ def _write_named(plan: _Plan, key: bytes | None) -> None:
                 continue
             make_marker(store._engine, full, text)
             made.append(full)
-    except BaseException:
-        if not store.closed:
-            store._engine.together(delete=[one for one in made if is_array(store, one)])
-        raise
 
 
 def _both(before: str, given: str) -> str:

@@ -17,7 +17,7 @@ from nandarray.array.group import UNFINISHED, is_unfinished
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = ["active", "active_lock", "delete_all", "hidden", "sweep"]
+__all__ = ["active", "active_lock", "delete_all", "deleted_on_error", "hidden", "sweep"]
 
 #: Hidden groups of this process that are under way, and what guards them.
 active: set[str] = set()
@@ -40,6 +40,18 @@ def hidden(store: Store) -> Iterator[str]:
     finally:
         with active_lock:
             active.discard(name)
+
+
+@contextmanager
+def deleted_on_error(store: Store) -> Iterator[list[str]]:
+    """Give a list for the full names of what is made behind a door, which has no hidden names; an error deletes it."""
+    made: list[str] = []
+    try:
+        yield made
+    except BaseException:
+        if not store.closed:
+            store._engine.together(delete=[one for one in made if one in store._engine])
+        raise
 
 
 def sweep(store: Store) -> None:

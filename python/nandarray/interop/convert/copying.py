@@ -6,7 +6,8 @@ Attributes keep their types (:mod:`.attributes`); dimension names travel in the 
 
 Whole or absent: an import writes under a temporary name, and one command at the end gives all of it its own names; an
 export writes beside its destination and moves. No listing shows the temporary arrays of a killed import; they are
-removed when the store is next opened for writing.
+removed when the store is next opened for writing. Behind a door arrays have their own names from the start: an import
+that fails deletes them, one whose process is killed leaves them.
 
 It does not convert values: dtypes, byte order and packed data stay as they are, except that variable-length text gets
 a fixed width, and that a format without a dtype gets its usual encoding of it.
@@ -30,8 +31,8 @@ from nandarray.array.group import MARKER, Group, make_marker
 from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
-from nandarray.array.unfinished import hidden
-from nandarray.door import native_only
+from nandarray.array.unfinished import deleted_on_error, hidden
+from nandarray.door import Source as Door
 from nandarray.dtypes import has_ml
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
@@ -90,7 +91,8 @@ def import_(
 ) -> tuple[str, ...]:
     """Copy an array, or a file of arrays, into a store.
 
-    Either everything arrives or nothing does.
+    Either everything arrives or nothing does. In a drive, others see the arrays while they are written, and those of a
+    killed process stay.
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ def import_(
     StoreMissingError
         There is no such source.
     DoorError
-        The store is behind a door.
+        The store is behind a door that creates no arrays.
     InvalidError
         The source is damaged, needs more memory than the budget, or reads other files and is not trusted.
     """
@@ -162,7 +164,6 @@ def import_(
         opened = stack.enter_context(open_source(path, kind, told))
         _refuse(opened, unsupported)
         target = _open_target(store, stack)
-        native_only(target._engine, "command that makes several arrays as one: an import needs the file")
         plan = _destinations(opened, target, name, path, member)
         job = _Import(target, create, building_block, budget, progress, path=path)
         return job.run(opened, plan, _group_prefix(opened, name))
@@ -248,26 +249,47 @@ class _Import:
 
     def run(self, source: Source, plan: list[tuple[Member, str]], prefix: str) -> tuple[str, ...]:
         """Copy all, then put everything under its own name."""
+        if isinstance(self._store._engine, Door):
+            return self._run_named(source, plan, prefix)
+        names = [name for _, name in plan]
         with hidden(self._store) as temporary:
-            for number, (member, name) in enumerate(plan):
-                self._copy(member, f"{temporary}/{number}", name)
+            for number, (member, _) in enumerate(plan):
+                self._copy(member, f"{temporary}/{number}", names[number])
+            rename = [(f"{temporary}/{number}", name) for number, name in enumerate(names)]
             with self._store._lock:  # names that are free stay free until they are taken
-                rename, attrs = self._changes(source, plan, prefix, temporary)
+                new, attrs = self._groups(source, names, prefix)
+                for number, (marker, text) in enumerate(new):
+                    make_marker(self._store._engine, f"{temporary}/group{number}", text)
+                    rename.append((f"{temporary}/group{number}", marker))
                 self._store.flush()
                 self._store._engine.together(rename=rename, attrs=attrs)
             self._store.flush()
-        return tuple(name for _, name in plan)
+        return tuple(names)
 
-    def _changes(
-        self, source: Source, plan: list[tuple[Member, str]], prefix: str, temporary: str
-    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        """Prepare the groups, and give the names and attributes that make the import visible."""
+    def _run_named(self, source: Source, plan: list[tuple[Member, str]], prefix: str) -> tuple[str, ...]:
+        """Copy all under its own names, and delete them if there is an error: a door has no hidden names."""
         names = [name for _, name in plan]
+        new, attrs = self._groups(source, names, prefix)
+        with deleted_on_error(self._store) as made:
+            for member, name in plan:
+                self._copy(member, name, name, made)
+            for marker, text in new:
+                make_marker(self._store._engine, marker, text)
+                made.append(marker)
+            if attrs:
+                self._store._engine.together(attrs=attrs)
+            self._store.flush()
+        return tuple(names)
+
+    def _groups(
+        self, source: Source, names: list[str], prefix: str
+    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Return hidden arrays that keep new groups, and those of groups that change, each with its attributes."""
         _check_names(self._store, names, names)
-        rename = [(f"{temporary}/{number}", name) for number, name in enumerate(names)]
+        new: list[tuple[str, str]] = []
         attrs: list[tuple[str, str]] = []
         inside = {above for name in names for above in _above(name)}
-        for number, (given, values) in enumerate(source.groups.items()):
+        for given, values in source.groups.items():
             name = f"{prefix}{given}".strip("/")
             if name and name not in self._store:
                 _check_names(self._store, [name], names)
@@ -280,13 +302,11 @@ class _Import:
                 if values:
                     attrs.append((marker, text))
             elif values or (name not in self._store and name not in inside):
-                hidden = f"{temporary}/group{number}"
-                make_marker(self._store._engine, hidden, text)
-                rename.append((hidden, marker))
+                new.append((marker, text))
             inside.update(_above(marker))
-        return rename, attrs
+        return new, attrs
 
-    def _copy(self, member: Member, temporary: str, name: str) -> None:
+    def _copy(self, member: Member, temporary: str, name: str, made: list[str] | None = None) -> None:
         options = {key: value for key, value in self._create.items() if value is not None}
         if options.get("compression") == SOURCE:
             options["compression"] = member.compression
@@ -295,6 +315,8 @@ class _Import:
         if self._block is not None and len(self._block) == len(member.shape):
             options["building_block"] = tuple(self._block)
         array = self._store._create(temporary, member.shape, member.dtype, attrs=dict(member.attrs), **options)
+        if made is not None:
+            made.append(temporary)
 
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
             array[(*box, ...)] = data

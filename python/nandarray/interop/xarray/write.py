@@ -4,8 +4,9 @@ One call of :func:`from_xarray` is one change, whole or absent, however many var
 the process. A call has three steps. It *plans*: what is new, what grows, where everything goes; dimensions, labels
 and encodings that do not fit are refused here. It *writes*: new arrays under a hidden name, elements of existing
 arrays into a transaction of the engine, which no reader sees. It *applies*: one command makes shapes, elements and
-names visible. Dask arrays are written chunk by chunk, from as many threads as the scheduler has, wherever
-chunks and building blocks end: the engine composes a block of whatever parts it gets.
+names visible. Behind a door there are no transactions and no hidden names: new arrays alone are written, under their
+own names, and deleted if there is an error. Dask arrays are written chunk by chunk, from as many threads as the
+scheduler has, wherever chunks and building blocks end: the engine composes a block of whatever parts it gets.
 
 :mod:`.encoding` encodes values; :mod:`.backend` reads.
 """
@@ -32,8 +33,8 @@ from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
 from nandarray.array.group import MARKER, is_unfinished, make_marker
 from nandarray.array.opening import open as open_store
-from nandarray.array.unfinished import active_lock, hidden
-from nandarray.door import native_only
+from nandarray.array.unfinished import active_lock, deleted_on_error, hidden
+from nandarray.door import Source
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
 from nandarray.index import buffers
 from nandarray.index.shapes import Box, boxes, check_shape
@@ -69,7 +70,8 @@ def from_xarray(
 
     ``xarray.open_dataset(path, engine="nandarray", group=group)`` gives it back with its dimension names, coordinates
     and attributes. Variables that are Dask arrays are written chunk by chunk. Everything appears by one command, and is
-    durable when this returns; a process that is killed leaves the store as it was.
+    durable when this returns; a process that is killed leaves the store as it was. In a drive, new variables alone can
+    be written; others see them while they are written, and those of a killed process stay.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def from_xarray(
     Raises
     ------
     DoorError
-        The store is behind a door: arrays of a dataset appear as one in the process with the file alone.
+        The store is behind a door, and arrays that are there would change: that needs the file.
     ExistsError
         A name is taken.
     InvalidError
@@ -110,7 +112,6 @@ def from_xarray(
     how = How.of(mode, append_dim, region, encoding=encoding or {}, create=create)
     with ExitStack() as stack:
         target = _open(store, how, stack)
-        native_only(target._engine, "command that writes several arrays as one: from_xarray needs the file")
         top = target._join_new("" if group is None else group)
         if isinstance(dataset, DataTree):
             if append_dim is not None or region is not None:
@@ -154,24 +155,52 @@ def _write(parts: list[tuple[str, Dataset]], store: Store, top: str, how: How) -
     Nothing here takes the store's lock once arrays are held: an ``append`` in another thread has that lock while it
     waits for them. That names are still free is for the engine to say.
     """
+    if isinstance(store._engine, Source):
+        _write_named(parts, store, store._engine, top, how)
+        return
     transaction = None
     with hidden(store) as temporary:
         try:
             plan, transaction = _planned(parts, store, how)
-            made = _write_new(plan.new, store, temporary)
+            made = {one.name: f"{temporary}/{number}" for number, one in enumerate(plan.new)}
+            _write_new(plan.new, store, made, [])
             _write_there(plan.there, transaction)
             store.flush()
             gone = _replaced(store, top) if how.mode == "w" else []
             rename = [(made[one.name], one.name) for one in plan.new]
             for _, name in rename:
                 _check_free(store, name, gone)
-            attrs = _group_attrs(plan.attrs, store, temporary, gone, rename)
+            new, attrs = _groups(plan.attrs, store, gone)
+            for number, (marker, text) in enumerate(new):
+                make_marker(store._engine, f"{temporary}/group{number}", text)
+                rename.append((f"{temporary}/group{number}", marker))
             transaction.apply(delete=gone, rename=rename, attrs=attrs)
             store.flush()
         except BaseException:
             if transaction is not None:
                 transaction.abort()
             raise
+
+
+def _write_named(parts: list[tuple[str, Dataset]], store: Store, door: Source, top: str, how: How) -> None:
+    """Write new arrays behind a door, under their own names."""
+    plan = Plan()
+    for where, part in parts:
+        plan.add(part, store, where, how)
+    if plan.there or (how.mode == "w" and _replaced(store, top)):
+        door.refuse("command that changes several arrays as one: a dataset that is there needs the file")
+    names = {one.name: one.name for one in plan.new}
+    for name in names:
+        _check_free(store, name, [])
+    new, attrs = _groups(plan.attrs, store, [])
+    with deleted_on_error(store) as made:
+        _write_new(plan.new, store, names, made)
+        for marker, text in new:
+            make_marker(store._engine, marker, text)
+            made.append(marker)
+        if attrs:
+            store._engine.together(attrs=attrs)
+        store.flush()
 
 
 def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[Plan, Transaction]:
@@ -210,24 +239,22 @@ def _shapes(store: Store, parts: list[tuple[str, Dataset]]) -> dict[str, Any]:
     return shapes
 
 
-def _write_new(new: list[New], store: Store, temporary: str) -> dict[str, str]:
-    """Write new arrays under hidden names; gives these by the names that they will have."""
-    hidden = {}
+def _write_new(new: list[New], store: Store, names: Mapping[str, str], made: list[str]) -> None:
+    """Write new arrays, each under the name that ``names`` gives for its own; what is there is noted in ``made``."""
     lazy: list[tuple[Any, Any, tuple[int, ...]]] = []
-    for number, one in enumerate(new):
-        hidden[one.name] = f"{temporary}/{number}"
+    for one in new:
         options = dict(one.options)
         block = options.get("building_block")
         if block is not None and np.size(block) != one.variable.ndim:
             del options["building_block"]  # meant for the arrays of the dataset that have as many dimensions
         attrs = naming.attributes(f"variable {one.name!r}", {**one.variable.attrs, DIMENSIONS: list(one.variable.dims)})
-        array = _create(store, hidden[one.name], one.variable, attrs, options)
+        array = _create(store, names[one.name], one.variable, attrs, options)
+        made.append(names[one.name])
         if one.variable.chunks is not None:
             lazy.append((one.variable.data, array, (0,) * array.ndim))
         else:
             _write_slabs(one.variable, array, array.chunks)
     store_all(lazy)
-    return hidden
 
 
 def _create(store: Store, name: str, variable: Variable, attrs: dict[str, Any], options: dict[str, Any]) -> Array:
@@ -318,16 +345,13 @@ def _check_free(store: Store, name: str, gone: Sequence[str]) -> None:
             raise ExistsError(f"{above!r} is an array, so {name!r} cannot lie in it")
 
 
-def _group_attrs(
-    wanted: list[tuple[str, dict[str, Any]]],
-    store: Store,
-    temporary: str,
-    gone: Sequence[str],
-    rename: list[tuple[str, str]],
-) -> list[tuple[str, str]]:
-    """Prepare groups: attributes of those that are there, and hidden arrays that keep those that are not."""
-    changed = []
-    for number, (group, values) in enumerate(wanted):
+def _groups(
+    wanted: list[tuple[str, dict[str, Any]]], store: Store, gone: Sequence[str]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return hidden arrays that keep new groups, and those of groups that change, each with its attributes."""
+    new: list[tuple[str, str]] = []
+    changed: list[tuple[str, str]] = []
+    for group, values in wanted:
         marker = f"{group}/{MARKER}" if group else MARKER
         if group:
             _check_free(store, marker, [*gone, marker])
@@ -342,7 +366,5 @@ def _group_attrs(
             if both != before:
                 changed.append((marker, to_json(both)))
         elif group or values:
-            hidden = f"{temporary}/group{number}"
-            make_marker(store._engine, hidden, to_json(values))
-            rename.append((hidden, marker))
-    return changed
+            new.append((marker, to_json(values)))
+    return new, changed

@@ -23,6 +23,7 @@ from nandarray.array.futures import Future, as_completed
 from nandarray.array.group import Group
 from nandarray.array.joined import Joined, concat, stack
 from nandarray.array.opening import open
+from nandarray.array.ragged import Ragged
 from nandarray.array.store import Store
 from nandarray.array.view import View
 from nandarray.errors import *  # noqa: F403
@@ -63,6 +64,7 @@ __all__ = [
     "Out",
     "OutStream",
     "Program",
+    "Ragged",
     "Replay",
     "Report",
     "Scalar",

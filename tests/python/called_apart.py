@@ -246,6 +246,7 @@ SUBJECTS: dict[str, Callable[[Path], Any]] = {
     "Store": filled,
     "Group": lambda folder: filled(folder)["g"],
     "Array": lambda folder: filled(folder)["x"],
+    "Ragged": lambda folder: filled(folder).create_ragged("names", ["a", None]),
     "Array of records": lambda folder: filled(folder)["r"],
     "View": lambda folder: filled(folder)["x"].view((3, 2)),
     "Field": lambda folder: filled(folder)["r"]["a"],

@@ -20,7 +20,7 @@ from nandarray.optional import require
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["ArrowSource"]
+__all__ = ["ArrowSource", "arrow_array", "arrow_type"]
 
 _NdArray = np.ndarray[Any, Any]
 
@@ -43,7 +43,8 @@ class ArrowSource:
         """Read everything, and share it as one Arrow array: ``pyarrow.array(array)``."""
         pa = _arrow()
         _check(self.shape, self.dtype)
-        found: tuple[object, object] = _array(pa, np.asarray(self[...]), self.dtype).__arrow_c_array__(requested_schema)
+        whole = arrow_array(pa, np.asarray(self[...]), self.dtype)
+        found: tuple[object, object] = whole.__arrow_c_array__(requested_schema)
         return found
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -51,11 +52,11 @@ class ArrowSource:
         pa = _arrow()
         _check(self.shape, self.dtype)
         if self.dtype.names is None:
-            chunk = _array(pa, np.asarray(self[...]), self.dtype)
+            chunk = arrow_array(pa, np.asarray(self[...]), self.dtype)
             return pa.chunked_array([chunk]).__arrow_c_stream__(requested_schema)
         if len(self.shape) != 1:
             raise InvalidError(f"a table has one dimension of records, not shape {self.shape}: see it as view((-1,))")
-        schema = pa.schema(list(_type(pa, self.dtype)))
+        schema = pa.schema(list(arrow_type(pa, self.dtype)))
         batches = _batches(pa, self)
         return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested_schema)
 
@@ -70,18 +71,18 @@ def _check(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         raise InvalidError("an array without dimensions is no Arrow array: read its element, array[()]")
     if any(n >= 2**31 for n in shape[1:]):
         raise InvalidError(f"a list of fixed size has at most {2**31 - 1} elements in Arrow, not those of {shape}")
-    _type(_arrow(), dtype)
+    arrow_type(_arrow(), dtype)
 
 
-def _type(pa: ModuleType, dtype: np.dtype[Any]) -> Any:
+def arrow_type(pa: ModuleType, dtype: np.dtype[Any]) -> Any:
     """Return the Arrow type of elements."""
     if dtype.subdtype is not None:
-        found = _type(pa, dtype.base)
+        found = arrow_type(pa, dtype.base)
         for length in reversed(dtype.shape):
             found = pa.list_(found, length)
         return found
     if dtype.names is not None:
-        return pa.struct([(name, _type(pa, dtype[name])) for name in dtype.names])
+        return pa.struct([(name, arrow_type(pa, dtype[name])) for name in dtype.names])
     if dtype.kind == "V":
         return pa.binary(dtype.itemsize)
     if dtype.kind in "Mm":
@@ -100,11 +101,11 @@ def _type(pa: ModuleType, dtype: np.dtype[Any]) -> Any:
     return pa.from_numpy_dtype(dtype.newbyteorder("="))
 
 
-def _array(pa: ModuleType, values: _NdArray, dtype: np.dtype[Any]) -> Any:
+def arrow_array(pa: ModuleType, values: _NdArray, dtype: np.dtype[Any]) -> Any:
     """Return values, whose first dimension is the array's, as an Arrow array; numbers that lie together are shared."""
     inner = values.shape[1:]
     if inner:
-        found = _array(pa, values.reshape(-1), dtype.base)
+        found = arrow_array(pa, values.reshape(-1), dtype.base)
         for axis in range(len(inner), 0, -1):
             length, rows = values.shape[axis], prod(values.shape[:axis])
             if not length:
@@ -113,10 +114,10 @@ def _array(pa: ModuleType, values: _NdArray, dtype: np.dtype[Any]) -> Any:
             found = pa.FixedSizeListArray.from_arrays(found, length)
         return found
     if dtype.names is not None:
-        fields = list(_type(pa, dtype))
-        columns = [_array(pa, values[name], dtype[name]) for name in dtype.names]
+        fields = list(arrow_type(pa, dtype))
+        columns = [arrow_array(pa, values[name], dtype[name]) for name in dtype.names]
         return pa.StructArray.from_arrays(columns, fields=fields)
-    kind = _type(pa, dtype)
+    kind = arrow_type(pa, dtype)
     if not values.size:
         return pa.array([], kind)
     if dtype.kind == "V":
@@ -130,4 +131,4 @@ def _array(pa: ModuleType, values: _NdArray, dtype: np.dtype[Any]) -> Any:
 def _batches(pa: ModuleType, records: Any) -> Iterator[Any]:
     rows = max(1, _BATCH_BYTES // records.dtype.itemsize)
     for low in range(0, records.shape[0], rows):
-        yield pa.RecordBatch.from_struct_array(_array(pa, records[low : low + rows], records.dtype))
+        yield pa.RecordBatch.from_struct_array(arrow_array(pa, records[low : low + rows], records.dtype))

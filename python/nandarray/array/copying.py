@@ -4,7 +4,7 @@ A copy has the dtype, fill value, compression, building block and attributes of 
 where the store's geometry does not allow that one), and its elements, read and written in bounded memory: each side
 codes its own. In a file it is whole or absent: it is written under a hidden name and gets its own by one command at the
 end. A door has no hidden names; there an error removes what was written. While others write to the source, each box of
-elements is as it was when it was read.
+elements is as it was when it was read; of a ragged array the offsets are read first, so that its rows are whole.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from nandarray.array.elements import copy_elements
 from nandarray.array.group import MARKER, Group, is_unfinished, make_marker
 from nandarray.array.listing import is_array, open_array
 from nandarray.array.masks import attrs_under, companion, own_mask
+from nandarray.array.ragged import Ragged
+from nandarray.array.ragged_creation import found_ragged
 from nandarray.array.unfinished import deleted_on_error, hidden
 from nandarray.door import Source
 from nandarray.errors import InvalidError
@@ -43,8 +45,12 @@ class _Plan(NamedTuple):
 
 
 def copy(
-    group: Group, source: str | Array | Group, dest: str | Group, name: str | None, key: bytes | bytearray | None
-) -> Array | Group:
+    group: Group,
+    source: str | Array | Group | Ragged,
+    dest: str | Group,
+    name: str | None,
+    key: bytes | bytearray | None,
+) -> Array | Group | Ragged:
     """Copy an array, or a group with all that is in it: :meth:`Group.copy`."""
     key = check_key(key)
     plan = _planned(group, source, dest, name)
@@ -56,12 +62,14 @@ def copy(
         _write_hidden(plan, key)
     if plan.single:
         return open_array(plan.target, plan.name, key)
-    return plan.target if not plan.name else Group(plan.target, plan.name)
+    if not plan.name:
+        return plan.target
+    return found_ragged(Group(plan.target, plan.name), key)
 
 
 def _planned(group: Group, source: Any, dest: Any, name: str | None) -> _Plan:
     """Find what is copied, and the names that it gets; a name that is taken is refused before anything is written."""
-    if not isinstance(source, str | Array | Group):
+    if not isinstance(source, str | Array | Group | Ragged):
         raise InvalidError(f"copy takes a name, an array or a group, not {type(source).__name__}")
     start = group.store if isinstance(source, str) else source.store
     path = group._join(source) if isinstance(source, str) else source.name.strip("/")

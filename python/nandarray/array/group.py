@@ -13,7 +13,7 @@ a group ``__importing__`` with twelve hexadecimal digits, which no listing shows
 the store is next opened for writing. Users cannot make such names.
 
 Elsewhere: the file (:mod:`nandarray.array.store`, the group at the root), moving data (:mod:`nandarray.array.array`),
-creating an array (:mod:`nandarray.array.creation`).
+creating an array (:mod:`nandarray.array.creation`), groups that are one array (:mod:`nandarray.array.ragged`).
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ from nandarray.array.creation import (
     settle,
     write_all,
 )
-from nandarray.array.listing import groups_below
+from nandarray.array.listing import RAGGED, groups_below
 from nandarray.array.pickling import reduce_group
 from nandarray.array.tree import Tree
 from nandarray.errors import ExistsError, InvalidError, NotFoundError
 from nandarray.index.shapes import check_shape
 
 if TYPE_CHECKING:
+    from nandarray.array.ragged import Ragged
     from nandarray.array.store import Store
 
 __all__ = ["MARKER", "UNFINISHED", "Group", "is_hidden", "is_unfinished", "make_marker"]
@@ -163,7 +164,8 @@ class Group:
         """
         found = self._find(name, encryption_key)
         if not isinstance(found, Array):
-            raise ExistsError(f"{found.name!r} is a group, not an array")
+            kind = "a group" if isinstance(found, Group) else "a ragged array, which get() and [name] open"
+            raise ExistsError(f"{found.name!r} is {kind}, not an array")
         return found
 
     def __contains__(self, name: object) -> bool:
@@ -414,11 +416,66 @@ class Group:
                 raise
         return array
 
-    def __setitem__(self, name: str, data: ArrayLike) -> None:
+    def __setitem__(self, name: str, data: Any) -> None:
+        from nandarray.array.ragged import Ragged
+        from nandarray.array.ragged_values import is_ragged
+
         path = self._join(name)
         if path in self.store._engine:
             raise ExistsError(f"array {path!r} exists; assign to store[{path!r}][...], or delete it first")
+        if isinstance(data, Ragged) or is_ragged(data):
+            self.create_ragged(name, data)
+            return
         self.create(name, data=data)
+
+    def create_ragged(
+        self,
+        name: str,
+        data: Any = None,
+        dtype: DTypeLike | None = None,
+        *,
+        compression: str | None = None,
+        encryption_key: bytes | bytearray | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Ragged:
+        """Create an array of rows of different lengths: text, bytes or lists, some of which may be missing.
+
+        ``group[name] = data`` does so for Arrow's text, bytes and lists, NumPy's ``StringDType`` and objects.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group.
+        data : sequence, numpy.ndarray, pyarrow.Array or Ragged, optional
+            The first rows; None is a missing one. Anything with Arrow's PyCapsule interface is taken.
+        dtype : dtype_like, optional
+            ``str``, ``bytes``, or that of the lists' elements, with their own shape; by default that of the data.
+        compression, encryption_key, attrs : optional
+            As for :meth:`create`.
+
+        Returns
+        -------
+        Ragged
+            The array, which is there with all its rows, or not at all.
+
+        Raises
+        ------
+        InvalidError
+            The rows are of several kinds, or tell none; text that UTF-8 does not have.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store.create_ragged("hits", [[(1, 0.5)], None], dtype=[("id", "i4"), ("energy", "f8")])
+        <nandarray.Ragged 'hits' list of {id: int32, energy: float64} rows=2>
+        >>> store["hits"][0]["energy"]
+        array([0.5])
+        """
+        from nandarray.array.ragged_creation import create_ragged
+
+        key = check_key(encryption_key)
+        return create_ragged(self, name, data, dtype, compression=compression, encryption_key=key, attrs=attrs)
 
     def create_group(self, name: str, *, attrs: Mapping[str, Any] | None = None) -> Group:
         """Create a group, which stays even while it is empty.
@@ -518,12 +575,12 @@ class Group:
 
     def copy(
         self,
-        source: str | Array | Group,
+        source: str | Array | Group | Ragged,
         dest: str | Group,
         name: str | None = None,
         *,
         encryption_key: bytes | bytearray | None = None,
-    ) -> Array | Group:
+    ) -> Array | Group | Ragged:
         """Copy an array, or a group with all that is in it, within the store or into another one.
 
         The copy keeps dtype, fill value, compression, encryption, building block and attributes. It takes little
@@ -531,7 +588,7 @@ class Group:
 
         Parameters
         ----------
-        source : str, Array or Group
+        source : str, Array, Group or Ragged
             Array or group to copy; a name is relative to this group.
         dest : str or Group
             The new name, relative to this group; or a group, or a store, in which the copy is to lie.
@@ -543,7 +600,7 @@ class Group:
 
         Returns
         -------
-        Array or Group
+        Array, Group or Ragged
             The copy.
 
         Raises
@@ -691,14 +748,19 @@ class Group:
             _nandarray.check_name(path, chosen=True)
         return path
 
-    def _find(self, name: str, encryption_key: bytes | bytearray | None) -> Array | Group:
+    def _find(self, name: str, encryption_key: bytes | bytearray | None) -> Array | Group | Ragged:
         path = self._join(name)
         if not path:
             return self.store
         if path in self.store._engine:
             return Array(self.store, self.store._engine.open_space(path, encryption_key=check_key(encryption_key)))
         if self.store._is_group(path):
-            return Group(self.store, path)
+            group = Group(self.store, path)
+            if RAGGED not in group._load_attrs():
+                return group
+            from nandarray.array.ragged_creation import found_ragged
+
+            return found_ragged(group, check_key(encryption_key))
         raise self._not_found(path)
 
     def _not_found(self, path: str) -> NotFoundError:

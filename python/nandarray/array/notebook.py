@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray import dtypes
+from nandarray.array.listing import listed, ragged_facts
 from nandarray.present.html import blocks, columns, folded, table
 from nandarray.units import format_size
 
@@ -65,15 +66,20 @@ def part_html(
 def nest(group: Group) -> dict[str, Any]:
     """Return a group's members: a nested dictionary for each group, a text of dtype and shape for each array."""
     root: dict[str, Any] = {}
-    for name in sorted(group._below()):
+    full = listed(group.store, [group._prefix + name for name in sorted(group._below())])
+    for path, kind in full.items():
+        name = path[len(group._prefix) :]
         *groups, last = name.split("/")
         branch = root
         for one in groups:
             below = branch.setdefault(one, {})
             # An older rule of names had arrays within an array: what lies there has a branch beside the array's text.
             branch = below if isinstance(below, dict) else branch.setdefault(f"{one}/", {})
-        if last != ".group":
-            facts = group.store._engine.describe(group._prefix + name)
+        if kind is not None:
+            known = ragged_facts(group.store, path, kind)
+            branch[last] = f"{known['dtype']} {tuple(known['shape'])}"
+        elif last != ".group":
+            facts = group.store._engine.describe(path)
             branch[last] = f"{dtypes.shown(facts['dtype'])} {tuple(facts['shape'])}"
     return root
 

@@ -25,6 +25,7 @@ from nandarray.urls import is_served
 if TYPE_CHECKING:
     from nandarray.array.array import Array
     from nandarray.array.group import Group
+    from nandarray.array.ragged import Ragged
     from nandarray.array.store import Store
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "location",
     "reduce_array",
     "reduce_group",
+    "reduce_ragged",
     "reduce_store",
     "reopen_array",
     "state_of",
@@ -57,6 +59,17 @@ def reduce_store(store: Store, what_for: str = "pickled") -> tuple[Any, ...]:
 def reduce_group(group: Group) -> tuple[Any, ...]:
     """Return how to open a group again, or raise."""
     return _reopen_group, (_opening(group.store, f"group {group.name!r}"), group.name.strip("/"))
+
+
+def reduce_ragged(ragged: Ragged) -> tuple[Any, ...]:
+    """Return how to open a ragged array again, or raise."""
+    opening = _opening(ragged.store, f"ragged array {ragged.name!r}")
+    if ragged.encrypted:
+        raise TypeError(
+            f"ragged array {ragged.name!r} is encrypted, and its key stays in this process: open the store there with"
+            " the key"
+        )
+    return _reopen_group, (opening, ragged.name)
 
 
 def reduce_array(array: Array) -> tuple[Any, ...]:
@@ -177,6 +190,6 @@ def reopen_array(opening: Opening, name: str) -> Array:
     return _shared(opening).open_array(f"/{name}")
 
 
-def _reopen_group(opening: Opening, name: str) -> Group:
-    found: Group = _shared(opening)[f"/{name}"]
+def _reopen_group(opening: Opening, name: str) -> Group | Ragged:
+    found: Group | Ragged = _shared(opening)[f"/{name}"]
     return found

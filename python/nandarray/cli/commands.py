@@ -24,6 +24,7 @@ import typer
 import nandarray
 from nandarray import dtypes
 from nandarray.array.creation import fill_bytes
+from nandarray.array.listing import ragged_kind
 from nandarray.cli import advise, device, doctor, drive, lab, replay
 from nandarray.cli import show as cli_show
 from nandarray.cli.common import (
@@ -450,6 +451,12 @@ def read(
     except InvalidError as error:
         raise typer.BadParameter(str(error)) from error
     with open_store(store) as opened:
+        if ragged_kind(opened, name.strip("/")) is not None:
+            if view is not None or output is not None:
+                raise typer.BadParameter("rows of different lengths have no view, and no form in a .npy file")
+            ragged = opened.get(name.strip("/"), encryption_key=key_of(key_file))
+            cli_read.show_rows(ragged, key, everything=everything, as_json=as_json)
+            return
         array = find_array(opened, name, key=key_of(key_file))
         target = array if view is None else array.view(parse_shape(view))
         if output is not None:

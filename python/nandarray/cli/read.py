@@ -24,8 +24,9 @@ from nandarray.index.text import Item
 from nandarray.interop.convert.placing import placed
 from nandarray.interop.convert.sinks import Spec, open_sink
 from nandarray.interop.convert.slabs import pump, slab_shape
+from nandarray.present.plain import plain
 
-__all__ = ["Picked", "dump_json", "save", "show"]
+__all__ = ["Picked", "dump_json", "save", "show", "show_rows"]
 
 _EDGE = 3
 _SUMMARY_ABOVE = 1000
@@ -130,6 +131,39 @@ def show(array: Any, key: tuple[Item, ...], *, everything: bool) -> None:
             max_line_width=console().width,
         )
     )
+
+
+def show_rows(ragged: Any, key: tuple[Item, ...], *, everything: bool, as_json: bool) -> None:
+    """Print rows of a ragged array, one a line, or as a JSON list, some at a time; bytes are hexadecimal."""
+    given = [one for one in key if one is not Ellipsis]
+    if len(given) > 1 or None in given:
+        raise BadIndexError(f"{len(given)} indices for an array of 1 dimension")
+    picked = _along(given[0], 0, len(ragged)) if given else range(len(ragged))
+    if isinstance(picked, int):
+        say(_line(ragged[picked], as_json=as_json))
+        return
+    count = _extent(picked)
+    whole = as_json or everything or count <= _SUMMARY_ABOVE
+    parts = [slice(0, count)] if whole else [slice(0, _EDGE), slice(count - _EDGE, count)]
+    for number, part in enumerate(parts):
+        if number:
+            say("...")
+        for low in range(part.start, part.stop, _SUMMARY_ABOVE):
+            chosen = picked[low : min(low + _SUMMARY_ABOVE, part.stop)]
+            lines = [_line(row, as_json=as_json) for row in ragged[_index(chosen)]]
+            if not as_json:
+                say("\n".join(lines))
+                continue
+            sys.stdout.write(("[" if not low else ", ") + ", ".join(lines))
+    if as_json:
+        sys.stdout.write("]\n" if count else "[]\n")
+
+
+def _line(row: Any, *, as_json: bool) -> str:
+    if isinstance(row, bytes):
+        row = row.hex()
+    text = json.dumps(jsonable_array(row) if isinstance(row, np.ndarray) else row, ensure_ascii=as_json)
+    return text if as_json else plain(text)
 
 
 def dump_json(array: Any, key: tuple[Item, ...], out: TextIO) -> None:

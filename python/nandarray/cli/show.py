@@ -17,7 +17,7 @@ import numpy as np
 from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.tree import Tree
 
-from nandarray.array.listing import facts, groups_below, is_array, open_array
+from nandarray.array.listing import facts, groups_below, is_array, listed, open_array, ragged_facts, ragged_kind
 from nandarray.cli.common import Tell, bars, console, facts_of, jsonable_array, missing, print_json, say, table_of
 from nandarray.present.plain import plain
 from nandarray.units import count, format_size
@@ -39,13 +39,15 @@ def attrs_of(store: Any, name: str) -> Any:
     return pick(store, name, None).attrs
 
 
-def _names(store: Any, name: str) -> list[str]:
-    """Return the full names of the arrays at or below ``name``."""
+def _known(store: Any, name: str) -> dict[str, dict[str, Any]]:
+    """Return the facts of the arrays at or below ``name``, by their full names; a ragged one is one, not its parts."""
     name = name.strip("/")
-    if is_array(store, name):
-        return [name]
-    group = pick(store, name, None)
-    return [group._prefix + inner for inner in group.array_names()]
+    if (own := ragged_kind(store, name)) is not None:
+        return {name: ragged_facts(store, name, own)}
+    group = None if is_array(store, name) else pick(store, name, None)
+    names = [name] if group is None else [group._prefix + inner for inner in group.array_names()]
+    kinds = listed(store, names)
+    return {one: facts(store, one) if kind is None else ragged_facts(store, one, kind) for one, kind in kinds.items()}
 
 
 def _shape(shape: list[int]) -> str:
@@ -54,16 +56,15 @@ def _shape(shape: list[int]) -> str:
 
 def listing(store: Any, name: str, *, long: bool, as_json: bool) -> None:
     """Print the names of arrays, with their facts if ``long``."""
-    names = _names(store, name)
+    found = _known(store, name)
     if as_json:
-        print_json([facts(store, item) for item in names])
+        print_json([*found.values()])
     elif not long:
-        for item in names:
+        for item in found:
             say(plain(item))
     else:
         rows = []
-        for item in names:
-            known = facts(store, item)
+        for item, known in found.items():
             how = ", ".join(filter(None, [known["compression"], "encrypted" if known["encrypted"] else ""]))
             shape, block = _shape(known["shape"]), _shape(known["building_block"])
             rows.append((item, shape, known["dtype"], block, format_size(known["bytes"]), how))
@@ -73,18 +74,18 @@ def listing(store: Any, name: str, *, long: bool, as_json: bool) -> None:
 
 def tree(store: Any, name: str, *, as_json: bool) -> None:
     """Print groups and arrays as a tree."""
-    top = pick(store, name, None) if not is_array(store, name.strip("/")) else None
+    found = _known(store, name)
+    top = None if name.strip("/") in found else pick(store, name, None)
     prefix = "" if top is None else top._prefix
-    names = _names(store, name)
-    groups = [] if top is None else groups_below(top)
+    groups = [] if top is None else [group for group in groups_below(top) if prefix + group not in found]
     if as_json:
         nested: dict[str, Any] = {}
         for group in groups:
             _inside(nested, group.split("/"))
-        for item in names:
+        for item, known in found.items():
             *parents, base = item.removeprefix(prefix).split("/")
             _inside(nested, parents)[base] = {
-                key: value for key, value in facts(store, item).items() if key in {"shape", "dtype", "building_block"}
+                key: value for key, value in known.items() if key in {"shape", "dtype", "building_block"}
             }
         print_json(nested)
         return
@@ -93,9 +94,8 @@ def tree(store: Any, name: str, *, as_json: bool) -> None:
     for group in groups:
         parent, _, base = group.rpartition("/")
         branches[group] = branches[parent].add(plain(f"{base}/"))
-    for item in names:
+    for item, known in found.items():
         parent, _, base = item.removeprefix(prefix).rpartition("/")
-        known = facts(store, item)
         branches.get(parent, root).add(plain(f"{base}  {_shape(known['shape'])} {known['dtype']}"))
     console().print(root)
 
@@ -116,13 +116,15 @@ def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
         if not known["encrypted"] or key is not None:
             known["stored"] = dict(open_array(store, name, key).stat())
             known["fill_value"] = open_array(store, name, key).fill_value
+    elif (kind := ragged_kind(store, name)) is not None:
+        known = ragged_facts(store, name, kind)
     else:
-        group = pick(store, name, None)
+        group, found = pick(store, name, None), _known(store, name)
         known = {
             "name": name or "/",
-            "arrays": len(group.array_names()),
-            "groups": len(groups_below(group)),
-            "bytes": sum(facts(store, item)["bytes"] for item in _names(store, name)),
+            "arrays": len(found),
+            "groups": sum(group._prefix + below not in found for below in groups_below(group)),
+            "bytes": sum(one["bytes"] for one in found.values()),
             "attrs": dict(group.attrs),
         }
         if not name:

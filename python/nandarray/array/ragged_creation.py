@@ -1,0 +1,84 @@
+"""Creating a ragged array: its kind settled, its arrays made, its first rows written; and finding one by its name.
+
+In a file it is written under a hidden name and gets its own by one command at the end. A door has no hidden names;
+there its group gets the attribute that makes it a ragged array last, and an error removes what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from nandarray.array.attributes import to_json
+from nandarray.array.group import MARKER, Group, make_marker
+from nandarray.array.listing import RAGGED, ragged_kind
+from nandarray.array.ragged import Ragged
+from nandarray.array.ragged_values import RaggedKind, settle_kind
+from nandarray.array.unfinished import hidden
+from nandarray.door import Source
+from nandarray.errors import InvalidError, NandarrayError
+
+if TYPE_CHECKING:
+    from nandarray.array.store import Store
+
+__all__ = ["create_ragged", "found_ragged"]
+
+
+def create_ragged(
+    group: Group,
+    name: str,
+    data: Any,
+    dtype: DTypeLike | None,
+    *,
+    compression: str | None,
+    encryption_key: bytes | None,
+    attrs: Mapping[str, Any] | None,
+) -> Ragged:
+    """Create a ragged array with its first rows, whole or not at all: :meth:`Group.create_ragged`."""
+    path, store = group._join_new(name), group.store
+    if not path:
+        raise InvalidError("a ragged array needs a name; the root is a group")
+    if attrs is not None and RAGGED in attrs:
+        raise InvalidError(f"attribute {RAGGED!r} says what a ragged array is, and cannot be given")
+    kind, item = data._kind_and_item() if isinstance(data, Ragged) and dtype is None else settle_kind(data, dtype)
+    store._check_free(path)
+    how = {"compression": compression, "encryption_key": encryption_key}
+    told = to_json({**({} if attrs is None else attrs), RAGGED: kind})
+    if isinstance(store._engine, Source):
+        try:
+            _fill(store, path, data, (kind, item), how)
+            make_marker(store._engine, f"{path}/{MARKER}", told)
+        except BaseException:
+            if not store.closed:
+                with suppress(NandarrayError):
+                    store._engine.together(delete=store._engine.names(f"{path}/"))
+            raise
+    else:
+        with hidden(store) as temporary:
+            _fill(store, f"{temporary}/0", data, (kind, item), how)
+            make_marker(store._engine, f"{temporary}/0/{MARKER}", told)
+            with store._lock:
+                store._check_free(path)
+                store._engine.together(
+                    rename=[(one, path + one[len(temporary) + 2 :]) for one in store._engine.names(f"{temporary}/")]
+                )
+    return Ragged(store, path, kind, encryption_key)
+
+
+def _fill(store: Store, path: str, data: Any, what: tuple[RaggedKind, np.dtype[Any]], how: dict[str, Any]) -> None:
+    kind, item = what
+    store._create(f"{path}/offsets", (1,), np.int64, **how)
+    store._create(f"{path}/values", (0, *item.shape), item.base, **how)
+    if data is not None:
+        Ragged(store, path, kind, how["encryption_key"]).append(data)
+
+
+def found_ragged(group: Group, key: bytes | None) -> Group | Ragged:
+    """Return the ragged array that a group is; the group itself if it is a plain one."""
+    path = group.name.strip("/")
+    kind = ragged_kind(group.store, path)
+    return group if kind is None else Ragged(group.store, path, kind, key)

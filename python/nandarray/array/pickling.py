@@ -178,5 +178,4 @@ def reopen_array(opening: Opening, name: str) -> Array:
 
 
 def _reopen_group(opening: Opening, name: str) -> Group:
-    found: Group = _shared(opening)[f"/{name}"]
-    return found
+    return _shared(opening).open_group(f"/{name}")

@@ -180,7 +180,7 @@ def _run(row: Row, work: Any, data: Any, core: str | None, changes: dict[str, st
     program = made if chosen is None else chosen.fitted(made)
     begin = time.process_time()
     if chosen is None:
-        done = nandarray.offload(program, [data], form="interpreted", threads=1)
+        done: Any = nandarray.offload(program, [data], form="interpreted", threads=1)
         row.instructions = done.account.instructions
     else:
         found = timed(program, [data], core=chosen)

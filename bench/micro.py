@@ -157,7 +157,7 @@ def _small(folder: Path, size: str, rounds: int) -> list[Row]:
         store.create("a", data=raw)
     rows = []
     with nandarray.open(str(folder / "a.nand"), "r") as store:
-        array = store["a"]
+        array = store.open_array("a")
         _read_all(array)
         _read_all(raw)
         runs: list[tuple[str, list[_Call], list[_Call]]] = []

@@ -456,7 +456,7 @@ def _child(pipe: Connection, path: Path, dtype: str, form: str, operation: str) 
     import nandarray
 
     with nandarray.open(path, mode="r") as store:
-        small = nandarray.Box(store["x"], np.s_[:1000])
+        small = nandarray.Box(store.open_array("x"), np.s_[:1000])
         _ours(small, dtype, form)[operation]()  # imports, compiled programs, thread pools
         run = _ours(store["x"], dtype, form)[operation]
         pipe.send("ready")

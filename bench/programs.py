@@ -116,7 +116,9 @@ def _child(pipe: Connection, folder: Path, name: str, scale: float) -> None:
             done = nandarray.offload(made, [store["x"]], form=form, threads=1)
             return time.process_time() - begin, done
 
-        first = nandarray.offload(made, [nandarray.Box(store["x"], np.s_[:1])], form="interpreted", threads=1)
+        first = nandarray.offload(
+            made, [nandarray.Box(store.open_array("x"), np.s_[:1])], form="interpreted", threads=1
+        )
         assert first.account.instructions
         took, wanted = zip(*[run("interpreted") for _ in TURNS], strict=True)
         translated = [run("translated") for _ in TURNS]

@@ -130,7 +130,7 @@ def _gathers(folder: Path, records: int, rows: int, rounds: int) -> list[Measure
         server = gpu.serve(store, f"bench-{os.getpid()}")
         with nandarray.open(f"shm://bench-{os.getpid()}") as served:
             mapped = np.load(flat, mmap_mode="r")
-            ways = {"store": store["x"], "shm": served["x"]}
+            ways = {"store": store.open_array("x"), "shm": served.open_array("x")}
             take = _best(rounds, lambda: np.take(mapped, numbers, axis=0, out=out))
             for name, array in ways.items():
                 seconds = _best(rounds, partial(array.gather, numbers, out=out))

@@ -118,7 +118,7 @@ def measure(folder: Path, *, rounds: int, scale: float = 1.0, say: Callable[[str
         for turn in range(rounds):
             say(f"round {turn + 1} of {rounds}")
             for work, (row, (_, each)) in enumerate(zip(rows, LOOPS, strict=False)):
-                _loop(row, partial(store["one"].offload, program), work, each * iterations, iterations)
+                _loop(row, partial(store.open_array("one").offload, program), work, each * iterations, iterations)
                 if shutil.which(_QEMU):
                     nothing = _in_qemu(source, Path(place), work, 0)
                     took = _in_qemu(source, Path(place), work, iterations) - nothing

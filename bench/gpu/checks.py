@@ -109,7 +109,7 @@ def _errors(session: Session) -> Results:
             with Door(session.host, session.card, name, queues=1, line_bytes=4096) as door:
                 before = _statuses(session, door, threads, (0, 1))
                 _require(_right(session, before, 0, 1, ended=_RESIZED) == 0, "an error before there was a reason")
-                store["words"].resize((2048,))
+                store.open_array("words").resize((2048,))
                 # The first lines are in the cache; the last one was never read.
                 why, values = _statuses(session, door, threads, (4000, 0))
         finally:
@@ -194,9 +194,9 @@ def _torch(session: Session) -> Results:
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             indices = torch.from_numpy(numbers).to("cuda")
-            rows = client["x"].gather(indices)
+            rows = client.open_array("x").gather(indices)
             out = torch.empty_like(rows)
-            client["x"].gather(indices, out=out)
+            client.open_array("x").gather(indices, out=out)
             same = bool((rows == out).all())
             found = rows.cpu().numpy()
         stream.synchronize()
@@ -212,9 +212,9 @@ def _cupy(session: Session) -> Results:
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
             indices = cupy.asarray(numbers)
-            rows = client["words"].gather(indices)
+            rows = client.open_array("words").gather(indices)
             out = cupy.empty_like(rows)
-            client["words"].gather(indices, out=out)
+            client.open_array("words").gather(indices, out=out)
             same = bool((rows == out).all())
             found = cupy.asnumpy(rows)
         stream.synchronize()

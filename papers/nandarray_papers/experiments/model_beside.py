@@ -27,7 +27,7 @@ _TABLE_BYTES = 16 << 20
 
 def _arrivals(store: nandarray.Store, rate: float, seconds: float, seed: int) -> list[nandarray.Future]:
     """Submit reads of 4 KiB at a steady rate for a time from now."""
-    table = store["table"]
+    table = store.open_array("table")
     places = np.random.default_rng(seed).integers(table.shape[0] // READ_BYTES, size=int(rate * seconds))
     futures = []
     for number, place in enumerate(places.tolist()):

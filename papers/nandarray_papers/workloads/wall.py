@@ -81,7 +81,7 @@ class Nandarray(Place):
     def open(self) -> None:
         """Open it for reading."""
         self._store = nandarray.open(self.path)
-        self._view = self._store["x"].view(self.dataset.shape)
+        self._view = self._store.open_array("x").view(self.dataset.shape)
 
     def close(self) -> None:
         """Let go of it."""

@@ -10,7 +10,7 @@ Arithmetic is left to NumPy (read first, then compute), and so is ``==`` (:mod:`
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -29,6 +29,7 @@ from nandarray.array.view import View, resolve_shape
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.gpu.gather import gather
 from nandarray.index import buffers
+from nandarray.index.buffers import Elements
 from nandarray.index.shapes import check_axis, check_shape
 from nandarray.index.transfer import fetch, put
 from nandarray.programs.operand import Origin
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Array", "field_names"]
 
 _NdArray = np.ndarray[Any, Any]
+_Memory = TypeVar("_Memory")
 
 
 class Array(Grid, Compute):
@@ -122,9 +124,10 @@ class Array(Grid, Compute):
         return self._space.encrypted
 
     @property
-    def fill_value(self) -> Any:
+    def fill_value(self) -> np.generic:
         """The value of elements that were never written."""
-        return np.frombuffer(self._space.fill, self._dtype)[0]
+        found: np.generic = np.frombuffer(self._space.fill, self._dtype)[0]
+        return found
 
     @property
     def attrs(self) -> Attributes:
@@ -143,6 +146,10 @@ class Array(Grid, Compute):
 
     # --- Reading and writing -----------------------------------------------------------------------------------------
 
+    @overload
+    def __getitem__(self, key: str | list[str]) -> Field: ...
+    @overload
+    def __getitem__(self, key: Any) -> Elements: ...
     def __getitem__(self, key: Any) -> Any:
         # Small reads of plain dtypes by one native call.
         got = get(self._space, key, self._dtype)
@@ -162,6 +169,10 @@ class Array(Grid, Compute):
                 return
         super().__setitem__(key, values)
 
+    @overload
+    def read(self, selection: Any = ..., *, out: None = None) -> Elements: ...
+    @overload
+    def read(self, selection: Any = ..., *, out: _Memory) -> _Memory: ...
     def read(self, selection: Any = ..., *, out: Any = None) -> Any:
         """Read a selection, into given memory if wanted.
 
@@ -254,7 +265,7 @@ class Array(Grid, Compute):
         """
         self[selection] = values
 
-    def masked(self, selection: Any = ...) -> Any:
+    def masked(self, selection: Any = ...) -> np.ma.MaskedArray[tuple[Any, ...], np.dtype[Any]]:
         """Read a selection with its mask.
 
         An array that was made of a masked one has an attribute ``_MASK``, which names the array of its mask. Any other
@@ -287,7 +298,8 @@ class Array(Grid, Compute):
         >>> store["a"][:], store["a.mask"][2:]
         (array([0, 1, 2, 3]), array([False,  True]))
         """
-        return read_masked(self, selection)
+        found: np.ma.MaskedArray[tuple[Any, ...], np.dtype[Any]] = read_masked(self, selection)
+        return found
 
     def write_masked(self, selection: Any, values: ArrayLike) -> None:
         """Write a selection with its mask, of an array that was made of a masked one.
@@ -308,6 +320,10 @@ class Array(Grid, Compute):
         """
         write_masked(self, selection, values)
 
+    @overload
+    async def read_async(self, selection: Any = ..., *, out: None = None) -> Elements: ...
+    @overload
+    async def read_async(self, selection: Any = ..., *, out: _Memory) -> _Memory: ...
     async def read_async(self, selection: Any = ..., *, out: Any = None) -> Any:
         """Read a selection without blocking the event loop; many may be in flight.
 

@@ -17,6 +17,7 @@ from nandarray._nandarray import select
 from nandarray.array.arrow import ArrowSource
 from nandarray.errors import InvalidError, NandarrayError
 from nandarray.index import buffers
+from nandarray.index.buffers import Elements
 from nandarray.index.transfer import Commands, fetch, put
 from nandarray.programs.operand import Operand
 
@@ -71,8 +72,9 @@ class Grid(Operand, ArrowSource):
         """Index with all arrays together, point by point, and their dimensions always in front."""
         return Indexer(self, "pointwise")
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._get(key)
+    def __getitem__(self, key: Any) -> Elements:
+        got: Elements = self._get(key)
+        return got
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         self._set(key, values)
@@ -91,12 +93,12 @@ class Grid(Operand, ArrowSource):
         source = buffers.as_source(values, self.dtype)
         put(self._commands(), selection, buffers.broadcast(source, selection.shape))
 
-    def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Elements:
         """Read everything into memory, converted to ``dtype``; the data must be read, so ``copy=False`` is refused."""
         if copy is False:
             raise InvalidError("a stored array cannot become a NumPy array without a copy")
-        whole: np.ndarray[Any, Any] = Grid._get(self, ...)
-        found: np.ndarray[Any, Any] = buffers.converted(whole, dtype)
+        whole: Elements = Grid._get(self, ...)
+        found: Elements = buffers.converted(whole, dtype)
         return found
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -117,7 +119,7 @@ class Grid(Operand, ArrowSource):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Elements]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         return (row for band in self._bands() for row in band)
@@ -174,8 +176,9 @@ class Indexer:
         self._grid = grid
         self._mode = mode
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._grid._get(key, self._mode)
+    def __getitem__(self, key: Any) -> Elements:
+        got: Elements = self._grid._get(key, self._mode)
+        return got
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         self._grid._set(key, values, self._mode)

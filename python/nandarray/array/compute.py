@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from numpy.typing import DTypeLike
 
 from nandarray.errors import InvalidError
+from nandarray.index.buffers import Elements
 from nandarray.programs.operand import Operand
 
 if TYPE_CHECKING:
+    from nandarray.array.array import Array
     from nandarray.programs.program import Program
+    from nandarray.programs.run import Box
+
 
 __all__ = ["Compute"]
+
+_Progress = Callable[[int, int, int], object]
+#: Reductions that give one value, or one for each place that is left.
+_Values = Literal[
+    "sum", "prod", "mean", "min", "max", "any", "all", "count", "argmin", "argmax", "var", "std", "median", "quantile",
+    "percentile",
+]  # fmt: skip
 
 _OPTIONS = ("form", "threads", "task_bytes", "instructions", "seconds", "progress", "trusted", "boundscheck")
 
@@ -26,6 +38,36 @@ _OPTIONS = ("form", "threads", "task_bytes", "instructions", "seconds", "progres
 class Compute(Operand):
     """Computing beside the data, for an N-dimensional array in a store."""
 
+    @overload
+    def offload(
+        self,
+        program: Program,
+        *others: Any,
+        key: Any = ...,
+        out: None = None,
+        form: str | None = None,
+        threads: int | None = None,
+        task_bytes: int | None = None,
+        instructions: int | None = None,
+        seconds: float | None = None,
+        progress: _Progress | None = None,
+        **scalars: Any,
+    ) -> Elements | dict[str, Elements] | None: ...
+    @overload
+    def offload(
+        self,
+        program: Program,
+        *others: Any,
+        key: Any = ...,
+        out: object,
+        form: str | None = None,
+        threads: int | None = None,
+        task_bytes: int | None = None,
+        instructions: int | None = None,
+        seconds: float | None = None,
+        progress: _Progress | None = None,
+        **scalars: Any,
+    ) -> Elements | int | dict[str, Elements | int] | None: ...
     def offload(
         self,
         program: Program,
@@ -37,7 +79,7 @@ class Compute(Operand):
         task_bytes: int | None = None,
         instructions: int | None = None,
         seconds: float | None = None,
-        progress: Callable[[int, int, int], object] | None = None,
+        progress: _Progress | None = None,
         **scalars: Any,
     ) -> Any:
         """Run a program beside the data, and get what it gives.
@@ -89,7 +131,9 @@ class Compute(Operand):
         options = {"out": out, "form": form, "threads": threads, "progress": progress, **limits}
         return run.offload(program, inputs, scalars, **options).result
 
-    async def offload_async(self, program: Program, *others: Any, **options: Any) -> Any:
+    async def offload_async(
+        self, program: Program, *others: Any, **options: Any
+    ) -> Elements | int | dict[str, Elements | int] | None:
         """Run a program beside the data without blocking the event loop; many may be in flight.
 
         Parameters
@@ -129,13 +173,52 @@ class Compute(Operand):
                 told(done, tasks, bytes_in)
 
         try:
-            return await self._origin().array.store._in_thread(
-                lambda: self.offload(program, *others, progress=tell, **options)
-            )
+            call = partial(self.offload, program, *others, progress=tell, **options)
+            found: Elements | int | dict[str, Elements | int] | None = await self._origin().array.store._in_thread(call)
+            return found
         except BaseException:
             ended.set()
             raise
 
+    @overload
+    def map_blocks(
+        self,
+        function: Callable[..., Any] | Program | str,
+        *others: Any,
+        block: bool | Sequence[int] | None = None,
+        depth: int | Sequence[int] | Mapping[int, int] | None = None,
+        boundary: Any = None,
+        key: Any = ...,
+        out: None = None,
+        dtype: DTypeLike | None = None,
+        **scalars: Any,
+    ) -> Elements: ...
+    @overload
+    def map_blocks(
+        self,
+        function: Callable[..., Any] | Program | str,
+        *others: Any,
+        block: bool | Sequence[int] | None = None,
+        depth: int | Sequence[int] | Mapping[int, int] | None = None,
+        boundary: Any = None,
+        key: Any = ...,
+        out: str,
+        dtype: DTypeLike | None = None,
+        **scalars: Any,
+    ) -> Array: ...
+    @overload
+    def map_blocks(
+        self,
+        function: Callable[..., Any] | Program | str,
+        *others: Any,
+        block: bool | Sequence[int] | None = None,
+        depth: int | Sequence[int] | Mapping[int, int] | None = None,
+        boundary: Any = None,
+        key: Any = ...,
+        out: Operand | Box,
+        dtype: DTypeLike | None = None,
+        **scalars: Any,
+    ) -> int: ...
     def map_blocks(
         self,
         function: Callable[..., Any] | Program | str,
@@ -218,6 +301,24 @@ class Compute(Operand):
             options=options, scalars=scalars,
         )  # fmt: skip
 
+    @overload
+    def filter(
+        self,
+        predicate: Callable[..., Any] | Program | str = "filter",
+        *others: Any,
+        key: Any = ...,
+        out: None = None,
+        **scalars: Any,
+    ) -> Elements: ...
+    @overload
+    def filter(
+        self,
+        predicate: Callable[..., Any] | Program | str = "filter",
+        *others: Any,
+        key: Any = ...,
+        out: Operand | Box,
+        **scalars: Any,
+    ) -> int: ...
     def filter(
         self,
         predicate: Callable[..., Any] | Program | str = "filter",
@@ -262,6 +363,45 @@ class Compute(Operand):
         options = _taken(scalars)
         return wrappers.filter_(self, predicate, others, key=key, out=out, options=options, scalars=scalars)
 
+    @overload
+    def reduce(
+        self,
+        function: _Values,
+        axis: int | Sequence[int] | None = None,
+        *,
+        keepdims: bool = False,
+        key: Any = ...,
+        initial: Any = None,
+        dtype: DTypeLike | None = None,
+        state: Any = None,
+        **scalars: Any,
+    ) -> Elements: ...
+    @overload
+    def reduce(
+        self,
+        function: str | type | Program,
+        axis: int | Sequence[int] | None = None,
+        *,
+        keepdims: bool = False,
+        key: Any = ...,
+        initial: Any = None,
+        dtype: DTypeLike | None = None,
+        state: Any = None,
+        **scalars: Any,
+    ) -> Elements | dict[str, Elements]: ...
+    @overload
+    def reduce(
+        self,
+        function: Callable[..., Any],
+        axis: int | Sequence[int] | None = None,
+        *,
+        keepdims: bool = False,
+        key: Any = ...,
+        initial: Any = None,
+        dtype: DTypeLike | None = None,
+        state: Any = None,
+        **scalars: Any,
+    ) -> Elements: ...
     def reduce(
         self,
         function: Callable[..., Any] | Program | str | type,
@@ -348,7 +488,7 @@ class Compute(Operand):
             scalars=scalars,
         )
 
-    def select(self, *columns: Any, key: Any = ..., **options: Any) -> Any:
+    def select(self, *columns: str | int, key: Any = ..., **options: Any) -> Elements:
         """Take some columns of each row; the others do not leave the store.
 
         Parameters
@@ -384,7 +524,8 @@ class Compute(Operand):
         taken = _taken(options)
         if options:
             raise InvalidError(f"select has no option {min(options)!r}; there is key, {', '.join(_OPTIONS)}")
-        return wrappers.select(self, columns, key=key, options=taken)
+        found: Elements = wrappers.select(self, columns, key=key, options=taken)
+        return found
 
 
 def _taken(named: dict[str, Any]) -> dict[str, Any]:

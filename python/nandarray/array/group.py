@@ -21,7 +21,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, TypeVar
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Never, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["MARKER", "UNFINISHED", "Group", "is_hidden", "is_unfinished", "make_marker"]
 
 _T = TypeVar("_T")
+#: Index expressions of arrays that no name is.
+_Index = SupportsIndex | slice | EllipsisType | tuple[Any, ...] | np.ndarray[Any, Any] | list[int] | list[bool] | None
 
 #: The last part of the name of the hidden array that keeps a group.
 MARKER = ".group"
@@ -116,9 +119,21 @@ class Group:
 
     # --- Finding -----------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, name: str) -> Any:
+    # An index of another kind than a name belongs to an array; a group raises at it. With that a type checker accepts
+    # ``store["a"][1:3]``, and knows what it gives; for it, a ragged array has ``open_ragged``.
+    @overload
+    def __getitem__(self, name: str) -> Array | Group: ...
+    @overload
+    def __getitem__(self, name: _Index) -> Never: ...
+    def __getitem__(self, name: Any) -> Any:
         return self._find(name, None)
 
+    @overload
+    def get(
+        self, name: str, default: None = None, *, encryption_key: bytes | bytearray | None = None
+    ) -> Array | Group | None: ...
+    @overload
+    def get(self, name: str, default: _T, *, encryption_key: bytes | bytearray | None = None) -> Array | Group | _T: ...
     def get(self, name: str, default: Any = None, *, encryption_key: bytes | bytearray | None = None) -> Any:
         """Open an array or a group, or give a default where there is none.
 
@@ -168,6 +183,76 @@ class Group:
             raise ExistsError(f"{found.name!r} is {kind}, not an array")
         return found
 
+    def open_group(self, name: str) -> Group:
+        """Open a group.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group.
+
+        Returns
+        -------
+        Group
+            The group.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such name.
+        ExistsError
+            The name is an array.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["run1/raw"] = np.arange(3)
+        >>> store.open_group("run1").keys()
+        ['raw']
+        """
+        found = self._find(name, None)
+        if not isinstance(found, Group):
+            raise ExistsError(
+                f"{found.name!r} is {'an array' if isinstance(found, Array) else 'a ragged array'}, not a group"
+            )
+        return found
+
+    def open_ragged(self, name: str) -> Ragged:
+        """Open a ragged array: rows of different lengths.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group.
+
+        Returns
+        -------
+        Ragged
+            The ragged array.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such name.
+        ExistsError
+            The name is an array or a group.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> names = store.create_ragged("names", ["ada", None, "grace"])
+        >>> store.open_ragged("names")[0]
+        'ada'
+        """
+        from nandarray.array.ragged import Ragged
+
+        found = self._find(name, None)
+        if not isinstance(found, Ragged):
+            raise ExistsError(f"{found.name!r} is {'a group' if isinstance(found, Group) else 'an array'}")
+        return found
+
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
@@ -196,7 +281,7 @@ class Group:
         """
         return sorted({name.partition("/")[0] for name in self._below()} - {MARKER})
 
-    def values(self) -> Iterator[Any]:
+    def values(self) -> Iterator[Array | Group]:
         """Open everything that is directly inside.
 
         Yields
@@ -206,7 +291,7 @@ class Group:
         """
         return (self[name] for name in self.keys())
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def items(self) -> Iterator[tuple[str, Array | Group]]:
         """Open everything that is directly inside.
 
         Yields
@@ -251,7 +336,7 @@ class Group:
         """
         return self._walk(function, lambda name: function(name))
 
-    def visititems(self, function: Callable[[str, Any], _T | None]) -> _T | None:
+    def visititems(self, function: Callable[[str, Array | Group], _T | None]) -> _T | None:
         """Call a function with the name of everything below this group, and with the array or group.
 
         Parameters
@@ -416,7 +501,11 @@ class Group:
                 raise
         return array
 
-    def __setitem__(self, name: str, data: Any) -> None:
+    @overload
+    def __setitem__(self, name: str, data: ArrayLike) -> None: ...
+    @overload
+    def __setitem__(self, name: _Index, data: ArrayLike) -> Never: ...
+    def __setitem__(self, name: Any, data: ArrayLike) -> None:
         from nandarray.array.ragged import Ragged
         from nandarray.array.ragged_values import is_ragged
 

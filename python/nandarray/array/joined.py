@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ from nandarray.array.base import Grid
 from nandarray.array.lazy import AsType, Field
 from nandarray.array.view import View
 from nandarray.errors import BadIndexError, ClosedError, InvalidError
+from nandarray.index.buffers import Elements
 from nandarray.index.shapes import MAX_AXIS, MAX_DIMS, check_axis, check_shape, run_shape
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = ["Joined", "concat", "stack"]
 
 _NdArray = np.ndarray[Any, Any]
 _Key = tuple[Any, ...]
+_Memory = TypeVar("_Memory")
 
 
 def concat(arrays: Iterable[Array | View | Joined | Field | AsType], axis: int = 0) -> Joined:
@@ -194,6 +196,10 @@ class Joined(Grid):
             chunks.insert(self._axis, 1)
         return tuple(chunks)
 
+    @overload
+    def __getitem__(self, key: str | list[str]) -> Joined: ...
+    @overload
+    def __getitem__(self, key: Any) -> Elements: ...
     def __getitem__(self, key: Any) -> Any:
         names = field_names(key) if self._dtype.names else None
         if names is None:
@@ -205,6 +211,10 @@ class Joined(Grid):
     def _set(self, key: object, values: ArrayLike, mode: Mode = "numpy") -> Never:
         raise InvalidError("joined arrays are read-only: write to their parts")
 
+    @overload
+    def read(self, selection: Any = ..., *, out: None = None) -> Elements: ...
+    @overload
+    def read(self, selection: Any = ..., *, out: _Memory) -> _Memory: ...
     def read(self, selection: Any = ..., *, out: Any = None) -> Any:
         """Read a selection, into given memory if wanted: :meth:`Array.read`.
 

@@ -21,6 +21,7 @@ from nandarray.array.compute import Compute
 from nandarray.array.pickling import dask_token
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.index import buffers
+from nandarray.index.buffers import Elements
 from nandarray.index.compare import Uncompared
 from nandarray.index.transfer import fetch, put
 from nandarray.programs.operand import Origin
@@ -69,16 +70,17 @@ class _Lazy(Uncompared, ArrowSource):
     def __len__(self) -> int:
         return len(self._array)
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._convert(self._array[key])
+    def __getitem__(self, key: Any) -> Elements:
+        found: Elements = self._convert(self._array[key])
+        return found
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Elements]:
         return map(self._convert, self._array)
 
-    def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Elements:
         """Read and convert everything, once more to ``dtype``; the data must be read, so ``copy=False`` is refused."""
         whole = np.asarray(self._convert(self._array.__array__(copy=copy)))
-        found: np.ndarray[Any, Any] = buffers.converted(whole, dtype)
+        found: Elements = buffers.converted(whole, dtype)
         return found
 
     def _convert(self, read: Any) -> Any:

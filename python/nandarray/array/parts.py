@@ -121,7 +121,7 @@ class Part:
     @property
     def fill_value(self) -> Any:
         """The value of elements that were never written; None for fields with dimensions of their own."""
-        fill = self.array.fill_value
+        fill: Any = self.array.fill_value
         if isinstance(self.of, View):
             return fill
         return None if self.inner or self.dtype.names else fill[self.of.name]

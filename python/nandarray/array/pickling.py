@@ -190,6 +190,5 @@ def reopen_array(opening: Opening, name: str) -> Array:
     return _shared(opening).open_array(f"/{name}")
 
 
-def _reopen_group(opening: Opening, name: str) -> Group | Ragged:
-    found: Group | Ragged = _shared(opening)[f"/{name}"]
-    return found
+def _reopen_group(opening: Opening, name: str) -> Any:
+    return _shared(opening)[f"/{name}"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,7 @@ from nandarray.array.futures import Collecting, Future
 from nandarray.array.pickling import dask_token
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
 from nandarray.index import buffers
+from nandarray.index.buffers import Elements
 from nandarray.index.shapes import check_shape, run_shape
 from nandarray.programs.operand import Origin
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["View", "check_volume", "resolve_shape", "translate"]
 
 _Array = np.ndarray[Any, Any]
+_Memory = TypeVar("_Memory")
 _INT64_MAX = 2**63 - 1
 
 
@@ -81,9 +83,9 @@ class View(Grid, Compute):
         """Type of the elements."""
         return self._of.dtype
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Elements:
         # As an array's: by one native call, or else the general way.
-        got = get(self._of._space, key, self._of._dtype, None, self._shape)
+        got: Elements | None = get(self._of._space, key, self._of._dtype, None, self._shape)
         return super().__getitem__(key) if got is None else got
 
     def __repr__(self) -> str:
@@ -97,6 +99,10 @@ class View(Grid, Compute):
         except ClosedError:
             return "<em>closed array</em>"
 
+    @overload
+    def read(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: None = None) -> Elements: ...
+    @overload
+    def read(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: _Memory) -> _Memory: ...
     def read(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: Any = None) -> Any:
         """Read one sub-block by one command.
 
@@ -183,6 +189,10 @@ class View(Grid, Compute):
         if source.size:
             self._commands().write(source, start)
 
+    @overload
+    async def read_async(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: None = None) -> Elements: ...
+    @overload
+    async def read_async(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: _Memory) -> _Memory: ...
     async def read_async(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: Any = None) -> Any:
         """Read one sub-block without blocking the event loop.
 

@@ -76,7 +76,7 @@ def _shared_memory(folder: Path) -> Check:
             return Check("shared memory", "fails", str(error), "make /dev/shm writable (docker: --ipc, --shm-size)")
         try:
             with nandarray.open(shared_url(name)) as client:
-                good = np.array_equal(client["x"].gather([5, 7]), [5, 7])
+                good = np.array_equal(client.open_array("x").gather([5, 7]), [5, 7])
         finally:
             server.stop()
     return Check("shared memory", "works" if good else "fails", "" if good else "other bytes came back")

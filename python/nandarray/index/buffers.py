@@ -21,10 +21,13 @@ from nandarray import dtypes
 from nandarray.errors import InvalidError
 
 __all__ = [
-    "any_masked", "as_out", "as_source", "broadcast", "converted", "empty", "refuse_flagged", "refuse_mask",
+    "Elements", "any_masked", "as_out", "as_source", "broadcast", "converted", "empty", "refuse_flagged", "refuse_mask",
     "refuse_shared",
 ]  # fmt: skip
 
+#: What reading gives: the dtype is known when the program runs. A single element is a scalar of NumPy, which does what
+#: an array without dimensions does, and has its type here, as a type checker cannot count an index.
+Elements = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 _Array = np.ndarray[Any, Any]
 _DLPACK_CPU = 1
 _DLPACK_PINNED = 3  # page-locked host memory

@@ -7,13 +7,24 @@ and :mod:`nandarray.programs.compile.functions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Never, ParamSpec, Protocol, TypeVar, overload
 
 from nandarray.errors import InvalidError
 from nandarray.programs.forms import Form, block_form, map_form, reduce_form, sequence_form
 from nandarray.programs.program import PythonProgram
 
 __all__ = ["program"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+#: Classes of functions are no function: called, such a program raises.
+_OfClass = Callable[[type], PythonProgram[..., Never]]
+
+
+class _Decorated(Protocol):
+    """A decorator; what it makes of a function is called as the function is."""
+
+    def __call__(self, function: Callable[_P, _R], /) -> PythonProgram[_P, _R]: ...
 
 
 class _ProgramDecorator:
@@ -82,6 +93,26 @@ class _ProgramDecorator:
     ('float32', ['nd_block'])
     """
 
+    @overload
+    def __call__(
+        self,
+        function: Callable[_P, _R],
+        *,
+        inputs: Any = None,
+        output: Any = None,
+        scalars: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> PythonProgram[_P, _R]: ...
+    @overload
+    def __call__(
+        self,
+        function: None = None,
+        *,
+        inputs: Any = None,
+        output: Any = None,
+        scalars: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> _Decorated: ...
     def __call__(
         self,
         function: Callable[..., Any] | None = None,
@@ -100,25 +131,23 @@ class _ProgramDecorator:
 
     def map(
         self, *, inputs: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
-    ) -> Callable[[Callable[..., Any]], PythonProgram]:
+    ) -> _Decorated:
         """Make a program of a function that takes one element of each input and returns one."""
         return lambda found: PythonProgram(map_form("map", found, inputs, output, scalars, **settings))
 
-    def filter(
-        self, *, inputs: Any, scalars: Mapping[str, Any] | None = None, **settings: Any
-    ) -> Callable[[Callable[..., Any]], PythonProgram]:
+    def filter(self, *, inputs: Any, scalars: Mapping[str, Any] | None = None, **settings: Any) -> _Decorated:
         """Make a program of a function that says of one element whether to keep it (that of the first input)."""
         return lambda found: PythonProgram(map_form("filter", found, inputs, None, scalars, **settings))
 
     def reduce(
         self, *, inputs: Any, state: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
-    ) -> Callable[[Any], PythonProgram]:
+    ) -> _OfClass:
         """Make a program of a class with ``init``, ``step`` or ``block``, ``merge`` and ``result``."""
         return lambda found: PythonProgram(reduce_form(found, inputs, state, output, scalars, **settings))
 
     def sequence(
         self, *, inputs: Any, state: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
-    ) -> Callable[[Any], PythonProgram]:
+    ) -> _OfClass:
         """Make a program of a class with ``init``, ``step`` and ``end``, whose state goes from element to element."""
         return lambda found: PythonProgram(sequence_form(found, inputs, state, output, scalars, **settings))
 

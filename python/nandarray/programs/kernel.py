@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -220,6 +220,12 @@ def _as_read(section: Mapping[str, Any]) -> dict[str, Any]:
     return {**section, "dtype": abi.spelled(section["dtype"], f"section {section['name']}")}
 
 
+@overload
+def kernel(function: Callable[..., Any], *, trusted: bool = True, checked: bool = True) -> Kernel: ...
+@overload
+def kernel(
+    function: None = None, *, trusted: bool = True, checked: bool = True
+) -> Callable[[Callable[..., Any]], Kernel]: ...
 def kernel(function: Callable[..., Any] | None = None, *, trusted: bool = True, checked: bool = True) -> Any:
     """Make a kernel of a loop nest.
 

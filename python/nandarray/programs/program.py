@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from nandarray.errors import InvalidError, ProgramError
 from nandarray.inputs import read_input, read_text
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from nandarray.programs.timing import Timed
 
 __all__ = ["Program", "PythonProgram"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Program:
@@ -220,7 +223,7 @@ class Program:
         InvalidError
             Annotations are missing or wrong.
         """
-        made = PythonProgram(block_form(function, **settings))
+        made: PythonProgram[..., Any] = PythonProgram(block_form(function, **settings))
         _ = made.elf
         return made
 
@@ -499,7 +502,7 @@ class Program:
         return f"<div>{title}{table(facts)}{code}</div>"
 
 
-class PythonProgram(Program):
+class PythonProgram(Program, Generic[_P, _R]):
     """A program from Python functions, compiled when something of it is first asked for.
 
     Called, it is the function itself, in Python.
@@ -546,12 +549,13 @@ class PythonProgram(Program):
             return False
         return True
 
-    def __call__(self, *args: Any, **kws: Any) -> Any:
+    def __call__(self, *args: _P.args, **kws: _P.kwargs) -> _R:
         """Call the function as Python does, without compiling it."""
         function = self._form.functions.get("function")
         if function is None:
             raise TypeError("a reduction is no function; its functions are in `form.functions`")
-        return function(*args, **kws)
+        found: _R = function(*args, **kws)
+        return found
 
     @property
     def form(self) -> Form:

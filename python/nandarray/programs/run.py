@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
 from nandarray import _nandarray
 from nandarray.door import Source
 from nandarray.errors import InvalidError, ProgramFailedError
+from nandarray.index.buffers import Elements
 from nandarray.programs import abi, ports
 from nandarray.programs.compile import native as forms
 from nandarray.programs.ports import Box, Boxed
@@ -141,8 +142,18 @@ class Account:
     notes: tuple[str, ...] = ()
 
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    _V = TypeVar("_V", default=Elements | int, covariant=True)
+else:
+    from typing import TypeVar
+
+    _V = TypeVar("_V", covariant=True)
+
+
 @dataclass(frozen=True)
-class Offloaded:
+class Offloaded(Generic[_V]):
     """The outputs of a run, and its account.
 
     Attributes
@@ -154,11 +165,11 @@ class Offloaded:
         Traffic, time and instructions of the run.
     """
 
-    outputs: dict[str, Any]
+    outputs: dict[str, _V]
     account: Account
 
     @property
-    def result(self) -> Any:
+    def result(self) -> _V | dict[str, _V] | None:
         """The only output, or all of them as a dictionary; None if the program has none."""
         if len(self.outputs) == 1:
             return next(iter(self.outputs.values()))
@@ -189,6 +200,40 @@ class _Asked:
     hold_bytes: int
 
 
+@overload
+def offload(
+    program: Program | Step | Output | Mapping[str, Step | Output],
+    inputs: Sequence[Any] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    *,
+    out: None = None,
+    form: str | None = None,
+    threads: int | None = None,
+    task_bytes: int | None = None,
+    instructions: int | None = None,
+    hold_bytes: int = HOLD_BYTES,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+    _watch: _nandarray.Watch | None = None,
+    _learns: str = "",
+) -> Offloaded[Elements]: ...
+@overload
+def offload(
+    program: Program | Step | Output | Mapping[str, Step | Output],
+    inputs: Sequence[Any] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    *,
+    out: object,
+    form: str | None = None,
+    threads: int | None = None,
+    task_bytes: int | None = None,
+    instructions: int | None = None,
+    hold_bytes: int = HOLD_BYTES,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+    _watch: _nandarray.Watch | None = None,
+    _learns: str = "",
+) -> Offloaded[Elements | int]: ...
 def offload(
     program: Program | Step | Output | Mapping[str, Step | Output],
     inputs: Sequence[Any] | None = None,
@@ -204,7 +249,7 @@ def offload(
     progress: Progress | None = None,
     _watch: _nandarray.Watch | None = None,
     _learns: str = "",
-) -> Offloaded:
+) -> Offloaded[Any]:
     """Run a program, or several that feed each other, beside arrays of a store.
 
     Parameters

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray.errors import InvalidError
+from nandarray.index.buffers import Elements
 from nandarray.programs import abi, ports
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Step:
     def __iter__(self) -> Iterator[Output]:
         return iter([Output(self, number) for number in range(len(self._program._metadata["outputs"]))])
 
-    def run(self, **options: Any) -> Any:
+    def run(self, **options: Any) -> Elements | int | dict[str, Elements | int] | None:
         """Run it, with all steps that it needs, and get what it gives.
 
         Parameters
@@ -131,7 +132,8 @@ class Step:
         """
         from nandarray.programs.run import offload
 
-        return offload(self, **options).result
+        found: Elements | int | dict[str, Elements | int] | None = offload(self, **options).result
+        return found
 
     def __repr__(self) -> str:
         return f"<nandarray.Step {_called(self)}>"
@@ -193,11 +195,13 @@ class Output:
         """Dtype of the output's elements."""
         return abi.record(self._port["dtype"], self.name)
 
-    def run(self, **options: Any) -> Any:
+    def run(self, **options: Any) -> Elements | int:
         """Run the step for this output alone; see :meth:`Step.run`."""
         from nandarray.programs.run import offload
 
-        return offload(self, **options).result
+        found: Any = offload(self, **options).result
+        only: Elements | int = found
+        return only
 
     def __repr__(self) -> str:
         return f"<nandarray.Step {_called(self._step)}[{self.name!r}]>"

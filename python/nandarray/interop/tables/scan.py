@@ -311,7 +311,8 @@ class Table:
         if test is False or span.start == span.stop:
             return np.empty(0, library.tuple_dtype([one.field for one in self.columns], numbers))
         try:
-            return offload(self._program(numbers, test), [Box(self.text, span)], **options).result.reshape(-1)
+            found: Any = offload(self._program(numbers, test), [Box(self.text, span)], **options).result
+            return found.reshape(-1)
         except ProgramFailedError as error:
             found = _STATUS.search(str(error))
             status = int(found[1]) if found else 0
@@ -440,7 +441,7 @@ def create(
         raise _error(shown, line, None, "the text is cut off: its last line has no end")
     store[name] = data
     try:
-        table = Table(store[name], columns, delimiter, line_bytes)
+        table = Table(store.open_array(name), columns, delimiter, line_bytes)
         table.program()  # what the program refuses, is refused now
         if check:
             table.check()
@@ -476,7 +477,7 @@ def open_table(store: Group, name: str) -> Table:
     """
     text = store[name]
     described = text.attrs.get(ATTRIBUTE)
-    if described is None:
+    if described is None or not isinstance(text, Array):
         raise NotFoundError(f"{name} is no table: it has no attribute {ATTRIBUTE!r}")
     try:
         columns = tuple(Column(*one) for one in described["columns"])

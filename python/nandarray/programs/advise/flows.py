@@ -117,11 +117,11 @@ def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any],
         done = run.offload(made, given, scalars, out=targets or None, form="interpreted")
         traffic, kept = done.account.traffic, 0
         if use.kept is not None:
-            got = {name: store[f"output-{name}"][: done.outputs[name]] if name in targets else value
+            got: dict[str, Any] = {name: store[f"output-{name}"][: done.outputs[name]] if name in targets else value
                    for name, value in done.outputs.items()}  # fmt: skip
             for number, one in enumerate(use.kept(dict(zip(names, inputs, strict=True)), got)):
                 store[f"kept{number}"] = one
-                kept += store[f"kept{number}"].nbytes
+                kept += store.open_array(f"kept{number}").nbytes
     return done.account, Flows(traffic.from_store, traffic.from_host, traffic.to_store + kept, traffic.to_host)
 
 

@@ -117,10 +117,11 @@ def reduce_along(
             f"what is behind axis {axis} has {inner} elements, {inner * kind.itemsize} bytes; at most {ROW_BYTES} are "
             "possible: fold a part at a time, with key="
         )
-    made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings))
+    form = along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings)
+    made: PythonProgram[..., Any] = PythonProgram(form)
     before = itertools.product(*map(range, shape[:axis] if whole else ()))
     keys = [box.part(places) for places in before] if whole else [key]
-    rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]
+    rows: list[Any] = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]
     found = np.concatenate([np.reshape(row, -1) for row in rows]).reshape(left)
     if times is not None:
         found = found.view(times)

@@ -100,7 +100,8 @@ def map_boxes(
         raise InvalidError(f"out has shape {got}; the box has {shape}")
     try:
         target = tiled(out, written=True) if ports.is_stored(out) else out
-        found = run.offload(made, [tiled(box), *map(tiled, map(_given, others))], values, out=target, **given).result
+        inputs = [tiled(box), *map(tiled, map(_given, others))]
+        found: Any = run.offload(made, inputs, values, out=target, **given).result
     except BaseException:
         if isinstance(name, str):
             del store[name]

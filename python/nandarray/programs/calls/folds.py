@@ -91,7 +91,8 @@ def _along(
     made = _program(name, box.dtype, None if whole else length, inner)
     before = itertools.product(*map(range, shape[:axis] if whole else ()))
     keys = [box.part(places) for places in before] if whole else [key]
-    return np.concatenate([np.reshape(run.offload(made, [run.Box(grid, one)], **options).result, -1) for one in keys])
+    found: list[Any] = [run.offload(made, [run.Box(grid, one)], **options).result for one in keys]
+    return np.concatenate([np.reshape(one, -1) for one in found])
 
 
 def _result(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -192,7 +192,8 @@ def _reduced(
     if isinstance(what, str):
         found = _of_kind(call, what, box)
     elif state is not None:
-        made = PythonProgram(reduce_form(what, box.dtype, state, dtype, _kinds(scalars, [box]), **_settings(options)))
+        form = reduce_form(what, box.dtype, state, dtype, _kinds(scalars, [box]), **_settings(options))
+        made: Program = PythonProgram(form)
         return _run(call, made)
     else:
         kind = folded_into(box.dtype) if dtype is None else dtypes.parse(dtype)

@@ -292,6 +292,14 @@ def test_assigning_the_fill_value_takes_no_space(store: nandarray.Store) -> None
     assert np.isnan(a[40]).sum() == 32
 
 
+def test_assigning_the_fill_value_to_no_element_frees_nothing(store: nandarray.Store) -> None:
+    for shape in ((), (2, 3)):
+        model = np.ones(shape, "i4")
+        a = store.create(f"a{len(shape)}", data=model)
+        a[False], a[np.False_, ...], a[None, False] = 0, 0, 0
+        assert np.array_equal(a[...], model)
+
+
 def test_arrays_far_larger_than_the_disk(store: nandarray.Store) -> None:
     side = 2**60
     a = store.create("a", (side, 3, side), "i2", fill_value=-1)

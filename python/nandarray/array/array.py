@@ -602,7 +602,7 @@ class Array(Grid, Compute):
         box = select(key, self.shape)
         if not box.is_box or any(step != 1 for step in box.step):
             return False
-        if 0 not in box.lengths:
+        if 0 not in box.shape and 0 not in box.lengths:  # `a[False]` has no element, and no axis that says so
             self._space.deallocate(box.start, box.lengths)
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -93,24 +94,37 @@ def test_operators_say_what_to_write(store: nandarray.Store, a: nandarray.Array)
 
 def test_equality_is_never_false_without_a_word(store: nandarray.Store, a: nandarray.Array) -> None:
     store["r"] = np.zeros(2, [("x", "i4")])
-    for one in (a, a.view((6, 4)), a.astype("f4"), store["r"]["x"]):
-        assert one == one  # noqa: PLR0124
-        assert not one != one  # noqa: PLR0124, SIM202
-        assert len({one, one}) == 1
-        assert {one: 5}[one] == 5
+    for one in (a, a.view((6, 4)), a.astype("f4"), store["r"]["x"], nandarray.concat([a, a])):
+        # Dictionaries and sets go by identity; Python compares no object with itself there.
+        assert len({one, one, a}) == 1 + (one is not a)
+        assert {a: 4, one: 5}[one] == 5
         assert one in [one]
-        others = [store["g/a"], one, 5]  # among handles, the one is found
-        assert (one in others, others.index(one)) == (True, 1)
-        others.remove(one)
-        assert (len(others), one == others[0], one != others[0]) == (2, False, True)
-        for other in (5, None, "x", [0, 1]):
-            with pytest.raises(TypeError, match="not supported.*read them first"):
-                _ = one == other
-            with pytest.raises(TypeError, match="not supported"):
-                _ = other != one
+        for other in (5, None, "x", [0, 1], one, a, store["g/a"]):
+            for words in ("one == other", "other != one"):
+                with pytest.raises(TypeError, match="not supported.*read them first"):
+                    eval(words, {"one": one, "other": other})  # noqa: S307
+        with pytest.raises(TypeError, match="their stores and names tell"):
+            [store["g/a"], one].index(one)
         # As for `<`, an array or a scalar of NumPy makes it NumPy's comparison.
         assert np.array_equal(one == np.float64(0), one[...] == 0)
         assert np.array_equal(np.asarray(one) != one, np.zeros(np.shape(one), bool))
+
+
+def test_what_would_leave_the_store_as_it_is_is_refused(store: nandarray.Store, a: nandarray.Array) -> None:
+    before = a[...]
+    for one in (a, a.view((6, 4)), a.astype("f4"), nandarray.concat([a, a])):
+        for sign in ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "@"):
+            for other in (2, one, np.ones(4, "i4")):
+                with pytest.raises(TypeError, match=re.escape(f"in array[...] {sign}= 5")):
+                    exec(f"one {sign}= other", {"one": one, "other": other})  # noqa: S102
+        for words in ("-{}", "+{}", "~{}", "abs({})"):
+            with pytest.raises(TypeError, match=re.escape(f"in {words.format('array[...]')}")):
+                eval(words.format("one"), {"one": one})  # noqa: S307
+        for words in ("one << 1", "1 >> one", "divmod(one, 2)"):
+            with pytest.raises(TypeError, match="read them first"):
+                eval(words, {"one": one})  # noqa: S307
+    a[...] += 1
+    assert np.array_equal(a[...], before + 1)
 
 
 def test_a_value_is_converted_once_and_times_are_no_integers(store: nandarray.Store) -> None:

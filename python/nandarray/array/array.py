@@ -22,7 +22,7 @@ from nandarray.array.attributes import Attributes
 from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future, Submitted
-from nandarray.array.lazy import AsType, Field
+from nandarray.array.lazy import AsType, Field, field_names
 from nandarray.array.masks import read_masked, write_masked
 from nandarray.array.pickling import dask_token, reduce_array
 from nandarray.array.view import View, resolve_shape
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nandarray.array.store import Store
     from nandarray.index.transfer import Mode
 
-__all__ = ["Array", "field_names"]
+__all__ = ["Array"]
 
 _NdArray = np.ndarray[Any, Any]
 _Memory = TypeVar("_Memory")
@@ -605,12 +605,3 @@ class Array(Grid, Compute):
         if 0 not in box.shape and 0 not in box.lengths:  # `a[False]` has no element, and no axis that says so
             self._space.deallocate(box.start, box.lengths)
         return True
-
-
-def field_names(key: object) -> str | list[str] | None:
-    """Return the names of fields that an index consists of; None for any other index."""
-    if isinstance(key, str):
-        return key
-    if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
-        return key
-    return None

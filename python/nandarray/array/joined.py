@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nandarray.array import notebook
-from nandarray.array.array import Array, field_names
+from nandarray.array.array import Array
 from nandarray.array.base import Grid
-from nandarray.array.lazy import AsType, Field
+from nandarray.array.lazy import AsType, Field, field_names
 from nandarray.array.view import View
 from nandarray.errors import BadIndexError, ClosedError, InvalidError
 from nandarray.index.buffers import Elements
@@ -134,7 +134,7 @@ def _parts(arrays: Any, what: str) -> list[Any]:
     for one in given:
         if not isinstance(one, Array | View | Joined | Field | AsType):
             raise InvalidError(f"{what} takes arrays, views and fields of stores, not {type(one).__name__}")
-        if isinstance(one, Field) and one.dtype.shape:
+        if isinstance(one, Field | AsType) and one.dtype.shape:
             raise InvalidError(f"{what} takes no field with dimensions of its own, {one.dtype.shape}")
     return given
 
@@ -268,12 +268,12 @@ class _Piece:
 
     @property
     def _grid(self) -> Grid:
-        return self.of if isinstance(self.of, Grid) else self.of.array
+        return self.of if isinstance(self.of, Grid) else self.of._grid
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        if isinstance(self.of, View):
-            return run_shape(self.of.shape, max(1, prod(self.of.array.chunks)))
+        if isinstance(self._grid, View):
+            return run_shape(self._grid.shape, max(1, prod(self._grid.array.chunks)))
         found: tuple[int, ...] = self._grid.chunks  # type: ignore[attr-defined]
         return found
 

@@ -44,7 +44,7 @@ def part_of(array: Array, how: How) -> Array | Part:
     if not how:
         return array
     kind, value = how
-    return Part(array.view(value) if kind == "view" else Field(array, value))
+    return Part(array.view(value) if kind == "view" else Field(array, *value))
 
 
 class Part:
@@ -57,7 +57,7 @@ class Part:
     @property
     def how(self) -> How:
         """The kind of part and its argument: plain values, to find the part again in another process."""
-        return ("view", self.of.shape) if isinstance(self.of, View) else ("field", self.of.name)
+        return ("view", self.of.shape) if isinstance(self.of, View) else ("field", (self.of.name, self.of.within))
 
     @property
     def store(self) -> Store:
@@ -124,7 +124,7 @@ class Part:
         fill: Any = self.array.fill_value
         if isinstance(self.of, View):
             return fill
-        return None if self.inner or self.dtype.names else fill[self.of.name]
+        return None if self.inner or self.dtype.names else self.of._convert(fill)
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Part:
             return self.of.vindex[key]
         if self.inner:
             raise InvalidError(f"a field with dimensions of its own, {self.inner}, is not read point by point")
-        return self.array.vindex[key][self.of.name]
+        return self.of._convert(self.array.vindex[key])
 
     def _field(self, reader: Any, key: Any) -> Any:
         """Read whole elements and take the field; what is behind the array's dimensions indexes the field's own."""
@@ -156,7 +156,7 @@ class Part:
         at = next((place for place, part in enumerate(parts) if part is Ellipsis), len(parts))
         parts[at : at + 1] = [slice(None)] * (self.ndim - len(parts) + (at < len(parts)))
         assert isinstance(self.of, Field)
-        read = reader[tuple(parts[: self.array.ndim])][self.of.name]
+        read = self.of._convert(reader[tuple(parts[: self.array.ndim])])
         behind = 0
         for part in reversed(parts[self.array.ndim :]):
             if isinstance(part, slice):

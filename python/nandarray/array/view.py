@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
+from nandarray import dtypes
 from nandarray._nandarray import get, get_sub_block
 from nandarray.array import notebook
 from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future
+from nandarray.array.lazy import AsType
 from nandarray.array.pickling import dask_token
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
 from nandarray.index import buffers
@@ -98,6 +100,29 @@ class View(Grid, Compute):
             return notebook.part_html(what, self._shape, self.dtype, self._of.building_block, chunks)
         except ClosedError:
             return "<em>closed array</em>"
+
+    def astype(self, dtype: DTypeLike) -> AsType:
+        """Convert to another dtype on reading, and before a program: :meth:`Array.astype`.
+
+        Parameters
+        ----------
+        dtype : dtype_like
+            Dtype of what indexing the result gives.
+
+        Returns
+        -------
+        AsType
+            A handle that reads and converts what is indexed.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6, dtype="u1")
+        >>> store["a"].view((2, 3)).astype("f4")[1]
+        array([3., 4., 5.], dtype=float32)
+        """
+        return AsType(self, dtypes.parse(dtype))
 
     @overload
     def read(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: None = None) -> Elements: ...

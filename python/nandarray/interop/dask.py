@@ -87,8 +87,9 @@ def to_dask(array: Array | View | Field | Joined, *, chunks: Any = None, inline_
 
 def _part(given: Any, dtype: np.dtype[Any], *, inline_array: bool) -> Any:
     """Return a part of joined arrays as a Dask array of the joined dtype."""
-    read = to_dask(given.array if isinstance(given, AsType) else given, inline_array=inline_array)
-    return (read.astype(given.dtype) if isinstance(given, AsType) else read).astype(dtype)
+    if isinstance(given, AsType):
+        return _part(given.of, given.of.dtype, inline_array=inline_array).astype(given.dtype).astype(dtype)
+    return to_dask(given, inline_array=inline_array).astype(dtype)
 
 
 def from_dask(

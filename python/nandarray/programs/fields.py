@@ -53,15 +53,32 @@ def derived_step(box: Box) -> FieldStep:
 
     Its one output has the elements of the box in C order.
     """
-    array, _, field, of = box.array._origin()
+    array, _, field, of, within = box.array._origin()
     if of is not None:
         made = _conversion(of.dtype.base, box.array.dtype.base, bits=getattr(box.array, "bits", False))
         step = FieldStep(made, [Box(of, box.key)])
     else:
         assert field is not None, f"{box.array!r} is an array's own elements"
-        step = FieldStep(_program(array.dtype, field), [Box(array, box.key)])
+        step = FieldStep(_program(_flat(array.dtype, within), field), [Box(array, box.key)])
     step.shape = tuple(Boxed(box).shape)
     return step
+
+
+def _flat(record: np.dtype[Any], within: tuple[str, ...]) -> np.dtype[Any]:
+    """Return a dtype with the fields of a record within a record, at their places, and of the outer one's size."""
+    found, at = record, 0
+    for one in within:
+        fields: Any = found.fields
+        found, offset = fields[one][:2]
+        at += offset
+        if found.shape:
+            raise InvalidError(f"a program gets no fields of several records, {found.shape} of them in {one!r}")
+    if not within:
+        return record
+    inner: Any = found.fields
+    names = list(inner)
+    formats, offsets = [inner[one][0] for one in names], [at + inner[one][1] for one in names]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": record.itemsize})
 
 
 @lru_cache(maxsize=64)

@@ -19,13 +19,15 @@ class Origin(NamedTuple):
     """The stored array behind an operand; its ``store`` runs programs.
 
     ``view`` is the shape that it is viewed under, None for its own; ``field`` names fields of its records, None for
-    whole elements. ``of`` is the operand whose elements are converted, None where none are.
+    whole elements, ``within`` the records around these, from the outside. ``of`` is the operand whose elements are
+    converted, None where none are.
     """
 
     array: Any
     view: list[int] | None = None
     field: tuple[str, ...] | None = None
     of: Any = None
+    within: tuple[str, ...] = ()
 
 
 class Operand(Uncompared):

@@ -87,7 +87,7 @@ class Boxed:
     def __init__(self, given: Any) -> None:
         box = given if isinstance(given, Box) else Box(given)
         whole = box.array
-        self.array, self.view, field, of = whole._origin()
+        self.array, self.view, field, of, _ = whole._origin()
         self.dtype = whole.dtype.base
         found = select(box.key, whole.shape)
         self.kept: tuple[int, ...] = tuple(axis for axis in found.kept if axis is not None)

@@ -143,8 +143,8 @@ def _records(one: Any) -> tuple[Any, str | None]:
     found: Any = box.array
     if found._origin().field is None:
         raise InvalidError(f"a function over boxes takes elements as they are: convert {found.dtype} in the function")
-    if not isinstance(found.name, str) or found.dtype.shape:
-        raise InvalidError("a function over boxes takes fields that are one number each")
+    if not isinstance(found.name, str) or found.dtype.shape or found.within:
+        raise InvalidError("a function over boxes takes fields of elements that are one number each")
     return run.Box(found.array, box.key), found.name
 
 

@@ -9,7 +9,8 @@ export writes beside its destination and moves. No listing shows the temporary a
 removed when the store is next opened for writing.
 
 It does not convert values: dtypes, byte order and packed data stay as they are, except that variable-length text gets
-a fixed width, and that a format without a dtype gets its usual encoding of it.
+a fixed width where one holds it (:mod:`.ragged` has other rows), and that a format without a dtype gets its usual
+encoding of it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from nandarray.array.group import MARKER, Group, make_marker
 from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
+from nandarray.array.ragged import Ragged
 from nandarray.array.unfinished import hidden
 from nandarray.door import native_only
 from nandarray.dtypes import has_ml
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
+from nandarray.interop.convert import ragged
 from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.names import exported_names
 from nandarray.interop.convert.placing import placed
@@ -169,7 +172,7 @@ def import_(
 
 
 def export(
-    source: Array | View | Field | Group | Store,
+    source: Array | View | Field | Group | Ragged | Store,
     destination: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002
@@ -186,8 +189,9 @@ def export(
 
     Parameters
     ----------
-    source : Array, View, Field, Group or Store
-        An array, a view of one, a field of its records, a group, or a store.
+    source : Array, View, Field, Group, Ragged or Store
+        An array, a view of one, a field of its records, a group, or a store. A ragged array is exported as the group
+        of its parts; within a group, in the format's own type of variable length where it has one.
     destination : path_like
         The new file, or directory for Zarr.
     format : str, optional
@@ -208,6 +212,8 @@ def export(
     progress : callable, optional
         Called with the array's name, the bytes copied and the bytes in all.
     """
+    if isinstance(source, Ragged):
+        source = Group(source.store, source.name)
     path = Path(destination)
     kind = _format(path, format)
     refuse_special(path)
@@ -221,10 +227,17 @@ def export(
     ):
         if sink.single and not alone:
             raise InvalidError(f"{kind} holds one array; export a group as npz, zarr, hdf5 or netcdf")
+        found = ragged.ragged_below(source, encryption_key) if isinstance(source, Group) else {}
+        rows = ragged.split(found, sink)
         for name, attrs in groups:
-            sink.group(names.get(name, name), attrs)
+            if name not in rows:
+                sink.group(names.get(name, name), attrs)
         for name, array in arrays:
-            _export_array(names.get(name, name), array, sink, budget, progress)
+            if name.rpartition("/")[0] not in rows:
+                _export_array(names.get(name, name), array, sink, budget, progress)
+        for name, one in rows.items():
+            step = (lambda rows: None) if progress is None else _row_counter(name, len(one), progress)
+            ragged.copy_out(names.get(name, name), one, sink, budget, step)
 
 
 # --- import -----------------------------------------------------------------------------------------------------------
@@ -250,7 +263,8 @@ class _Import:
         """Copy all, then put everything under its own name."""
         with hidden(self._store) as temporary:
             for number, (member, name) in enumerate(plan):
-                self._copy(member, f"{temporary}/{number}", name)
+                copy = self._copy if member.ragged is None else self._copy_rows
+                copy(member, f"{temporary}/{number}", name)
             with self._store._lock:  # names that are free stay free until they are taken
                 rename, attrs = self._changes(source, plan, prefix, temporary)
                 self._store.flush()
@@ -264,7 +278,11 @@ class _Import:
         """Prepare the groups, and give the names and attributes that make the import visible."""
         names = [name for _, name in plan]
         _check_names(self._store, names, names)
-        rename = [(f"{temporary}/{number}", name) for number, name in enumerate(names)]
+        rename = []
+        for number, (member, name) in enumerate(plan):
+            made = f"{temporary}/{number}"
+            parts = [made] if member.ragged is None else self._store._engine.names(f"{made}/")
+            rename += [(one, name + one[len(made) :]) for one in parts]
         attrs: list[tuple[str, str]] = []
         inside = {above for name in names for above in _above(name)}
         for number, (given, values) in enumerate(source.groups.items()):
@@ -302,6 +320,14 @@ class _Import:
         with foreign_errors(self._path):
             plan = _import_plan(member, tuple(array.chunks), self._budget)
         pump(plan, member.read, write, done=_counter(name, array.nbytes, member.dtype.itemsize, self._progress))
+
+    def _copy_rows(self, member: Member, temporary: str, name: str) -> None:
+        how = dict(self._create)
+        if how.get("compression") == SOURCE:
+            how["compression"] = member.compression
+        step = (lambda rows: None) if self._progress is None else _row_counter(name, member.shape[0], self._progress)
+        with foreign_errors(self._path):
+            ragged.copy_in(member, self._store, temporary, how, step)
 
 
 def _import_plan(member: Member, block: tuple[int, ...], budget: int) -> Iterator[Box]:
@@ -436,6 +462,19 @@ def _counter(name: str, total: int, itemsize: int, progress: Progress | None) ->
         nonlocal copied
         copied += itemsize * int(np.prod(box_shape(box), dtype=object))
         progress(name, copied, total)
+
+    return done
+
+
+def _row_counter(name: str, count: int, progress: Progress) -> Callable[[int], None]:
+    """Tell of rows, as the bytes of the numbers that say where they begin."""
+    copied = 0
+    progress(name, 0, count * 8)
+
+    def done(rows: int) -> None:
+        nonlocal copied
+        copied += rows * 8
+        progress(name, copied, count * 8)
 
     return done
 

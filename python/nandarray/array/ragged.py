@@ -90,13 +90,14 @@ class Ragged:
         return open_array(self._store, f"{self._path}/{base}", self._key)
 
     def _check_parts(self) -> None:
-        wanted = [(self._offsets, np.dtype("<i8"), 1), (self.valid, np.dtype(bool), 1)]
-        wanted.append((self._values, np.dtype("u1") if self._kind != "list" else self._values.dtype, 1))
-        for part, dtype, dims in wanted:
-            loose = part is self._values and self._kind == "list" and part.ndim >= dims
-            if part is not None and not loose and (part.dtype != dtype or part.ndim != dims):
+        # NetCDF has no booleans: they are small integers there.
+        wanted: list[tuple[Array | None, tuple[str, ...]]] = [(self._offsets, ("<i8",)), (self.valid, ("?", "i1"))]
+        for part, kinds in [*wanted, (self._values, ("u1",))]:
+            if part is None or (part is self._values and self._kind == "list" and part.ndim):
+                continue
+            if part.ndim != 1 or part.dtype not in map(np.dtype, kinds):
                 raise CorruptError(
-                    f"{part.name!r} must have one dimension of {dtype}, not {part.shape} of {part.dtype}"
+                    f"{part.name!r} must have one dimension of {np.dtype(kinds[0])}, not {part.shape} of {part.dtype}"
                 )
 
     def __copy__(self) -> Ragged:
@@ -322,7 +323,7 @@ class Ragged:
     def _truth(self, valid: Array, key: Any, needed: int) -> _NdArray:
         if valid.shape[0] < needed:
             raise CorruptError(f"{valid.name!r} has {valid.shape[0]} elements, it must have {needed}, one for each row")
-        return np.asarray(valid[key])
+        return np.asarray(valid[key], bool)
 
     def _gathered(self, numbers: _NdArray) -> Rows:
         """Read rows by their numbers; those that lie close together by one command."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from nandarray.array.attributes import to_json
+from nandarray.array.attributes import from_json, to_json
 from nandarray.array.group import MARKER, Group, make_marker
 from nandarray.array.listing import RAGGED, ragged_kind
 from nandarray.array.ragged import Ragged
@@ -25,7 +25,7 @@ from nandarray.errors import InvalidError, NandarrayError
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = ["create_ragged", "found_ragged"]
+__all__ = ["create_ragged", "found_ragged", "make_ragged"]
 
 
 def create_ragged(
@@ -42,25 +42,24 @@ def create_ragged(
     path, store = group._join_new(name), group.store
     if not path:
         raise InvalidError("a ragged array needs a name; the root is a group")
-    if attrs is not None and RAGGED in attrs:
+    if attrs is not None and RAGGED in from_json(to_json(attrs)):
         raise InvalidError(f"attribute {RAGGED!r} says what a ragged array is, and cannot be given")
     kind, item = data._kind_and_item() if isinstance(data, Ragged) and dtype is None else settle_kind(data, dtype)
     store._check_free(path)
-    how = {"compression": compression, "encryption_key": encryption_key}
-    told = to_json({**({} if attrs is None else attrs), RAGGED: kind})
+    how: dict[str, Any] = {"compression": compression, "encryption_key": encryption_key}
+    told = {} if attrs is None else attrs
     if isinstance(store._engine, Source):
         try:
-            _fill(store, path, data, (kind, item), how)
-            make_marker(store._engine, f"{path}/{MARKER}", told)
+            make_ragged(store, path, data, (kind, item), told, **how)
         except BaseException:
             if not store.closed:
+                ours = {f"{path}/{base}" for base in ("offsets", "values", "valid", MARKER)}
                 with suppress(NandarrayError):
-                    store._engine.together(delete=store._engine.names(f"{path}/"))
+                    store._engine.together(delete=sorted(ours.intersection(store._engine.names(f"{path}/"))))
             raise
     else:
         with hidden(store) as temporary:
-            _fill(store, f"{temporary}/0", data, (kind, item), how)
-            make_marker(store._engine, f"{temporary}/0/{MARKER}", told)
+            make_ragged(store, f"{temporary}/0", data, (kind, item), told, **how)
             with store._lock:
                 store._check_free(path)
                 store._engine.together(
@@ -69,12 +68,27 @@ def create_ragged(
     return Ragged(store, path, kind, encryption_key)
 
 
-def _fill(store: Store, path: str, data: Any, what: tuple[RaggedKind, np.dtype[Any]], how: dict[str, Any]) -> None:
+def make_ragged(
+    store: Store,
+    path: str,
+    data: Any,
+    what: tuple[RaggedKind, np.dtype[Any]],
+    attrs: Mapping[str, Any],
+    *,
+    compression: str | None,
+    encryption_key: bytes | None,
+) -> Ragged:
+    """Make one under a full name, which may be hidden, by a command for each part; the group's attribute comes last."""
     kind, item = what
+    how: dict[str, Any] = {"compression": compression, "encryption_key": encryption_key}
+    told = to_json({**attrs, RAGGED: kind})
     store._create(f"{path}/offsets", (1,), np.int64, **how)
     store._create(f"{path}/values", (0, *item.shape), item.base, **how)
+    made = Ragged(store, path, kind, encryption_key)
     if data is not None:
-        Ragged(store, path, kind, how["encryption_key"]).append(data)
+        made.append(data)
+    make_marker(store._engine, f"{path}/{MARKER}", told)
+    return made
 
 
 def found_ragged(group: Group, key: bytes | None) -> Group | Ragged:

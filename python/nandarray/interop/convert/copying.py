@@ -10,7 +10,8 @@ removed when the store is next opened for writing. Behind a door arrays have the
 that fails deletes them, one whose process is killed leaves them.
 
 It does not convert values: dtypes, byte order and packed data stay as they are, except that variable-length text gets
-a fixed width, and that a format without a dtype gets its usual encoding of it.
+a fixed width where one holds it (:mod:`.ragged` has other rows), and that a format without a dtype gets its usual
+encoding of it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from nandarray.array.group import MARKER, Group, make_marker
 from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
+from nandarray.array.ragged import Ragged
 from nandarray.array.unfinished import deleted_on_error, hidden
 from nandarray.door import Source as Door
 from nandarray.dtypes import has_ml
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
+from nandarray.interop.convert import ragged
 from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.names import exported_names
 from nandarray.interop.convert.placing import placed
@@ -170,7 +173,7 @@ def import_(
 
 
 def export(
-    source: Array | View | Field | Group | Store,
+    source: Array | View | Field | Group | Ragged | Store,
     destination: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002
@@ -187,8 +190,9 @@ def export(
 
     Parameters
     ----------
-    source : Array, View, Field, Group or Store
-        An array, a view of one, a field of its records, a group, or a store.
+    source : Array, View, Field, Group, Ragged or Store
+        An array, a view of one, a field of its records, a group, or a store. A ragged array is exported as the group
+        of its parts; within a group, in the format's own type of variable length where it has one.
     destination : path_like
         The new file, or directory for Zarr.
     format : str, optional
@@ -209,6 +213,8 @@ def export(
     progress : callable, optional
         Called with the array's name, the bytes copied and the bytes in all.
     """
+    if isinstance(source, Ragged):
+        source = Group(source.store, source.name)
     path = Path(destination)
     kind = _format(path, format)
     refuse_special(path)
@@ -222,10 +228,17 @@ def export(
     ):
         if sink.single and not alone:
             raise InvalidError(f"{kind} holds one array; export a group as npz, zarr, hdf5 or netcdf")
+        found = ragged.ragged_below(source, encryption_key) if isinstance(source, Group) else {}
+        rows = ragged.split(found, sink)
         for name, attrs in groups:
-            sink.group(names.get(name, name), attrs)
+            if name not in rows:
+                sink.group(names.get(name, name), attrs)
         for name, array in arrays:
-            _export_array(names.get(name, name), array, sink, budget, progress)
+            if name.rpartition("/")[0] not in rows:
+                _export_array(names.get(name, name), array, sink, budget, progress)
+        for name, one in rows.items():
+            step = (lambda rows: None) if progress is None else _row_counter(name, len(one), progress)
+            ragged.copy_out(names.get(name, name), one, sink, budget, step)
 
 
 # --- import -----------------------------------------------------------------------------------------------------------
@@ -253,9 +266,10 @@ class _Import:
             return self._run_named(source, plan, prefix)
         names = [name for _, name in plan]
         with hidden(self._store) as temporary:
-            for number, (member, _) in enumerate(plan):
-                self._copy(member, f"{temporary}/{number}", names[number])
-            rename = [(f"{temporary}/{number}", name) for number, name in enumerate(names)]
+            rename: list[tuple[str, str]] = []
+            for number, (member, name) in enumerate(plan):
+                made = f"{temporary}/{number}"
+                rename += [(one, name + one[len(made) :]) for one in self._copy_any(member, made, name)]
             with self._store._lock:  # names that are free stay free until they are taken
                 new, attrs = self._groups(source, names, prefix)
                 for number, (marker, text) in enumerate(new):
@@ -272,7 +286,7 @@ class _Import:
         new, attrs = self._groups(source, names, prefix)
         with deleted_on_error(self._store) as made:
             for member, name in plan:
-                self._copy(member, name, name, made)
+                self._copy_any(member, name, name, made)
             for marker, text in new:
                 make_marker(self._store._engine, marker, text)
                 made.append(marker)
@@ -306,7 +320,20 @@ class _Import:
             inside.update(_above(marker))
         return new, attrs
 
-    def _copy(self, member: Member, temporary: str, name: str, made: list[str] | None = None) -> None:
+    def _copy_any(self, member: Member, temporary: str, name: str, made: list[str] | None = None) -> list[str]:
+        """Copy an array, or rows of different lengths; return the full names of the new arrays, noted in ``made``."""
+        noted = [] if made is None else made
+        if member.ragged is None:
+            self._copy(member, temporary, name, noted)
+            return [temporary]
+        try:
+            self._copy_rows(member, temporary, name)
+        finally:
+            parts = self._store._engine.names(f"{temporary}/")
+            noted += parts
+        return parts
+
+    def _copy(self, member: Member, temporary: str, name: str, made: list[str]) -> None:
         options = {key: value for key, value in self._create.items() if value is not None}
         if options.get("compression") == SOURCE:
             options["compression"] = member.compression
@@ -315,8 +342,7 @@ class _Import:
         if self._block is not None and len(self._block) == len(member.shape):
             options["building_block"] = tuple(self._block)
         array = self._store._create(temporary, member.shape, member.dtype, attrs=dict(member.attrs), **options)
-        if made is not None:
-            made.append(temporary)
+        made.append(temporary)
 
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
             array[(*box, ...)] = data
@@ -324,6 +350,14 @@ class _Import:
         with foreign_errors(self._path):
             plan = _import_plan(member, tuple(array.chunks), self._budget)
         pump(plan, member.read, write, done=_counter(name, array.nbytes, member.dtype.itemsize, self._progress))
+
+    def _copy_rows(self, member: Member, temporary: str, name: str) -> None:
+        how = dict(self._create)
+        if how.get("compression") == SOURCE:
+            how["compression"] = member.compression
+        step = (lambda rows: None) if self._progress is None else _row_counter(name, member.shape[0], self._progress)
+        with foreign_errors(self._path):
+            ragged.copy_in(member, self._store, temporary, how, step)
 
 
 def _import_plan(member: Member, block: tuple[int, ...], budget: int) -> Iterator[Box]:
@@ -458,6 +492,19 @@ def _counter(name: str, total: int, itemsize: int, progress: Progress | None) ->
         nonlocal copied
         copied += itemsize * int(np.prod(box_shape(box), dtype=object))
         progress(name, copied, total)
+
+    return done
+
+
+def _row_counter(name: str, count: int, progress: Progress) -> Callable[[int], None]:
+    """Tell of rows, as the bytes of the numbers that say where they begin."""
+    copied = 0
+    progress(name, 0, count * 8)
+
+    def done(rows: int) -> None:
+        nonlocal copied
+        copied += rows * 8
+        progress(name, copied, count * 8)
 
     return done
 

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from nandarray.array.attributes import DIMENSIONS
+from nandarray.array.ragged_values import RaggedKind
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
 from nandarray.interop.convert import hdf5_source
 from nandarray.interop.convert.attributes import FLAG_MEANINGS, FLAG_VALUES, EnumerationNames
-from nandarray.interop.convert.members import Source, SourceOptions, fixed_strings
+from nandarray.interop.convert.members import Source, SourceOptions, fixed_strings, rows_told
 
 __all__ = ["Walk", "compression_of", "enumeration_attributes", "is_idle_dimension"]
 
@@ -124,7 +125,9 @@ class Walk:
             return
         text = h5py.check_string_dtype(dtype)
         of_text = text is not None and (text.length is None or text.encoding == "utf-8")
-        if dtype.hasobject and not of_text:
+        item_type = h5py.check_vlen_dtype(dtype)
+        of_rows = isinstance(item_type, np.dtype) and not item_type.hasobject and item_type.subdtype is None
+        if dtype.hasobject and not of_text and not of_rows:
             why = "references" if h5py.check_ref_dtype(dtype) else f"variable-length elements (dtype {dtype})"
             source.refuse(name, f"holds {why}; only fixed-size dtypes can be stored")
             return
@@ -134,10 +137,21 @@ class Walk:
         if of_text:
             first = fill.decode(errors="replace") if isinstance(fill, bytes) else fill if isinstance(fill, str) else ""
             plain = lambda box: item.asstr()[(*box, ...)]  # noqa: E731
-            found = fixed_strings(source, name, shape, chunks, plain, stored=stored, fill=first)
+            told = rows_told(item.attrs) if item.ndim == 1 else None
+            found = told or fixed_strings(source, name, shape, chunks, plain, stored=stored, fill=first)
             if found is None:
                 return
+            if isinstance(found, str):
+                self._rows(name, item, found, read=plain, stored=stored, fill=first or None)
+                return
             dtype, read, fill = found
+        if of_rows and not item_type.isnative:
+            # h5py 3.16 gives such elements as if they were in the machine's order.
+            source.refuse(name, f"holds lists of {item_type.str}, a byte order that h5py does not read in lists")
+            return
+        if of_rows:
+            self._rows(name, item, "list", read=read, stored=stored)
+            return
         attrs = {**enumeration_attributes(h5py, source, name, item), **attributes(h5py, source, name, item)}
         self._dimensions(name, item, attrs, more=len(dtype.shape))
         self._lost(name, item)
@@ -149,6 +163,23 @@ class Walk:
             dtype = np.dtype(dtype.str)  # without h5py's metadata (enum names, string encodings)
         how: dict[str, Any] = {"read": read, "chunks": chunks, "stored": stored, "compression": compression_of(item)}
         source.add(name, attrs, shape=shape, dtype=dtype, fill=fill, **how)
+
+    def _rows(self, name: str, item: Any, kind: RaggedKind, *, read: Callable[[Box], Any], **how: Any) -> None:
+        """Add a dataset of variable length."""
+        attrs = attributes(self._h5py, self._source, name, item)
+        self._dimensions(name, item, attrs, more=0)
+        self._lost(name, item)
+        base, as_read = np.dtype(np.uint8), read
+        if kind == "list":
+            base = self._h5py.check_vlen_dtype(item.dtype)
+            base = np.dtype(base.str) if base.kind != "V" else base
+            if rows_told(attrs) == "bytes" and base == np.uint8:
+                kind, as_read = (
+                    "bytes",
+                    lambda box: np.array([*(row.tobytes() for row in read(box)), None], object)[:-1],
+                )
+        how |= {"shape": item.shape, "chunks": item.chunks, "compression": compression_of(item)}
+        self._source.add_rows(name, attrs, kind, base, read=as_read, **how)
 
     def _dimensions(self, name: str, item: Any, attrs: dict[str, Any], *, more: int) -> None:
         """Keep the names of dimensions, and note scales that an export would not make again."""

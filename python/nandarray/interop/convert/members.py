@@ -1,5 +1,8 @@
 """The contents of a source: :class:`Source`, with a :class:`Member` for every array, and text that gets a width.
 
+Of one dimension, text that no width holds, bytes and lists of variable length are members of rows, which become ragged
+arrays (:mod:`.ragged`).
+
 A store keeps all of a source, but for three lists, which have names: ``refused`` are arrays that cannot be stored,
 ``skipped_attrs`` attributes that cannot, and ``notes`` are sentences about the rest. There is no fourth list: an object
 that is in none of them comes back from the store as it was.
@@ -16,19 +19,23 @@ import numpy as np
 
 from nandarray import dtypes
 from nandarray.array.creation import fill_bytes
+from nandarray.array.listing import RAGGED
+from nandarray.array.ragged_values import KINDS, RaggedKind
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box, boxes
 from nandarray.interop.convert.attributes import encode
 from nandarray.interop.convert.limits import CHUNK_MIN_BYTES
 from nandarray.interop.convert.slabs import slab_shape, stored_slabs
 
-__all__ = ["Member", "Source", "SourceOptions", "fixed_strings"]
+__all__ = ["Member", "Source", "SourceOptions", "fixed_strings", "rows_told"]
 
 #: Elements of text to look at at once, and the most if that is one chunk.
 _SCAN = 1 << 16
 _SCAN_CHUNK = 1 << 22
 #: Most characters of an element of text, whose width is fixed: 65,536 bytes.
 _TEXT_MOST = 1 << 14
+#: Most rows of variable length: where each begins is written, whether anything is stored for it or not.
+_ROWS_MOST = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +55,8 @@ class Member:
     stored: Callable[[], Iterator[Box] | None] = lambda: None
     grain: tuple[int, ...] | None = None  # what is decoded at once, where that is less than a chunk
     compression: str | None = None  # the nearest to the source's that a store has
+    #: Of rows of variable length: their kind, and the dtype of their elements. ``read`` gives rows then.
+    ragged: tuple[RaggedKind, np.dtype[Any]] | None = None
 
 
 @dataclass
@@ -93,6 +102,25 @@ class Source:
             return
         self.members.append(Member(name=name, attrs=self.attrs(name, attrs), **facts))
 
+    def add_rows(
+        self, name: str, attrs: Mapping[Any, Any], kind: RaggedKind, item: Any = np.uint8, **facts: Any
+    ) -> None:
+        """Add an array of rows of variable length, as :meth:`add` does; one with more dimensions is refused."""
+        shape, item = tuple(facts["shape"]), np.dtype(item)
+        if len(shape) != 1:
+            what = "text" if kind == "text" else "elements"
+            self.refuse(name, f"holds {what} of variable length in {len(shape)} dimensions: one can be stored")
+        elif shape[0] > _ROWS_MOST:
+            self.refuse(name, f"holds {shape[0]} rows of variable length, more than {_ROWS_MOST}")
+        else:
+            try:
+                dtypes.check(item)
+            except InvalidError as error:
+                self.refuse(name, f"cannot be stored: {error}")
+                return
+            told = self.attrs(name, attrs)
+            self.members.append(Member(name=name, attrs=told, dtype=item, ragged=(kind, item), **facts))
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
@@ -117,8 +145,11 @@ def fixed_strings(
     stored: Callable[[], Iterator[Box] | None] = lambda: None,
     fill: str = "",
     grain: tuple[int, ...] | None = None,
-) -> tuple[Any, Any, str] | None:
-    """Give variable-length text a fixed width: one pass over it finds the longest. None where it is no such text."""
+) -> tuple[Any, Any, str] | RaggedKind | None:
+    """Give variable-length text a fixed width: one pass over it finds the longest.
+
+    The kind of rows is given where no width holds it and it has one dimension; None where it is refused.
+    """
     longest = max(1, len(fill))
     where = stored()
     limit = max(_SCAN, min(prod(chunks or (1,)), _SCAN_CHUNK))
@@ -132,10 +163,15 @@ def fixed_strings(
         except UnicodeDecodeError as error:
             source.refuse(name, f"holds text that is not UTF-8: {error.reason} at byte {error.start} of an element")
             return None
-        if why := _not_text(found):
+        why, rows = _not_text(found)
+        if why and not (rows and len(shape) == 1):
             source.refuse(name, why)
             return None
+        if why:
+            return rows
         longest = max(longest, max(map(len, found), default=0))
+        if longest > _TEXT_MOST and len(shape) == 1:
+            return "text"
         if longest > _TEXT_MOST:
             source.refuse(name, f"holds text of {longest} characters; an element has at most {_TEXT_MOST}")
             return None
@@ -148,13 +184,19 @@ def fixed_strings(
     return dtype, fixed, fill
 
 
-def _not_text(found: np.ndarray[Any, Any]) -> str | None:
-    """Return why elements cannot be text of a fixed width."""
+def _not_text(found: np.ndarray[Any, Any]) -> tuple[str | None, RaggedKind | None]:
+    """Return why elements cannot be text of a fixed width, and as which rows they can be stored."""
     for text in found:
         if isinstance(text, bytes):
-            return "holds bytes of variable length; only fixed-size dtypes can be stored"
+            return "holds bytes of variable length in several dimensions: one can be stored", "bytes"
         if not isinstance(text, str):
-            return f"holds {type(text).__name__} objects; only fixed-size dtypes can be stored"
+            return f"holds {type(text).__name__} objects; only fixed-size dtypes can be stored", None
         if text.endswith("\0"):
-            return "holds text that ends with NUL, which text of a fixed width does not keep"
-    return None
+            return "holds text that ends with NUL, which text of a fixed width does not keep", "text"
+    return None, None
+
+
+def rows_told(attrs: Mapping[Any, Any]) -> RaggedKind | None:
+    """Return the kind of rows that an attribute of an export says; None where there is none."""
+    told = attrs.get(RAGGED)
+    return next((kind for kind in KINDS if isinstance(told, str) and kind == told), None)

@@ -20,6 +20,7 @@ from typing import Any, Never, Protocol, Self
 import numpy as np
 
 from nandarray.array.attributes import DIMENSIONS
+from nandarray.array.ragged_values import RaggedKind
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
 from nandarray.interop.convert.attributes import dimension_names, fill_to_zarr
@@ -63,12 +64,21 @@ class Sink(Protocol):
     stream: bool  # boxes must come in order, as runs of the C-ordered elements
     bare: bool  # elements alone, whatever their dtype
     order: str
+    ends_text: bool  # text of variable length ends at the first NUL
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
         """Make a group; "" is the root."""
 
     def array(self, spec: Spec) -> Write:
         """Make an array and give the function that fills it."""
+
+    def takes_rows(self, kind: RaggedKind, dtype: np.dtype[Any]) -> bool:
+        """Whether there is a type for rows of variable length, all of which are there."""
+
+    def rows(
+        self, name: str, attrs: Mapping[str, Any], kind: RaggedKind, dtype: np.dtype[Any], size: tuple[int, int]
+    ) -> Write:
+        """Make an array of rows and give the function that fills it; ``size`` is their number, and that of a chunk."""
 
     def close(self) -> None:
         """Finish the file."""
@@ -79,6 +89,7 @@ class _Base:
     stream = False
     bare = False
     order = "C"
+    ends_text = False
 
     def __init__(self) -> None:
         self._open = ExitStack()
@@ -88,6 +99,16 @@ class _Base:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
+
+    def takes_rows(self, kind: RaggedKind, dtype: np.dtype[Any]) -> bool:
+        """Take none; a group of offsets and values has them."""
+        return False
+
+    def rows(
+        self, name: str, attrs: Mapping[str, Any], kind: RaggedKind, dtype: np.dtype[Any], size: tuple[int, int]
+    ) -> Write:
+        """Refuse rows, which :meth:`takes_rows` does not take."""
+        raise InvalidError(f"the format has no type for {name!r}, rows of {kind}")
 
     def close(self) -> None:
         self._open.close()
@@ -247,6 +268,23 @@ class _Zarr(_Base):
             raise InvalidError(f"Zarr cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
         return _writer(array, f"Zarr cannot hold {spec.name!r}")
 
+    def takes_rows(self, kind: RaggedKind, dtype: np.dtype[Any]) -> bool:
+        """Take text and bytes."""
+        return kind in ("text", "bytes")
+
+    def rows(
+        self, name: str, attrs: Mapping[str, Any], kind: RaggedKind, dtype: np.dtype[Any], size: tuple[int, int]
+    ) -> Write:
+        array = self._root.create_array(
+            name,
+            shape=size[:1],
+            chunks=size[1:],
+            dtype=str if kind == "text" else "variable_length_bytes",
+            compressors=self._codecs,
+            attributes=json_only(attrs),
+        )
+        return _writer(array, f"Zarr cannot hold {name!r}")
+
 
 def _writer(item: Any, refusal: str, encode: Callable[[Any], Any] | None = None) -> Write:
     """Return the function that fills an array of a library's file, its elements encoded as the file has them."""
@@ -346,6 +384,8 @@ class _Hdf5(_OfHdf5):
     Names of dimensions are labels, and where an array of one dimension has that name, it becomes the dimension's scale.
     """
 
+    ends_text = True
+
     def __init__(self, path: Path, compression: str) -> None:
         super().__init__(path, compression)
         self._h5py = require("h5py", "hdf5")
@@ -384,6 +424,32 @@ class _Hdf5(_OfHdf5):
             item.dims[axis].label = dim
         self._dims[spec.name] = spec.dims or ()
         return _writer(item, f"HDF5 cannot hold the text in {spec.name!r}", encode)
+
+    def takes_rows(self, kind: RaggedKind, dtype: np.dtype[Any]) -> bool:
+        """Take text, bytes, and lists of numbers."""
+        return kind != "list" or dtype.kind in "iuf"
+
+    def rows(
+        self, name: str, attrs: Mapping[str, Any], kind: RaggedKind, dtype: np.dtype[Any], size: tuple[int, int]
+    ) -> Write:
+        h5py = self._h5py
+        dtype = dtype.newbyteorder("=")  # the only order that h5py reads in lists
+        held = h5py.string_dtype() if kind == "text" else h5py.vlen_dtype(dtype)
+        item = self._file.create_dataset(name, shape=size[:1], dtype=held, chunks=size[1:] if size[0] else None)
+        self._written(item)
+        write_attributes(HDF5, name, attrs, item.attrs)
+        if kind == "text":
+            return _writer(item, f"HDF5 cannot hold the text in {name!r}")
+
+        def write(box: Box, data: Any) -> None:
+            # An assignment would make one array of rows of equal lengths.
+            rows = np.empty(len(data), held)
+            for number, row in enumerate(data):
+                rows[number] = np.frombuffer(row, np.uint8) if kind == "bytes" else row.astype(dtype, copy=False)
+            if len(data):
+                item.write_direct(rows, np.s_[: len(data)], box[0])
+
+        return write
 
     def _finished(self) -> None:
         """Attach the arrays that are named as dimensions to these, as their scales."""

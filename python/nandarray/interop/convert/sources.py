@@ -39,7 +39,7 @@ from nandarray.interop.convert.hdf5_members import (
     enumeration_attributes,
     is_idle_dimension,
 )
-from nandarray.interop.convert.members import Member, Source, SourceOptions, fixed_strings
+from nandarray.interop.convert.members import Member, Source, SourceOptions, fixed_strings, rows_told
 from nandarray.optional import require
 
 __all__ = ["Member", "Source", "SourceOptions", "foreign_errors", "open_source"]
@@ -309,9 +309,15 @@ def _zarr_array(source: Source, name: str, array: Any, path: Path, options: Sour
     stored = lambda: zarr_source.stored_boxes(array, folder, name, options.limit)  # noqa: E731
     chunks, grain = tuple(array.shards or array.chunks), tuple(array.chunks)
     if text:
-        fill = fill if isinstance(fill, str) else ""
-        found = fixed_strings(source, name, array.shape, chunks, read, stored=stored, fill=fill, grain=grain)
+        first = fill if isinstance(fill, str) else ""
+        found = rows_told(attrs) or fixed_strings(
+            source, name, array.shape, chunks, read, stored=stored, fill=first, grain=grain
+        )
         if found is None:
+            return
+        if isinstance(found, str):
+            rows = {"shape": array.shape, "fill": fill, "compression": zarr_source.compression_of(array)}
+            source.add_rows(name, attrs, found, read=read, chunks=chunks, stored=stored, **rows)
             return
         dtype, read, fill = found
     how: dict[str, Any] = {"read": read, "chunks": chunks, "stored": stored, "grain": grain}
@@ -434,6 +440,10 @@ def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: 
         text = fill.decode(errors="replace") if isinstance(fill, bytes) else fill if isinstance(fill, str) else ""
         found = fixed_strings(source, name, variable.shape, chunks, read, stored=stored, fill=text)
         if found is None:
+            return
+        if isinstance(found, str):
+            how |= {"read": read, "chunks": tuple(chunks) if chunks else None, "stored": stored}
+            source.add_rows(name, attrs, found, shape=tuple(variable.shape), fill=text or None, **how)
             return
         dtype, read, fill = found
     fill = None if isinstance(fill, np.ndarray) else fill

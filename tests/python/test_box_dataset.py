@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,11 +156,96 @@ def test_bad_input(path: Path) -> None:
         assert list(BoxDataset(label, box=4, count=0).batches(3)) == []
 
 
+def test_batches_of_small_and_of_large_boxes_whatever_lies_behind_them(path: Path) -> None:
+    """One command has several boxes up to a limit; all of it, and shuffles over many draws, against NumPy's slices."""
+    chance = np.random.default_rng(5)
+    with nandarray.open(path, "r+") as store:
+        store["flag"] = chance.random((40, 50)) < 0.5
+        store["wide"] = chance.integers(0, 1 << 40, (30, 40, 700, 5))  # a box of 8 x 8 has 1.8 MB
+        store["when"] = chance.integers(0, 99, (40, 30, 2)).astype("M8[D]")
+        store["empty"] = np.zeros((9, 9, 0))
+        for name, box, size in (("flag", (3, 4), 500), ("wide", (8, 8), 6), ("when", 7, 300), ("empty", 3, 4)):
+            whole = store[name][...]
+            dataset = BoxDataset(store[name], box=box, count=9000 if name == "flag" else 17, seed=8)
+            order = np.random.default_rng([8, 0]).permutation(len(dataset))
+            for number, batch in enumerate(dataset.batches(size, shuffle=True, workers=number_of(size))):
+                part = order[number * size : (number + 1) * size]
+                np.testing.assert_array_equal(batch, np.stack([whole[slices(dataset, i)] for i in part]))
+                assert batch.dtype == whole.dtype
+                assert batch.flags.c_contiguous
+                assert batch.flags.writeable
+
+
+def number_of(size: int) -> int:
+    return size % 5
+
+
+def test_memory_of_batches_is_used_again_only_when_no_array_has_it(path: Path) -> None:
+    with nandarray.open(path, "r+") as store:
+        store["large"] = np.arange(100 * 64 * 64, dtype="i8").reshape(100, 64, 64)
+        dataset = BoxDataset(store["large"], box=(1, 64, 64))
+        places = set()
+        for number, batch in enumerate(dataset.batches(50)):
+            assert batch.ctypes.data % 64 == 0
+            places.add(batch.ctypes.data)
+            np.testing.assert_array_equal(batch[:, 0, 0, 0], np.arange(50) * 4096 + number * 50 * 4096)
+        # Parts of batches live on: each has its own values at the end.
+        kept = [batch[3, 0, 1] if i % 2 else memoryview(batch) for i, batch in enumerate(dataset.batches(5))]
+        for number, part in enumerate(kept):
+            first = number * 5 * 4096
+            expected = first + 3 * 4096 + 64 if number % 2 else first
+            assert np.asarray(part).flat[0] == expected
+        used = {batch.ctypes.data for _ in range(5) for batch in dataset.batches(50, workers=0)}
+        assert len(used) < 10
+        memory = BoxDataset(store["large"], box=(1, 64, 64)).batches(50, workers=1)
+        batch = next(memory)
+        memory.close()  # type: ignore[attr-defined]
+        del memory
+        np.testing.assert_array_equal(batch, store["large"][:50][:, None])
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:This process .* is multi-threaded")
 def test_the_loader_of_torch(path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed (make torch)")
     with nandarray.open(path) as store:
         dataset = BoxDataset(store["image"], store["label"], box=(5, 5, 5), count=33)
+        expected = [torch.from_numpy(dataset[i][0]) for i in range(33)]
+        for workers, start in ((0, None), (2, "fork"), (4, "fork"), (2, "spawn")):
+            given = {"num_workers": workers, "multiprocessing_context": start}
+            images = [image for image, _ in torch.utils.data.DataLoader(dataset, batch_size=8, **given)]
+            assert [len(image) for image in images] == [8, 8, 8, 8, 1]
+            assert torch.equal(torch.cat(images), torch.stack(expected)), (workers, start)
         loader = torch.utils.data.DataLoader(dataset, batch_size=8, num_workers=2, shuffle=True)
         assert sum(len(labels) for _, labels in loader) == 33
         for batch, _ in dataset.batches(8, to=torch.from_dlpack):
             assert batch.dtype == torch.float32
+    with nandarray.open(path, "r+") as store:
+        dataset = BoxDataset(store["image"], box=(5, 5, 5), count=33)
+        loader = torch.utils.data.DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context="fork")
+        with pytest.raises(ClosedError, match="open it here, for reading"):
+            list(loader)
+
+
+def test_tensors_of_torch_and_arrays_of_jax_share_the_memory_of_a_batch(path: Path) -> None:
+    makers = {}
+    for name, module in (("torch", "torch"), ("jax", "jax.dlpack")):
+        try:
+            makers[name] = importlib.import_module(module).from_dlpack
+        except ImportError:
+            continue
+    if not makers:
+        pytest.skip("neither PyTorch (make torch) nor JAX is installed")
+    with nandarray.open(path, "r+") as store:
+        store["large"] = np.arange(60 * 64 * 64, dtype="f4").reshape(60, 64, 64)
+        for maker in makers.values():
+            dataset, seen = BoxDataset(store["large"], box=(1, 64, 64)), []
+
+            def shared(memory: np.ndarray, maker: Any = maker, seen: list[Any] = seen) -> Any:
+                made = maker(memory)
+                seen.append(np.shares_memory(np.from_dlpack(made), memory))
+                return made
+
+            kept = list(dataset.batches(20, to=shared))
+            assert seen == [True] * 3
+            for number, batch in enumerate(kept):
+                np.testing.assert_array_equal(np.asarray(batch)[:, 0], store["large"][number * 20 : number * 20 + 20])

@@ -2,7 +2,8 @@
 
 It is a map-style dataset for PyTorch's ``DataLoader``, and makes batches by itself, read ahead by threads. Samples are
 NumPy arrays; ``torch.from_dlpack`` and ``jax.dlpack.from_dlpack`` take them without a copy. All chance comes from the
-seed, the epoch and the number of a sample: neither threads nor worker processes change what a batch has. Not here: rows
+seed, the epoch and the number of a sample: neither threads nor worker processes change what a batch has. Boxes of a
+batch are read by few commands, each of several boxes, and memory of batches that are gone is used again. Not here: rows
 (:mod:`nandarray.interop.rows`), and what a model does.
 """
 
@@ -18,17 +19,26 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.array.array import Array
 from nandarray.array.base import Grid
+from nandarray.array.view import View
 from nandarray.errors import BadIndexError, InvalidError
 
 __all__ = ["BoxDataset"]
 
-#: Places that are drawn together.
-_DRAWN = 4096
+#: Places that are drawn together, and how many such draws are kept: shuffled numbers come from all of them.
+_DRAWN, _DRAWS_KEPT = 4096, 64
+#: Bytes of boxes of one command: enough that small boxes share its cost, few enough that threads share a batch's boxes.
+_COMMAND_BYTES = 2 << 20
+#: Bytes of a batch from which its memory is used again: below, it is no pages that the system has to clear.
+_KEPT_BYTES_MIN = 1 << 20
+#: Alignment of a batch's memory: a cache line, which JAX asks of memory that it shares.
+_LINE = 64
 #: Batches that each thread reads ahead.
 _AHEAD = 2
 
 _Batch = Any
+_Places = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class BoxDataset:
@@ -98,7 +108,7 @@ class BoxDataset:
             raise InvalidError(f"box is {self._box}: must fit in {shape}")
         self._most = tuple(most - size for size, most in zip(self._box, shape, strict=True))
         self._seed, self._epoch = _whole(seed, "seed", 0, (1 << 63) - 1), 0
-        self._drawn: tuple[int, int, np.ndarray[Any, Any]] | None = None
+        self._drawn: dict[tuple[int, int], _Places] = {}
         if count is not None:
             if step is not None:
                 raise InvalidError("boxes must have either a count, at random places, or a step, on a grid")
@@ -133,7 +143,7 @@ class BoxDataset:
         return f"<nandarray BoxDataset of {self._count} boxes {self._box} {places}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_drawn": None}
+        return {**self.__dict__, "_drawn": {}}
 
     def place(self, number: int) -> tuple[int, ...]:
         """Return the coordinates of the first element of a box.
@@ -155,26 +165,42 @@ class BoxDataset:
         InvalidError
             The number is no integer.
         """
+        return tuple(self._places([number])[0].tolist())
+
+    def _places(self, numbers: Sequence[int]) -> _Places:
+        """Return the coordinates of boxes: an array of shape (boxes, dimensions of the box)."""
+        found = np.array([self._index(number) for number in numbers], np.int64)
+        if self._grid is None:
+            return self._random_places(found)
+        at = np.stack(np.unravel_index(found, self._grid), axis=-1) if len(found) else np.empty((0, len(self._box)))
+        places: _Places = np.minimum(at.astype(np.int64) * self._steps, self._most)
+        return places
+
+    def _index(self, number: int) -> int:
         try:
             index = operator.index(number)
         except TypeError as error:
             raise InvalidError(f"{number!r} must be the number of a box") from error
         if not -self._count <= index < self._count:
             raise BadIndexError(f"box {index} of a dataset of {self._count} boxes")
-        index %= self._count
-        if self._grid is None:
-            return self._random_place(index)
-        at = np.unravel_index(index, self._grid)
-        return tuple(min(int(i) * one, most) for i, one, most in zip(at, self._steps, self._most, strict=True))
+        return index % self._count
 
-    def _random_place(self, index: int) -> tuple[int, ...]:
-        chunk, within = divmod(index, _DRAWN)
-        drawn = self._drawn  # threads may replace it
-        if drawn is None or drawn[:2] != (self._epoch, chunk):
-            made = np.random.default_rng([self._seed, self._epoch, chunk])
-            drawn = (self._epoch, chunk, made.integers(0, self._most, (_DRAWN, len(self._box)), endpoint=True))
-            self._drawn = drawn
-        return tuple(map(int, drawn[2][within]))
+    def _random_places(self, found: _Places) -> _Places:
+        draws, within = found // _DRAWN, found % _DRAWN
+        places = np.empty((len(found), len(self._box)), np.int64)
+        for draw in np.unique(draws).tolist():
+            of = draws == draw
+            places[of] = self._draw(draw)[within[of]]
+        return places
+
+    def _draw(self, draw: int) -> _Places:
+        key, drawn = (self._epoch, draw), self._drawn  # threads may replace it
+        made = drawn.get(key)
+        if made is None:
+            chance = np.random.default_rng([self._seed, *key])
+            made = chance.integers(0, self._most, (_DRAWN, len(self._box)), endpoint=True)
+            self._drawn = {**({} if len(drawn) >= _DRAWS_KEPT else drawn), key: made}
+        return made
 
     def __getitem__(self, number: int) -> Any:
         """Return a sample.
@@ -207,22 +233,23 @@ class BoxDataset:
         sample = parts if len(parts) > 1 else parts[0]
         return sample if self._transform is None else self._transform(sample)
 
-    def _read(self, numbers: Sequence[int]) -> list[np.ndarray[Any, Any]]:
+    def _read(self, numbers: Sequence[int], memory: _Memory | None = None) -> list[np.ndarray[Any, Any]]:
         """Read boxes of all arrays: for each array one with the boxes along its first dimension."""
-        keys = [
-            tuple(slice(at, at + size) for at, size in zip(self.place(number), self._box, strict=True))
-            for number in numbers
-        ]
-        memories = []
+        places, found = self._places(numbers), []
         for array in self._arrays:
-            memory = np.empty((len(keys), *self._box, *array.shape[len(self._box) :]), array.dtype)
-            for i, key in enumerate(keys):
-                if isinstance(array, Grid):
-                    array._get(key, out=memory[i, ...])
-                else:
-                    memory[i] = array[key]
-            memories.append(memory)
-        return memories
+            shape = (len(places), *self._box, *array.shape[len(self._box) :])
+            made = np.empty(shape, array.dtype) if memory is None else memory.array(shape, np.dtype(array.dtype))
+            if isinstance(array, Array | View):
+                _read_boxes(array, places, made)
+            else:
+                for part, place in enumerate(places.tolist()):
+                    key = tuple(slice(at, at + size) for at, size in zip(place, self._box, strict=True))
+                    if isinstance(array, Grid):
+                        array._get(key, out=made[part, ...])
+                    else:
+                        made[part] = array[key]
+            found.append(made)
+        return found
 
     def batches(
         self,
@@ -235,8 +262,9 @@ class BoxDataset:
     ) -> Iterator[_Batch]:
         """Return all boxes of this epoch in batches, which threads read ahead.
 
-        At most ``2 * workers + 1`` batches are in memory at a time. For other places or another order the next time,
-        set :attr:`epoch`.
+        At most ``2 * workers + 1`` batches are in memory at a time, and as many that are not used any more: their
+        memory takes later batches once no array has it. For other places or another order the next time, set
+        :attr:`epoch`.
 
         Parameters
         ----------
@@ -272,13 +300,70 @@ class BoxDataset:
         parts = (range(first, min(first + size, ends)) for first in range(0, ends, size))
         numbers = (part if order is None else order[part.start : part.stop].tolist() for part in parts)
 
+        memory = _Memory((2 * workers + 1) * len(self._arrays))
+
         def one(part: Sequence[int]) -> _Batch:
             if self._transform is not None:
                 return self.__getitems__(part)
-            found = tuple(memory if to is None else to(memory) for memory in self._read(part))
+            found = tuple(made if to is None else to(made) for made in self._read(part, memory))
             return found if len(found) > 1 else found[0]
 
         return map(one, numbers) if workers == 0 else _ahead(one, numbers, workers)
+
+
+def _read_boxes(array: Array | View, places: _Places, out: np.ndarray[Any, Any]) -> None:
+    """Read boxes of the shape of ``out[0]``, some of them by one command."""
+    if not out.size:
+        return
+    starts = np.zeros((len(places), array.ndim), np.uint64)
+    starts[:, : places.shape[1]] = places
+    commands, step = array._commands(), [1] * array.ndim
+    many = max(1, _COMMAND_BYTES // out[0].nbytes)
+    for low in range(0, len(out), many):
+        commands.read_boxes(out[low : low + many], starts[low : low + many], step)
+
+
+class _Memory:
+    """Memory of batches: what no array has any more is used again.
+
+    The system clears new pages, which is a seventh of the processor time of a warm read.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free: deque[np.ndarray[Any, Any]] = deque(maxlen=most)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """Return an array without values; its memory comes back when the array and all that shares it are gone."""
+        if dtype.hasobject:
+            return np.empty(shape, dtype)
+        size = math.prod(shape) * dtype.itemsize
+        memory = None
+        while size >= _KEPT_BYTES_MIN and self._free and memory is None:
+            try:
+                found = self._free.popleft()
+            except IndexError:  # another thread took it
+                break
+            memory = found if found.nbytes >= size + _LINE else None
+        if memory is None:
+            memory = np.empty(size + _LINE, np.uint8)
+        first = -memory.ctypes.data % _LINE
+        part = memory[first : first + size]
+        if size >= _KEPT_BYTES_MIN:
+            part = np.asarray(_Lent(part, memory, self._free))
+        return part.view(dtype).reshape(shape)
+
+
+class _Lent:
+    """The owner of a batch's memory, which NumPy, and what takes it by DLPack, hold as long as they use it."""
+
+    def __init__(
+        self, part: np.ndarray[Any, Any], memory: np.ndarray[Any, Any], free: deque[np.ndarray[Any, Any]]
+    ) -> None:
+        self.__array_interface__ = part.__array_interface__
+        self._memory, self._free = memory, free
+
+    def __del__(self) -> None:
+        self._free.append(self._memory)
 
 
 def _ahead(one: Callable[[Sequence[int]], _Batch], parts: Iterator[Sequence[int]], workers: int) -> Iterator[_Batch]:

@@ -50,6 +50,8 @@ class Source:
     clock: None = None
     #: The process that opened the file knows what it left out of a damaged journal.
     dropped: None = None
+    #: Whether other processes write to its arrays once these are pickled.
+    has_workers = False
     #: Name of the door in errors.
     door = "this door"
 
@@ -94,6 +96,12 @@ class Source:
 
     def file_state(self) -> None:
         """Nothing: the file is another process's."""
+
+    def state(self) -> Any:
+        """Return what changes with what is read here; None where that is not known."""
+
+    def reduced(self, space: Any) -> tuple[Any, ...] | None:
+        """Return how an array that is open for writing is opened in another process; None where it cannot be."""
 
     def check_writable(self) -> None:
         """Refuse a change of a store that was opened for reading.

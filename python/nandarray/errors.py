@@ -25,6 +25,7 @@ __all__ = [
     "CancelledError",
     "ClosedError",
     "CompileError",
+    "ConflictError",
     "CorruptError",
     "DescriptionError",
     "DoorError",
@@ -37,10 +38,12 @@ __all__ = [
     "NandarrayError",
     "NotAStoreError",
     "NotFoundError",
+    "PartError",
     "ProgramError",
     "ProgramFailedError",
     "ProtectedError",
     "ReadOnlyError",
+    "ReceiptError",
     "StoreExistsError",
     "StoreFullError",
     "StoreMissingError",
@@ -206,6 +209,12 @@ class ChecksumError(CorruptError):
     kind = "checksum"
 
 
+class PartError(CorruptError):
+    """A part of a store of parts is missing, damaged, or another one; names the part and what cannot be read of it."""
+
+    kind = "part"
+
+
 class NotAStoreError(NandarrayError, OSError):
     """The file exists and is not a nandarray store."""
 
@@ -237,6 +246,44 @@ class BusyError(NandarrayError, RuntimeError):
     """
 
     kind = "busy"
+
+
+class ConflictError(NandarrayError, RuntimeError):
+    """A transaction on a store of parts met another one, committed since it began; nothing of it was committed.
+
+    Attributes
+    ----------
+    array : str
+        The array that both changed.
+    ours, theirs : tuple or None
+        The box that this transaction wrote and the one that the other wrote: first coordinates, and those behind the
+        last. None where something other than elements was changed.
+    version : int
+        The version that has the other's changes.
+    """
+
+    kind = "conflict"
+    array: str = ""
+    ours: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    theirs: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    version: int = 0
+
+
+class ReceiptError(NandarrayError, RuntimeError):
+    """Elements that workers wrote cannot be had: their parts are lost, or held by processes that do not answer.
+
+    Attributes
+    ----------
+    boxes : dict
+        By name of the array the boxes that have to be written again: first coordinates, and those behind the last.
+    """
+
+    kind = "receipt"
+    boxes: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]]
+
+    def __init__(self, message: str, boxes: Any = None) -> None:
+        super().__init__(message)
+        self.boxes = boxes or {}
 
 
 class CancelledError(NandarrayError, RuntimeError):

@@ -1,4 +1,4 @@
-"""One store behind each door, for tests that run over all of them: a file, a drive, shared memory.
+"""One store behind each door, for tests that run over all of them: a file, a drive, shared memory, parts.
 
 A test makes arrays by ``create`` and deletes them by ``del``, whatever the door. Elements go through a region of shared
 memory where the array was there when its server began: a :class:`Shelf` serves the file anew for each new array.
@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 import nandarray
-from nandarray import gpu
+from nandarray import gpu, parts
 
-DOORS = ("file", "drive", "shared", "region")
+DOORS = ("file", "drive", "shared", "region", "parts")
 #: Those with programs beside the data.
-COMPUTING = ("file", "drive", "shared")
+COMPUTING = ("file", "drive", "shared", "parts")
 
 _FILES: weakref.WeakKeyDictionary[Any, nandarray.Store] = weakref.WeakKeyDictionary()
 _WIRES: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
@@ -28,13 +28,18 @@ _numbers = itertools.count()
 
 
 def file_of(store: Any) -> nandarray.Store:
-    """The store in this process that is behind a door, for its counters."""
+    """The store in this process that is behind a door, for its counters; a store of parts is its own."""
     return _FILES.get(store, store)
 
 
 def is_file(store: Any) -> bool:
     """Whether a store is that of the file, in this process."""
-    return file_of(store) is store
+    return file_of(store) is store and not isinstance(store, parts.PartedStore)
+
+
+def has_wire(store: Any) -> bool:
+    """Whether programs and their outputs go to another process and back."""
+    return file_of(store) is not store
 
 
 def cancelled(store: Any, where: str = "") -> str:
@@ -103,6 +108,10 @@ class Shelf:
 @contextlib.contextmanager
 def opened(door: str, path: Path) -> Iterator[Any]:
     """A new store, behind a door."""
+    if door == "parts":
+        with parts.create(path) as folder:
+            yield folder
+        return
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(nandarray.open(path, "w"))
         store: Any = file

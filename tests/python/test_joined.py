@@ -128,7 +128,7 @@ def three(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_parts_lie_behind_any_doors(three: Any) -> None:
-    model = np.random.default_rng(5).integers(0, 99, (4, 30, 20))
+    model = np.random.default_rng(5).integers(0, 99, (len(three), 30, 20))
     parts = []
     for store, one in zip(three, model, strict=True):
         array = store.create("x", one.shape, one.dtype)

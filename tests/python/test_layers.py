@@ -49,9 +49,11 @@ ORDER = (
     "nandarray.programs.library",
     "nandarray.programs.kernels",
     "nandarray.programs.calls",
+    "nandarray.parts",
     "nandarray.array",
     "nandarray.gpu.client",
     "nandarray.nvme.remote",
+    "nandarray.parts.store",
     "nandarray.programs.advise",
     "nandarray.interop",
     "nandarray",
@@ -64,7 +66,7 @@ ORDER = (
 )
 
 #: Modules that only gather names for users; a lookup loads what it names.
-FACADES = {"nandarray", "nandarray.programs", "nandarray.gpu", "nandarray.nvme"}
+FACADES = {"nandarray", "nandarray.programs", "nandarray.gpu", "nandarray.nvme", "nandarray.parts"}
 
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {
@@ -83,6 +85,7 @@ INSIDE = {
     ("nandarray.array.group", "nandarray.array.ragged_values"): "start-up: few assign rows of different lengths",
     ("nandarray.array.group", "nandarray.array.ragged_creation"): "a ragged array is a group, and knows groups",
     ("nandarray.array.served", "nandarray.gpu"): "start-up: only a served store has a client",
+    ("nandarray.array.opening", "nandarray.parts"): "start-up: only a folder has parts",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",
     ("nandarray.array.store", "nandarray.array.session"): "start-up: few programs run kernels",

@@ -33,6 +33,8 @@ _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
 #: Modes in which a file may be made.
 _MAKES = ("a", "w", "x")
+#: The file that a folder with a store of parts has.
+_PARTS = "nandarray.json"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -133,6 +135,12 @@ def open(
         if not plain or any(value is not None for value in given):
             raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
         return _served(path, mode)
+    if path is not None and device is None and (folder := _parted(path)) is not None:
+        asked = (bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer)
+        if any(value is not None for value in asked) or (seed, salvage, overwrite) != (0, False, False):
+            raise InvalidError(f"{folder} is a store of parts, which takes no option but mode, verify, io and threads")
+        read = {"verify": verify, "io": io, "threads": _count("threads", threads)}
+        return _parts(folder, mode, {key: value for key, value in read.items() if value is not None})
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
     if geometry is not None:
@@ -170,6 +178,19 @@ def open(
     store = Store(native, mode, (os.path.abspath(name), again))
     holders.opened(store)
     return store
+
+
+def _parted(path: str | os.PathLike[str]) -> str | None:
+    """Return the path of a folder with a store of parts in it; None for any other path."""
+    name = _path(path)
+    return name if os.path.isdir(name) and os.path.isfile(os.path.join(name, _PARTS)) else None
+
+
+def _parts(folder: str, mode: Mode, options: dict[str, Any]) -> Store:
+    """Return a store of parts."""
+    from nandarray import parts
+
+    return parts.open_folder(folder, mode, options)
 
 
 def _served(url: str, mode: Mode) -> Store:

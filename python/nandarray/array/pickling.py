@@ -38,6 +38,7 @@ __all__ = [
     "reduce_store",
     "reopen_array",
     "state_of",
+    "takes_workers",
 ]
 
 #: The arguments to open a store again: its path and the options that were given.
@@ -74,6 +75,11 @@ def reduce_ragged(ragged: Ragged) -> tuple[Any, ...]:
 
 def reduce_array(array: Array) -> tuple[Any, ...]:
     """Return how to open an array again, or raise."""
+    engine: Any = array.store._engine
+    if isinstance(engine, Source) and not array.store.read_only:
+        again = engine.reduced(array._space)
+        if again is not None:
+            return again
     opening = _opening(array.store, f"array {array.name!r}")
     if array.encrypted:
         raise TypeError(
@@ -87,8 +93,12 @@ def location(store: Store) -> str:
     return store.path if isinstance(store._engine, Source) else os.path.abspath(store.path)
 
 
-def state_of(path: str) -> Any:
+def state_of(store: Store) -> Any:
     """Return what changes with the content of a store that is open for reading, for names of results."""
+    engine: Any = store._engine
+    if isinstance(engine, Source) and (state := engine.state()) is not None:
+        return state
+    path = location(store)
     # Others may change the elements behind a door at any time.
     return uuid.uuid4().hex if is_served(path) else _version(path)
 
@@ -103,7 +113,7 @@ def dask_token(array: Array, *how: Any) -> Any:
     """
     store = array.store
     if not store.read_only:
-        if dask_runs_elsewhere():
+        if dask_runs_elsewhere() and not takes_workers(store):
             raise InvalidError(
                 f"array {array.name!r} of {store.path!r} is open for writing in this process, and Dask's scheduler"
                 " would use it in others: nandarray.from_dask computes there and writes here, what nandarray.to_dask"
@@ -111,8 +121,14 @@ def dask_token(array: Array, *how: Any) -> Any:
             )
         return uuid.uuid4().hex  # its elements may change at any time
     path = location(store)
-    version = state_of(path) if is_served(path) or os.path.exists(path) else None
+    version = state_of(store) if is_served(path) or os.path.exists(path) else None
     return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
+
+
+def takes_workers(store: Store) -> bool:
+    """Return whether other processes may write to a store's arrays that are pickled."""
+    engine: Any = store._engine
+    return isinstance(engine, Source) and engine.has_workers and not store.read_only
 
 
 def dask_runs_elsewhere() -> bool:
@@ -152,7 +168,10 @@ def _open(opening: Opening) -> Store:
     path, options = opening
     if is_served(path):
         return connect(path, mode="r", **dict(options))
-    return nandarray.open(path, "r", **dict(options))
+    given = dict(options)
+    version = given.pop("version", None)
+    store: Any = nandarray.open(path, "r", **given)
+    return store if version is None else store.at(version=version)  # type: ignore[no-any-return]
 
 
 def _shared(opening: Opening) -> Store:

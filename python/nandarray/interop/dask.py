@@ -229,7 +229,7 @@ def _token(array: Array | Part) -> str:
 
     path = location(array.store)
     how = array.how if isinstance(array, Part) else ()
-    return str(tokenize(path, array.name, how, array.shape, str(array.dtype), state_of(path)))
+    return str(tokenize(path, array.name, how, array.shape, str(array.dtype), state_of(array.store)))
 
 
 def _dask_array() -> Any:

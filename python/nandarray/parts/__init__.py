@@ -1,0 +1,26 @@
+"""Stores of parts: folders of sealed store files and numbered versions, written by many processes.
+
+:func:`create` makes one; :func:`nandarray.open` opens it as it opens a file. docs/concepts/many-writers.md says what
+holds when processes are killed, docs/reference/parts.md what is in the folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nandarray.parts.forks import Fork, ForkWriter, Receipt
+    from nandarray.parts.store import PartedStore, PartsTransaction, create, open_folder
+
+__all__ = ["Fork", "ForkWriter", "PartedStore", "PartsTransaction", "Receipt", "create", "open_folder"]
+
+_FORKS = ("Fork", "ForkWriter", "Receipt")
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is named when it is first used: the store stands on what opens it."""
+    if name in __all__:
+        module = "forks" if name in _FORKS else "store"
+        return getattr(importlib.import_module(f"nandarray.parts.{module}"), name)
+    raise AttributeError(f"module 'nandarray.parts' has no attribute {name!r}")

@@ -1,0 +1,224 @@
+"""The versions of a store of parts in its folder: found, read, added to; and its leaves.
+
+A version is added by making its manifest, whose number must be free: that is the commit. A version is in the history if
+the next one was made upon it; a commit looks afterwards whether that is so, since the number may have been free
+because the version that had it has expired.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import (
+    CorruptError,
+    NotAStoreError,
+    NotFoundError,
+    StoreExistsError,
+    UnsupportedVersionError,
+)
+from nandarray.parts import leaves as tables
+from nandarray.parts.blobs.files import Files
+from nandarray.parts.leaves import Leaf
+from nandarray.parts.manifest import FORMAT, Manifest, key_of, parse, version_of
+
+__all__ = ["HEAD", "History", "is_parted"]
+
+#: The object that says what a folder is.
+HEAD = "nandarray.json"
+_FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "tmp")
+#: Leaves that a process keeps in memory, of at most 3 MiB.
+_LEAVES = 16
+
+
+def is_parted(path: str) -> bool:
+    """Return whether a path is a folder with a store of parts in it."""
+    return os.path.isfile(os.path.join(path, HEAD))
+
+
+class History:
+    """The manifests, leaves and tags of one folder."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[str, np.ndarray[Any, Any]] = OrderedDict()
+
+    @staticmethod
+    def make(path: str, identity: str, first: Manifest) -> None:
+        """Make a store of parts with a first version.
+
+        Raises
+        ------
+        StoreExistsError
+            There is one.
+        """
+        os.makedirs(path, exist_ok=True)
+        for folder in _FOLDERS:
+            os.makedirs(os.path.join(path, folder), exist_ok=True)
+        files = Files(path)
+        said = {"format": "parts", "version": FORMAT, "uuid": identity}
+        if files.has(HEAD):
+            raise StoreExistsError(path)
+        # The head comes last: a folder without one is no store yet.
+        files.put_if_absent(key_of(first.version), first.text())
+        if not files.put_if_absent(HEAD, json.dumps(said).encode()):
+            raise StoreExistsError(path)
+
+    def identity(self) -> str:
+        """Return the identity of the store.
+
+        Raises
+        ------
+        NotAStoreError, UnsupportedVersionError
+            The folder has none, or a newer one.
+        """
+        where = self.files.path(HEAD)
+        try:
+            said = json.loads(self.files.get(HEAD))
+            if said["format"] != "parts":
+                raise ValueError(f"its format is {said['format']!r}")
+            if said["version"] > FORMAT:
+                raise UnsupportedVersionError(
+                    f"{where} has format {said['version']}; this program knows formats up to {FORMAT}"
+                )
+            return str(said["uuid"])
+        except UnsupportedVersionError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise NotAStoreError(f"{self.files.root} has no store of parts: {error}") from None
+
+    # --- Versions ----------------------------------------------------------------------------------------------------
+
+    def numbers(self) -> list[int]:
+        """List the versions there are, the newest first."""
+        found = [version_of(name) for name in self.files.names("manifests")]
+        return sorted((one for one in found if one is not None), reverse=True)
+
+    def at(self, version: int) -> Manifest:
+        """Read a version.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of this number, or none any more.
+        CorruptError
+            Its manifest is damaged.
+        """
+        key = key_of(version)
+        try:
+            data = self.files.get(key)
+        except FileNotFoundError:
+            there = self.numbers()
+            has = f"the versions there are go from {there[-1]} to {there[0]}" if there else "it has no version"
+            raise NotFoundError(f"{self.files.root} has no version {version}: {has}") from None
+        return parse(data, self.files.path(key), version)
+
+    def newest(self, *, intact: bool = False) -> Manifest:
+        """Read the newest version, with ``intact`` the newest of those that can be read."""
+        while True:
+            there = self.numbers()
+            for number in there:
+                try:
+                    return self.at(number)
+                except NotFoundError:  # it has expired since: list again
+                    break
+                except CorruptError:
+                    if not intact:
+                        raise
+            else:
+                raise CorruptError(f"{self.files.root} has no manifest that can be read, of {len(there)}")
+
+    def add(self, manifest: Manifest) -> bool:
+        """Add a version if its number is free; return whether it is in the history now."""
+        key, text = key_of(manifest.version), manifest.text()
+        try:
+            made = self.files.put_if_absent(key, text)
+        except OSError:
+            if not self._is_there(key, text):  # the answer may be what was lost
+                raise
+            made = True
+        return (made or self._is_there(key, text)) and self._counts(manifest)
+
+    def _is_there(self, key: str, text: bytes) -> bool:
+        try:
+            return self.files.get(key) == text
+        except FileNotFoundError:
+            return False
+
+    def _counts(self, manifest: Manifest) -> bool:
+        """Return whether the next version, if there are newer ones, was made upon this one."""
+        if self.numbers()[0] == manifest.version:
+            return True
+        try:
+            return self.at(manifest.version + 1).parent_commit == manifest.commit
+        except NotFoundError:
+            return False
+
+    # --- Tags --------------------------------------------------------------------------------------------------------
+
+    def tag(self, name: str, version: int) -> None:
+        """Give a version a name, for good.
+
+        Raises
+        ------
+        StoreExistsError
+            Another version has it.
+        """
+        key = f"tags/{name}.json"
+        if not self.files.put_if_absent(key, json.dumps({"version": version}).encode()):
+            if (has := self.tags().get(name)) == version:
+                return
+            raise StoreExistsError(f"the tag {name!r} is that of version {has}")
+
+    def tags(self) -> dict[str, int]:
+        """Return the names of versions."""
+        found = {}
+        for name in self.files.names("tags"):
+            if not name.endswith(".json"):
+                continue
+            try:
+                found[name.removesuffix(".json")] = int(json.loads(self.files.get(f"tags/{name}"))["version"])
+            except FileNotFoundError:
+                continue
+            except (ValueError, KeyError, TypeError) as error:
+                raise CorruptError(f"{self.files.path('tags')}/{name}: the tag is damaged: {error}") from None
+        return found
+
+    # --- Leaves ------------------------------------------------------------------------------------------------------
+
+    def load(self, leaf: Leaf) -> np.ndarray[Any, Any]:
+        """Read a leaf.
+
+        Raises
+        ------
+        CorruptError
+            It is damaged, or not there.
+        """
+        with self._lock:
+            if leaf.sha in self._tables:
+                self._tables.move_to_end(leaf.sha)
+                return self._tables[leaf.sha]
+        key = f"leaves/{leaf.sha}.npy"
+        try:
+            table = tables.decode(self.files.get(key), leaf, self.files.path(key))
+        except FileNotFoundError:
+            told = f"leaf {leaf.sha} of {leaf.rows} shards from {leaf.first} on is not there"
+            raise CorruptError(f"{self.files.root}: {told}") from None
+        table.flags.writeable = False
+        with self._lock:
+            self._tables[leaf.sha] = table
+            while len(self._tables) > _LEAVES:
+                self._tables.popitem(last=False)
+        return table
+
+    def put(self, sha: str, data: bytes) -> None:
+        """Keep a leaf."""
+        key = f"leaves/{sha}.npy"
+        if not self.files.has(key):
+            self.files.put_if_absent(key, data)

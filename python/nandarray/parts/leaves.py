@@ -1,0 +1,135 @@
+"""Leaves: the tables that say which part has a shard, named by the hash of their bytes.
+
+A leaf is a NumPy file of at most ``LEAF_ROWS`` rows, ascending by shard. A row says all that a reader needs to find and
+to know the part: there is no list of parts beside the leaves, so that two commits never have to agree on one. An array
+has a list of leaves (:class:`Leaf`), which divide its shards by ranges: a leaf owns those from its first on up to the
+next leaf's first. A shard without a row has never been written.
+
+Leaves are made anew where a row changes, never changed. This module knows no files: it is given ``load`` and ``put``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import CorruptError
+
+__all__ = ["LEAF_ROWS", "ROW", "Leaf", "Row", "decode", "find", "rows_of", "updated"]
+
+#: The most rows of a leaf, which has 3 MiB then.
+LEAF_ROWS = 65536
+#: Shard, number of its array in the part, the part's name, the part's bytes, the beginning of its head's hash.
+ROW = np.dtype([("shard", "<u8"), ("array", "<u8"), ("part", "V16"), ("bytes", "<u8"), ("head", "<u8")])
+
+_Table = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf of an array: the first shard that it has a row of, how many rows, the SHA-256 of its file."""
+
+    first: int
+    rows: int
+    sha: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """Place of a shard: array ``s/<array>`` of a part; and by what the sealed part is known."""
+
+    array: int
+    part: str
+    bytes: int = 0
+    head: int = 0
+
+
+def encode(table: _Table) -> tuple[str, bytes]:
+    """Return the name of a leaf, and its file."""
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.ascontiguousarray(table), version=(1, 0), allow_pickle=False)
+    data = file.getvalue()
+    return hashlib.sha256(data).hexdigest(), data
+
+
+def decode(data: bytes, leaf: Leaf, where: str) -> _Table:
+    """Return the rows of a leaf's file.
+
+    Raises
+    ------
+    CorruptError
+        It is damaged, or another leaf's.
+    """
+    if hashlib.sha256(data).hexdigest() != leaf.sha:
+        raise CorruptError(f"{where}: leaf {leaf.sha} is damaged: its {len(data)} bytes have another hash")
+    table: _Table = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    if table.dtype != ROW or table.ndim != 1 or len(table) != leaf.rows:
+        raise CorruptError(f"{where}: leaf {leaf.sha} has {table.dtype} of shape {table.shape}, not {leaf.rows} rows")
+    return table
+
+
+def _row(table: _Table, at: int) -> Row:
+    one = table[at]
+    return Row(int(one["array"]), one["part"].tobytes().hex(), int(one["bytes"]), int(one["head"]))
+
+
+def find(leaves: Sequence[Leaf], shard: int, load: Callable[[Leaf], _Table]) -> Row | None:
+    """Return the row of a shard; None if it was never written."""
+    at = bisect_right(leaves, shard, key=lambda leaf: leaf.first) - 1
+    if at < 0:
+        return None
+    table = load(leaves[at])
+    place = int(np.searchsorted(table["shard"], np.uint64(shard)))
+    if place == len(table) or int(table["shard"][place]) != shard:
+        return None
+    return _row(table, place)
+
+
+def rows_of(leaves: Sequence[Leaf], load: Callable[[Leaf], _Table]) -> Iterator[tuple[int, Row]]:
+    """Yield all shards that were written, with their rows, ascending."""
+    for leaf in leaves:
+        table = load(leaf)
+        for at in range(len(table)):
+            yield int(table["shard"][at]), _row(table, at)
+
+
+def updated(
+    leaves: Sequence[Leaf],
+    changes: Mapping[int, Row | None],
+    load: Callable[[Leaf], _Table],
+    put: Callable[[str, bytes], None],
+) -> tuple[Leaf, ...]:
+    """Return the leaves with changed rows, of which those that changed are put; None takes a row away."""
+    if not changes:
+        return tuple(leaves)
+    of: dict[int, dict[int, Row | None]] = {}
+    for shard, row in changes.items():
+        at = max(0, bisect_right(leaves, shard, key=lambda leaf: leaf.first) - 1)
+        of.setdefault(at, {})[shard] = row
+    made: list[Leaf] = []
+    for at in range(max(1, len(leaves))):
+        changed = of.get(at)
+        if changed is None:
+            made.append(leaves[at])
+            continue
+        old = load(leaves[at]) if leaves else np.empty(0, ROW)
+        kept = old[~np.isin(old["shard"], np.array(list(changed), np.uint64))]
+        new = [
+            (shard, row.array, np.void(bytes.fromhex(row.part)), row.bytes, row.head)
+            for shard, row in changed.items()
+            if row is not None
+        ]
+        table = np.concatenate([kept, np.array(new, ROW)])
+        table = table[np.argsort(table["shard"], kind="stable")]
+        for low in range(0, len(table), LEAF_ROWS):
+            part = table[low : low + LEAF_ROWS]
+            sha, data = encode(part)
+            put(sha, data)
+            made.append(Leaf(int(part["shard"][0]), len(part), sha))
+    return tuple(made)

@@ -1,0 +1,133 @@
+"""Programs beside a store of parts: the boxes that they take are gathered in a file of this process, where they run.
+
+The file lies in the temporary folder and has no name. An array appears in it in full shape, of which only the boxes of
+a run have elements; boxes that are written are put back when the run has ended. It also judges what a new array is
+given, since its engine is that of the parts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray import _nandarray
+from nandarray.errors import InvalidError
+
+if TYPE_CHECKING:
+    from nandarray.parts.source import PartSpace
+
+__all__ = ["Bench"]
+
+#: Bytes that are moved at once.
+_BAND_BYTES = 32 << 20
+
+
+class Bench:
+    """An engine for programs, and for what new arrays are given."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: _nandarray.Store | None = None
+        self._count = 0
+
+    @property
+    def engine(self) -> _nandarray.Store:
+        """The engine; made when it is first needed."""
+        with self._lock:
+            if self._made is None:
+                with tempfile.TemporaryDirectory(prefix="nandarray-parts-", ignore_cleanup_errors=True) as folder:
+                    self._made = _nandarray.Store.open(str(Path(folder) / "none.nand"), "w")
+            return self._made
+
+    def _name(self) -> str:
+        with self._lock:
+            self._count += 1
+            return f"b/{self._count}"
+
+    def judged(self, name: str, *given: Any, **options: Any) -> dict[str, Any]:
+        """Return the description of an array, or raise what is wrong with it."""
+        _nandarray.check_name(name, chosen=False)
+        made = self._name()
+        self.engine.create(made, *given, **options)
+        try:
+            return self.engine.describe(made)
+        finally:
+            self.engine.delete(made)
+
+    def execute(self, asked: Any, watch: _nandarray.Watch) -> dict[str, Any]:
+        """Run programs on boxes of arrays of parts."""
+        copies: dict[int, tuple[PartSpace, _nandarray.Space]] = {}
+        names: list[str] = []
+        back: list[tuple[Any, ...]] = []
+
+        def copied(space: Any) -> _nandarray.Space:
+            if getattr(space, "known", None) is None or getattr(space, "bench", None) is not self:
+                raise InvalidError("an array of another store; a program runs beside the arrays of one")
+            if id(space) not in copies:
+                told, name = space.known(), self._name()
+                options = {key: told[key] for key in ("building_block", "fill")}
+                made = self.engine.create(name, told["shape"], told["itemsize"], told["dtype"], **options)
+                names.append(name)
+                copies[id(space)] = space, made
+            return copies[id(space)][1]
+
+        def boxed(box: tuple[Any, ...], *, takes: bool, whole: bool = False) -> tuple[Any, ...]:
+            space, start, step, count, view = box
+            made = copied(space)
+            box_of = (start, step, count) if space.shape else ([], None, ())  # programs give a scalar an axis
+            if takes and (view is not None or whole):
+                _move(space, made, ([0] * len(space.shape), None, space.shape))
+            elif takes:
+                _move(space, made, box_of)
+            else:
+                back.append((space, made, box_of, view if space.shape else None))
+            return made, start, step, count, view
+
+        def one(given: Any, *, takes: bool) -> Any:
+            if not isinstance(given, tuple) or (len(given) == 2 and not isinstance(given[0], tuple)):
+                return given
+            if isinstance(given[0], tuple):
+                return boxed(given[0], takes=takes, whole=True), given[1]
+            return boxed(given, takes=takes)
+
+        try:
+            stages = [
+                replace(
+                    stage,
+                    inputs=[one(given, takes=True) for given in stage.inputs],
+                    outputs=[one(given, takes=False) for given in stage.outputs],
+                )
+                for stage in asked.stages
+            ]
+            told = self.engine.execute(replace(asked, stages=stages), watch)
+            for space, made, written, view in back:
+                _move(made, space, written, view)
+        finally:
+            copies.clear()
+            self.engine.together(delete=names)
+        return told
+
+
+def _move(
+    source: Any, target: Any, box: tuple[Sequence[int], Sequence[int] | None, Sequence[int]], view: Any = None
+) -> None:
+    """Copy a box, given by start, step and count, some rows at a time."""
+    start, step, count = box
+    if 0 in count:
+        return
+    item = np.dtype(f"V{source.itemsize}")
+    row_bytes = max(1, int(np.prod(count[1:], dtype=object)) * item.itemsize)
+    rows = max(1, _BAND_BYTES // row_bytes)
+    steps = list(step or [1] * len(count))
+    for low in range(0, count[0] if count else 1, rows):
+        shape = (min(rows, count[0] - low), *count[1:]) if count else ()
+        at = [start[0] + low * steps[0], *start[1:]] if count else []
+        band = np.empty(shape, item)
+        source.read(band, at, steps, view)
+        target.write(band, at, steps, view)

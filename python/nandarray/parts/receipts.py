@@ -1,0 +1,173 @@
+"""Receipts are settled: each shard that workers wrote gets one row, each box is taken once.
+
+Parts that receipts name are sealed by their writers, or adopted if those are gone. A part whose writer holds its lock
+and does not answer, or that is lost, is left out. If boxes are missing then, nothing is taken, and a
+:class:`~nandarray.errors.ReceiptError` has them. Of several parts with the same shard the one with most of it is taken,
+and boxes that only others have are copied over: so no cut of the work is unsafe, and one along shards copies nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from nandarray.errors import InvalidError, PartError, ReceiptError
+from nandarray.parts.forks import Receipt
+from nandarray.parts.leaves import Row, find
+from nandarray.parts.manifest import Entry, Manifest, Span
+from nandarray.parts.pieces import subtract
+from nandarray.parts.source import PartsSource
+from nandarray.parts.writer import adopt, job_of, seal_facts
+
+__all__ = ["settle"]
+
+_POLL_S = 0.02
+
+
+@dataclass
+class _Share:
+    """The boxes of a shard that one part has."""
+
+    job: str
+    row: Row
+    boxes: list[Span] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(prod(b - a for a, b in zip(*box, strict=True)) for box in self.boxes)
+
+
+def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str, Manifest], wait_s: float) -> None:
+    """Bring what receipts name into a source's draft; ``forks`` has the states from which their jobs began.
+
+    Raises
+    ------
+    InvalidError
+        A receipt is of another job.
+    ReceiptError
+        Parts are missing, and with them boxes.
+    """
+    given = list(dict.fromkeys(receipts))
+    for receipt in given:
+        if receipt.job not in forks or job_of(receipt.part) != receipt.job:
+            raise InvalidError(f"a receipt of job {receipt.job}, which is not of this transaction: {sorted(forks)}")
+    sealed = _sealed(source, {receipt.part for receipt in given}, wait_s)
+    entries = {entry.id: (name, entry) for name, entry in source.draft.arrays.items()}
+    shards: dict[tuple[str, int], dict[str, _Share]] = defaultdict(dict)
+    lost: dict[tuple[str, int], list[Span]] = defaultdict(list)
+    for receipt in given:
+        if receipt.array not in entries:
+            raise InvalidError(f"a receipt of an array {receipt.array} that this transaction has deleted")
+        entry = entries[receipt.array][1]
+        for number, at in receipt.shards:
+            box = _common(receipt.box, entry.box(number))
+            row = sealed.get(receipt.part)
+            if row is None:
+                lost[receipt.array, number].append(box)
+                continue
+            share = shards[receipt.array, number].setdefault(
+                receipt.part, _Share(receipt.job, Row(at, row.part, row.bytes, row.head))
+            )
+            share.boxes.append(box)
+    _check_lost(entries, shards, lost, sorted({one.part for one in given} - set(sealed)))
+    for (identity, number), shares in shards.items():
+        _take(source, entries[identity][1], number, list(shares.values()), forks)
+    source.stats.receipts += len(given)
+
+
+def _sealed(source: PartsSource, parts: set[str], wait_s: float) -> dict[str, Row]:
+    """Seal parts, or see them sealed; return what each is known by, without those that cannot be had."""
+    until = time.monotonic() + wait_s
+    waiting, found = sorted(parts), dict[str, Row]()
+    while waiting:
+        left = []
+        for part in waiting:
+            try:
+                if not adopt(source.files, part):
+                    left.append(part)
+                    continue
+                facts = seal_facts(source.files, part)
+            except (PartError, OSError):
+                continue  # lost: its boxes have to be written again
+            found[part] = Row(0, part, facts.bytes, facts.head)
+            source.stats.parts_sealed += 1
+        waiting = left
+        if waiting and time.monotonic() > until:
+            break
+        if waiting:
+            time.sleep(_POLL_S)
+    return found
+
+
+def _common(box: Span, other: Span) -> Span:
+    low = tuple(max(a, b) for a, b in zip(box[0], other[0], strict=True))
+    return low, tuple(min(a, b) for a, b in zip(box[1], other[1], strict=True))
+
+
+def _left(boxes: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """Return what is left of boxes without others."""
+    left = list(boxes)
+    for other in others:
+        left = [rest for box in left for rest in subtract(box, other)]
+    return left
+
+
+def _check_lost(
+    entries: Mapping[str, tuple[str, Entry]],
+    shards: Mapping[tuple[str, int], Mapping[str, _Share]],
+    lost: Mapping[tuple[str, int], list[Span]],
+    parts: list[str],
+) -> None:
+    missing: dict[str, list[Span]] = defaultdict(list)
+    for key, boxes in lost.items():
+        has = [box for share in shards.get(key, {}).values() for box in share.boxes]
+        if left := _left(dict.fromkeys(boxes), has):
+            missing[entries[key[0]][0]].extend(left)
+    if missing:
+        count = sum(map(len, missing.values()))
+        held = f"{len(parts)} parts are lost, or held by processes that do not answer: {', '.join(parts)}"
+        arrays = ", ".join(map(repr, missing))
+        raise ReceiptError(f"{held}; {count} boxes of {arrays} must be written again", dict(missing))
+
+
+def _take(source: PartsSource, entry: Entry, number: int, shares: list[_Share], forks: Mapping[str, Manifest]) -> None:
+    """Choose one part's shard, and copy over what others have beside."""
+    shares.sort(key=lambda share: (-share.size, share.row.part))
+    now = source.draft.row(entry, number, source.history.load)
+    if now in [share.row for share in shares]:
+        return  # taken before
+    bases = {share.job: _row_at(forks[share.job], entry.id, number, source) for share in shares}
+    has: list[Span] = []
+    if now == bases[shares[0].job]:
+        chosen = shares.pop(0)
+        with source.lock:
+            source.draft.rows.setdefault(entry.id, {})[number] = chosen.row
+        has = list(chosen.boxes)
+    for share in shares:
+        left = _left(dict.fromkeys(share.boxes), has)
+        if not left:
+            continue
+        _, target = source.own_shard(entry, number)
+        there = source.parts.space(share.row)
+        origin = entry.box(number)[0]
+        for low, high in left:
+            start = [a - o for a, o in zip(low, origin, strict=True)]
+            values = np.empty([b - a for a, b in zip(low, high, strict=True)], f"V{entry.itemsize}")
+            there.read(values, start)
+            target.write(values, start)
+            source.stats.bytes_merged += values.nbytes
+        has.extend(left)
+        source.stats.shards_merged += 1
+
+
+def _row_at(manifest: Manifest, identity: str, number: int, source: PartsSource) -> Row | None:
+    """Return the row that a shard had when a job began."""
+    for entry in manifest.arrays.values():
+        if entry.id == identity:
+            return find(entry.leaves, number, source.history.load)
+    return None

@@ -1,0 +1,119 @@
+"""Reclaiming: leaves and parts that no version names any more, and remains of jobs that ended without a word.
+
+Versions expire first (:func:`expire`), which deletes manifests; then :func:`collect` deletes what none of the rest
+names. A part is kept while its job's folder is there, whose transaction may still commit it; leaves and parts are kept
+while they are young. Ages are those of the file system's clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import Any
+
+from nandarray import _nandarray
+from nandarray.errors import InvalidError, LockedError, NandarrayError
+from nandarray.parts.blobs.files import Files
+from nandarray.parts.history import History
+from nandarray.parts.leaves import Leaf
+from nandarray.parts.manifest import key_of
+from nandarray.parts.writer import job_of
+
+__all__ = ["collect", "end_job", "expire", "seconds", "uses"]
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_AGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*")
+
+
+def seconds(age: Any) -> float:
+    """Return the seconds of an age, a number of them or a text such as ``"90s"``, ``"10m"``, ``"1h"``, ``"7d"``."""
+    if isinstance(age, int | float) and not isinstance(age, bool) and age >= 0:
+        return float(age)
+    found = _AGE.fullmatch(age) if isinstance(age, str) else None
+    if found is None:
+        raise InvalidError(f"an age must be a number of seconds, or like '90s', '10m', '1h' or '7d', not {age!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def uses(history: History, numbers: list[int]) -> tuple[dict[str, Leaf], dict[str, int]]:
+    """Return the leaves that versions name, by their hashes, and the parts, with the number of their shards in use.
+
+    Raises
+    ------
+    CorruptError
+        A manifest or a leaf cannot be read: what it names is not known.
+    """
+    named = {
+        leaf.sha: leaf for number in numbers for entry in history.at(number).arrays.values() for leaf in entry.leaves
+    }
+    parts: dict[str, int] = {}
+    for leaf in named.values():
+        for part in history.load(leaf)["part"]:
+            name = part.tobytes().hex()
+            parts[name] = parts.get(name, 0) + 1
+    return named, parts
+
+
+def expire(history: History, keep: int, older_than: float) -> list[int]:
+    """Delete manifests, but not of the newest ``keep``, those with tags, and those that were the newest of late."""
+    files, now = history.files, history.files.now()
+    numbers, tagged = history.numbers(), set(history.tags().values())
+    gone = []
+    for newer, number in zip(numbers[keep - 1 :], numbers[keep:], strict=False):
+        if number not in tagged and files.age(key_of(newer), now) >= older_than:
+            files.delete(key_of(number))
+            gone.append(number)
+    return sorted(gone)
+
+
+def collect(history: History, older_than: float, jobs_older_than: float) -> dict[str, int]:
+    """Delete what no version names; return how many files of each kind, and their bytes."""
+    files = history.files
+    now = files.now()
+    for job in files.names("jobs"):
+        if files.age(f"jobs/{job}", now) >= jobs_older_than:
+            end_job(files, job)
+    leaves, parts = uses(history, history.numbers())
+    jobs = set(files.names("jobs"))
+    done = {"leaves": 0, "parts": 0, "bytes": 0}
+    for name in files.names("leaves"):
+        if name.removesuffix(".npy") not in leaves:
+            _delete(files, f"leaves/{name}", now - older_than, done)
+    for name in files.names("parts"):
+        part, _, ending = name.partition(".")
+        if part in parts or job_of(part) in jobs or (ending == "open" and _is_held(files, f"parts/{name}")):
+            continue
+        _delete(files, f"parts/{name}", now - older_than, done)
+    for name in files.names("tmp"):
+        if files.age(f"tmp/{name}", now) >= max(older_than, 60.0):
+            files.delete(f"tmp/{name}")
+    return done
+
+
+def _is_held(files: Files, key: str) -> bool:
+    """Return whether a process writes an unsealed part."""
+    try:
+        _nandarray.Store.open(files.path(key), "r+").close()
+    except LockedError:
+        return True
+    except (NandarrayError, OSError):
+        return False
+    return False
+
+
+def _delete(files: Files, key: str, before: float, done: dict[str, int]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        facts = os.stat(files.path(key))
+        if facts.st_mtime <= before:
+            files.delete(key)
+            done[key.partition("/")[0]] += 1
+            done["bytes"] += facts.st_blocks * 512
+
+
+def end_job(files: Files, job: str) -> None:
+    """Delete the folder of a job."""
+    for name in files.names(f"jobs/{job}"):
+        files.delete(f"jobs/{job}/{name}")
+    with contextlib.suppress(OSError):
+        os.rmdir(files.path(f"jobs/{job}"))

@@ -1,0 +1,639 @@
+"""A store of parts: a folder in place of a file, with versions, written by many processes.
+
+:class:`PartedStore` is a :class:`~nandarray.array.store.Store`: arrays, views, groups, Dask, xarray and programs are
+those of every store, by way of :mod:`nandarray.parts.source`. Its own are versions, and transactions
+(:class:`PartsTransaction`), which are stores themselves until they are committed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from nandarray.array.array import Array
+from nandarray.array.group import is_hidden
+from nandarray.array.store import Store
+from nandarray.errors import (
+    InvalidError,
+    NandarrayError,
+    NotFoundError,
+    ReadOnlyError,
+    StoreExistsError,
+    StoreMissingError,
+    refuse_homeless,
+)
+from nandarray.index.shapes import check_number
+from nandarray.parts import changes, reclaim
+from nandarray.parts.blobs.files import Files
+from nandarray.parts.commit import commit, empty
+from nandarray.parts.forks import Fork, Receipt, worker_source
+from nandarray.parts.history import History, is_parted
+from nandarray.parts.jobs import WAIT_S, Jobs
+from nandarray.parts.source import PartSpace, PartsSource
+from nandarray.parts.writer import OpenParts
+
+if TYPE_CHECKING:
+    from nandarray import _nandarray
+    from nandarray.array.pickling import Opening
+    from nandarray.array.store import Mode
+
+__all__ = ["PartedStore", "PartsTransaction", "create", "open_folder"]
+
+
+def create(path: str | os.PathLike[str]) -> PartedStore:
+    """Make a store of parts, and open it for writing.
+
+    Parameters
+    ----------
+    path : path_like
+        The folder, which must be absent or empty.
+
+    Returns
+    -------
+    PartedStore
+        The store, at version 1, without arrays.
+
+    Raises
+    ------
+    StoreExistsError
+        There is something.
+
+    Examples
+    --------
+    >>> import nandarray, numpy as np
+    >>> with nandarray.parts.create("sky.nand") as store:
+    ...     store["a"] = np.arange(3)
+    >>> with nandarray.open("sky.nand") as store:
+    ...     store["a"][:], store.version
+    (array([0, 1, 2]), 2)
+    """
+    name = os.fsdecode(path)
+    refuse_homeless(Path(name))
+    if os.path.lexists(name) and (not os.path.isdir(name) or os.listdir(name)):
+        raise StoreExistsError(errno.EEXIST, "is there, and no empty folder", name)
+    History.make(name, uuid.uuid4().hex, empty("created"))
+    return open_folder(name, "r+")
+
+
+def open_folder(path: str, mode: Mode, options: Mapping[str, Any] | None = None) -> PartedStore:
+    """Open a store of parts; :func:`nandarray.open` does so for a folder.
+
+    Parameters
+    ----------
+    path : str
+        The folder.
+    mode : {"r", "r+", "a", "w", "x"}
+        As for :func:`nandarray.open`; ``"w"`` deletes all arrays, in a new version: older ones stay.
+    options : mapping, optional
+        Options of :func:`nandarray.open` with which parts are opened.
+
+    Returns
+    -------
+    PartedStore
+        The store at its newest version.
+
+    Raises
+    ------
+    StoreMissingError, StoreExistsError
+        There is none, or with mode ``"x"`` one.
+    """
+    if not is_parted(path):
+        raise StoreMissingError(errno.ENOENT, "has no store of parts", path)
+    if mode == "x":
+        raise StoreExistsError(path)
+    read_only = mode == "r"
+    history = History(Files(os.path.abspath(path)))
+    history.identity()
+    base = history.newest(intact=read_only)
+    source = PartsSource(history, base, read_only=read_only, options=options or {})
+    source.path = path
+    store = PartedStore(source, mode)
+    if mode == "w":
+        for name in list(source.draft.arrays):
+            source.delete(name)
+    return store
+
+
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+class PartedStore(Store):
+    """A store of parts. What :func:`nandarray.open` gives for a folder.
+
+    Changes are seen here at once, and become a new version by :meth:`flush` and :meth:`close`; or by a
+    :meth:`transaction`. Arrays that are open for writing can be pickled: other processes write into parts of their own,
+    which :meth:`flush` brings in.
+
+    Parameters
+    ----------
+    source : PartsSource
+        The version, and its changes.
+    mode : str
+        The mode of opening.
+    """
+
+    def __init__(self, source: PartsSource, mode: Mode) -> None:
+        self._source = source
+        self._forks = Jobs(source)
+        source.reduces = self._reduced
+        super().__init__(cast("_nandarray.Store", source), mode)
+
+    # --- Versions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The version that is seen, without what was changed since."""
+        return self._source.draft.base.version
+
+    @property
+    def changed(self) -> bool:
+        """Whether there are changes that are not committed."""
+        return self._source.draft.is_changed or self._forks.any
+
+    def versions(self) -> list[dict[str, Any]]:
+        """List the versions that there are.
+
+        Returns
+        -------
+        list of dict
+            The oldest first: ``version``, ``parent``, ``message``, ``written_at``, ``writer``, number of ``arrays``,
+            ``tags``; ``error`` of one that cannot be read.
+        """
+        tags: dict[int, list[str]] = {}
+        for name, number in self._history.tags().items():
+            tags.setdefault(number, []).append(name)
+        found = []
+        for number in reversed(self._history.numbers()):
+            try:
+                facts = self._history.at(number).facts()
+            except NandarrayError as error:
+                facts = {"version": number, "error": str(error)}
+            found.append({**facts, "tags": tags.get(number, [])})
+        return found
+
+    def at(self, *, version: int | None = None, tag: str | None = None) -> PartedStore:
+        """Open a version, for reading.
+
+        Parameters
+        ----------
+        version : int, optional
+            Its number.
+        tag : str, optional
+            Its name, in place of a number.
+
+        Returns
+        -------
+        PartedStore
+            The store as it was, which stays so.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such version or tag, or it has expired.
+
+        Examples
+        --------
+        >>> import nandarray, numpy as np
+        >>> store = nandarray.parts.create("sky.nand")
+        >>> store["a"] = np.arange(3)
+        >>> store.flush()
+        >>> store.tag("paper")
+        >>> store["a"][0] = 7
+        >>> store.flush()
+        >>> store["a"][0], store.at(tag="paper")["a"][0], store.version
+        (np.int64(7), np.int64(0), 3)
+        """
+        if (version is None) == (tag is None):
+            raise InvalidError("either a version or a tag must be given")
+        if tag is not None:
+            tags = self._history.tags()
+            if tag not in tags:
+                raise NotFoundError(f"{self.path!r} has no tag {tag!r}; it has {', '.join(sorted(tags)) or 'none'}")
+            version = tags[tag]
+        base = self._history.at(check_number("version", version))
+        source = PartsSource(self._history, base, read_only=True, options=self._source.options, pinned=True)
+        source.path = self._source.path
+        return PartedStore(source, "r")
+
+    def tag(self, name: str, version: int | None = None) -> None:
+        """Give a version a name, for good: it does not expire.
+
+        Parameters
+        ----------
+        name : str
+            The name: letters, digits, ``.``, ``_`` and ``-``.
+        version : int, optional
+            The version; by default the one that is seen.
+
+        Raises
+        ------
+        StoreExistsError
+            Another version has this name.
+        InvalidError
+            It is no name.
+        """
+        if not isinstance(name, str) or not name.replace("-", "_").replace(".", "_").isidentifier() or len(name) > 200:
+            raise InvalidError(
+                f"a tag must begin with a letter and have letters, digits, '.', '_' and '-', not {name!r}"
+            )
+        number = self.version if version is None else check_number("version", version)
+        self._history.at(number)
+        self._history.tag(name, number)
+
+    def tags(self) -> dict[str, int]:
+        """Return the names of versions.
+
+        Returns
+        -------
+        dict
+            The version of each name.
+        """
+        return self._history.tags()
+
+    def diff(self, old: int, new: int) -> dict[str, Any]:
+        """Compare two versions, without reading elements.
+
+        Parameters
+        ----------
+        old, new : int
+            The versions.
+
+        Returns
+        -------
+        dict
+            Names of arrays that were ``created``, ``deleted``, ``renamed`` (pairs) or ``resized`` (with both shapes),
+            or whose ``attributes`` changed; and the boxes of shards that were ``written``, by array.
+        """
+        return changes.between(self._history, self._history.at(old), self._history.at(new))
+
+    def expire_versions(self, *, keep: int = 10, older_than: Any = "1h") -> list[int]:
+        """Forget old versions; :meth:`gc` deletes what only they had.
+
+        Parameters
+        ----------
+        keep : int
+            Number of newest versions to keep, at least 1. Those with tags stay, too.
+        older_than : float or str
+            Versions that were the newest within this time stay: seconds, or ``"90s"``, ``"10m"``, ``"1h"``, ``"7d"``.
+
+        Returns
+        -------
+        list of int
+            The versions that are gone.
+        """
+        self._source.check_writable()
+        if (keep := check_number("keep", keep)) < 1:
+            raise InvalidError(f"keep must be at least 1, not {keep}")
+        return reclaim.expire(self._history, keep, reclaim.seconds(older_than))
+
+    def gc(self, *, older_than: Any = "1h", jobs_older_than: Any = "7d") -> dict[str, int]:
+        """Delete what no version names: leaves, parts, and what killed processes left.
+
+        Parameters
+        ----------
+        older_than : float or str
+            Age of files that may be deleted, by the file system's clock.
+        jobs_older_than : float or str
+            Age of transactions that are taken for dead: since their last fork or receipt. Their parts are deleted.
+
+        Returns
+        -------
+        dict
+            Numbers of deleted ``leaves`` and ``parts``, and their ``bytes``.
+
+        Raises
+        ------
+        CorruptError
+            A version cannot be read, so it is not known what it names: nothing was deleted.
+        """
+        self._source.check_writable()
+        return reclaim.collect(self._history, reclaim.seconds(older_than), reclaim.seconds(jobs_older_than))
+
+    def check(self, *, repair: bool = False, accept_older: bool = False) -> dict[str, Any]:
+        """Verify manifests, leaves, and every checksum of the parts that versions name.
+
+        Parameters
+        ----------
+        repair, accept_older : bool
+            For stores of one file: sealed parts are never changed.
+
+        Returns
+        -------
+        dict
+            ``ok``, the ``errors`` found, and the numbers of ``versions``, ``arrays``, ``leaves``, ``parts``.
+        """
+        if repair or accept_older:
+            self._source.refuse("repair: parts are never changed")
+        return changes.check(self._history, OpenParts(self._source.files, self._source.options), is_hidden)
+
+    def compact(self) -> dict[str, Any]:
+        """Bring shards together that lie in small parts, or in parts most of whose shards no newest version has.
+
+        The shards are copied to one new part, as a version of its own. The old parts stay until the versions that have
+        them expire, and :meth:`gc` deletes them.
+
+        Returns
+        -------
+        dict
+            Numbers of ``parts`` that the newest version has no more, and of ``shards`` that were copied.
+        """
+        with self.transaction("compact") as tx:
+            done = changes.bring_together(tx._source)
+        return done
+
+    # --- Changing ----------------------------------------------------------------------------------------------------
+
+    def create(self, name: str, *given: Any, shards: int | Sequence[int] | None = None, **options: Any) -> Array:
+        """Create an array: :meth:`Group.create`, with the shape of its shards.
+
+        Parameters
+        ----------
+        name : str
+            The full name.
+        *given
+            As for :meth:`Group.create`.
+        shards : int or sequence of int, optional
+            Shape of the unit that one process writes whole: multiples of the building block, about 256 MiB by default.
+        **options
+            As for :meth:`Group.create`.
+
+        Returns
+        -------
+        Array
+            The new array.
+        """
+        with self._source.sharding(None if shards is None else (shards,) if isinstance(shards, int) else shards):
+            return super().create(name, *given, **options)
+
+    def shards_of(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array's shards.
+
+        Parameters
+        ----------
+        name : str
+            The array.
+
+        Returns
+        -------
+        tuple of int
+            The shape of a shard; at the end of an axis they are cut.
+        """
+        return cast("PartSpace", self.open_array(name)._space).entry.shard
+
+    def transaction(self, message: str = "") -> PartsTransaction:
+        """Begin a transaction on the newest version; what this store has changed is committed first.
+
+        Parameters
+        ----------
+        message : str
+            A note for :meth:`versions`.
+
+        Returns
+        -------
+        PartsTransaction
+            A store of its own, and a context manager: leaving it commits, an exception gives it up.
+
+        Examples
+        --------
+        >>> import nandarray, numpy as np
+        >>> store = nandarray.parts.create("sky.nand")
+        >>> with store.transaction("first light") as tx:
+        ...     tx["a"] = np.arange(3)
+        >>> store["a"][:], store.versions()[-1]["message"]
+        (array([0, 1, 2]), 'first light')
+        """
+        self._source.check_writable()
+        if self._source.pinned:
+            raise ReadOnlyError(f"version {self.version} of {self.path} is not the newest")
+        self.flush()
+        source = PartsSource(self._history, self._history.newest(), read_only=False, options=self._source.options)
+        source.path = self._source.path
+        return PartsTransaction(source, message, self)
+
+    def fork(self) -> Fork:
+        """Make what a worker needs to write; it can be pickled.
+
+        Returns
+        -------
+        Fork
+            The state of now, for other processes.
+        """
+        return self._forks.fork()
+
+    def merge(self, receipts: Iterable[Receipt]) -> None:
+        """Take what workers wrote.
+
+        Parameters
+        ----------
+        receipts : iterable of Receipt
+            Their receipts, in any order, some maybe twice.
+        """
+        self._forks.merge(receipts)
+
+    def collect(self, *, wait_s: float = WAIT_S) -> None:
+        """Bring in what workers wrote, and end their writing; committing does so, too.
+
+        Parameters
+        ----------
+        wait_s : float
+            Seconds to wait for workers to seal their parts.
+
+        Raises
+        ------
+        ReceiptError
+            Parts are lost, or held by processes that do not answer; it has the boxes to write again.
+        """
+        self._forks.collect(wait_s)
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counts since opening: shards written, copied and merged, bytes copied, receipts, tries of commits."""
+        return dict(vars(self._source.stats))
+
+    def flush(self) -> None:
+        """Commit what was changed, as a new version; nothing if there is nothing."""
+        self._source.flush()
+        if not self.read_only:
+            self.collect()
+            commit(self._source)
+
+    def refresh(self) -> None:
+        """See the newest version, if nothing was changed here."""
+        self._source.refresh()
+
+    def discard(self) -> None:
+        """Forget what was changed and not committed."""
+        self._forks.forget()
+        self._source.discard()
+        self._source.end_jobs(())
+
+    def close(self) -> None:
+        """Commit what was changed, and close; closing twice is fine."""
+        if self.closed:
+            return
+        try:
+            self.flush()
+        finally:
+            self._forks.forget()
+            self._source.discard()
+            if not self.read_only:
+                self._source.end_jobs(())
+            super().close()
+
+    def stat(self) -> dict[str, Any]:
+        """Return the use of space: files and bytes of parts, and of each array.
+
+        Returns
+        -------
+        dict
+            ``version``, ``versions``, ``parts``, ``bytes_file`` (of parts, on disk), and ``arrays``, by name.
+        """
+        found = changes.space(self._history, self.version)
+        arrays = {name: self.open_array("/" + name).stat() for name in self._source.names() if not is_hidden(name)}
+        return {**found, "array_count": len(arrays), "arrays": arrays}
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"<nandarray.PartedStore {self.path!r} (closed)>"
+        told = f"version {self.version}{', changed' if self.changed else ''}"
+        return f"<nandarray.PartedStore {self.path!r} mode={self._mode!r}, {told}, {len(self)} inside>"
+
+    # --- Towards the engine ------------------------------------------------------------------------------------------
+
+    @property
+    def _history(self) -> History:
+        return self._source.history
+
+    @property
+    def _opening(self) -> Opening | None:
+        return os.path.abspath(self.path), (*self._source.options.items(), ("version", self.version))
+
+    @_opening.setter
+    def _opening(self, opening: Opening | None) -> None:
+        """Nothing: it is made of the version."""
+
+    def _file_state(self) -> dict[str, Any] | None:
+        return None
+
+    def _reduced(self, space: PartSpace) -> tuple[Any, ...] | None:
+        """Return how an array is opened in a process that may write to it, too; None where it may not."""
+        if self.read_only:
+            return None
+        fork = Fork(os.path.abspath(self.path), self._source.job) if self._source.fork_job else self._forks.implicit()
+        return _worker_array, (fork, space.id)
+
+
+def _worker_array(fork: Fork, identity: str) -> Array:
+    """Open an array of a transaction in a worker."""
+    store = _worker_stores.get(fork)
+    source = worker_source(fork)
+    if store is None or store._source is not source:
+        store = _worker_stores[fork] = PartedStore(source, "r+")
+        while len(_worker_stores) > _WORKER_STORES:
+            _worker_stores.pop(next(iter(_worker_stores)))
+    return Array(store, cast("_nandarray.Space", PartSpace(source, identity)))
+
+
+_worker_stores: dict[Fork, PartedStore] = {}
+_WORKER_STORES = 16
+
+
+class PartsTransaction(PartedStore):
+    """Changes that become one version together. What :meth:`PartedStore.transaction` gives.
+
+    It is a store: arrays are made, written, read and deleted in it, and no other process sees that before
+    :meth:`commit`.
+
+    Parameters
+    ----------
+    source : PartsSource
+        The version from which it begins.
+    message : str
+        A note for :meth:`PartedStore.versions`.
+    store : PartedStore
+        The store that sees the new version then.
+    """
+
+    def __init__(self, source: PartsSource, message: str, store: PartedStore) -> None:
+        super().__init__(source, "r+")
+        self._message, self._of = message, store
+
+    def commit(self, message: str | None = None, *, wait_s: float = WAIT_S) -> int:
+        """Make the changes the next version.
+
+        Changes that others have committed since are kept: where they touch other shards, names and attributes than this
+        transaction's, no data is read for that.
+
+        Parameters
+        ----------
+        message : str, optional
+            In place of the transaction's.
+        wait_s : float
+            Seconds to wait for workers to seal their parts.
+
+        Returns
+        -------
+        int
+            The version; the present one if nothing was changed.
+
+        Raises
+        ------
+        ConflictError
+            Another transaction has changed the same.
+        ReceiptError
+            Parts of workers are lost; it has the boxes to write again.
+        """
+        self.collect(wait_s=wait_s)
+        number = commit(self._source, self._message if message is None else message)
+        self._of.refresh()
+        return number
+
+    def abort(self) -> None:
+        """Give the changes up, and close."""
+        self._forks.forget()
+        self._source.discard()
+        self._source.end_jobs(())
+        Store.close(self)
+
+    def flush(self) -> None:
+        """Make what was written durable; :meth:`commit` makes it a version."""
+        self._source.flush_own()
+
+    def transaction(self, message: str = "") -> PartsTransaction:
+        """Refuse: a transaction has none within it.
+
+        Parameters
+        ----------
+        message : str
+            Not used.
+
+        Raises
+        ------
+        InvalidError
+            Always.
+        """
+        raise InvalidError("a transaction has no transactions within it")
+
+    def __enter__(self) -> Self:
+        return super().__enter__()
+
+    def __exit__(self, kind: object = None, *_: object) -> None:
+        if self.closed:
+            return
+        if kind is None:
+            try:
+                self.commit()
+            except BaseException:
+                self.abort()
+                raise
+        self.abort()
+
+    def close(self) -> None:
+        """Give up what was not committed, and close."""
+        if not self.closed:
+            self.abort()

@@ -1,0 +1,194 @@
+"""Parts: ordinary store files, each written by one process for one job, then sealed and never changed again.
+
+An unsealed part is ``parts/<id>.open``; its writer holds the lock of the file. Sealing closes it and links it to
+``parts/<id>.nand``. The first half of an id names the job. A part whose writer was lost is adopted: opened for
+writing, which its lock lets only if no process has it, and sealed. Shards are its arrays ``s/0``, ``s/1``, ...
+
+A sealed part is known by its length and by the hash of its first 8192 bytes, which are the superblocks: its identity,
+and where its last checkpoint lies. The pages behind have checksums of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nandarray import _nandarray
+from nandarray.errors import CorruptError, LockedError, NandarrayError, PartError
+from nandarray.parts.blobs.files import Files
+from nandarray.parts.leaves import Row
+from nandarray.parts.manifest import Entry
+
+__all__ = ["OpenPart", "OpenParts", "Sealed", "adopt", "job_of", "new_job", "part_key", "seal_facts", "shard_name"]
+
+_HEAD_BYTES = 8192
+#: Sealed parts that are kept open.
+_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """By what a sealed part is known: its length in bytes, and the first eight bytes of its head's SHA-256."""
+
+    bytes: int
+    head: int
+
+
+def new_job() -> str:
+    """Return the name of a new job: 16 hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+def job_of(part: str) -> str:
+    """Return the job of a part."""
+    return part[:16]
+
+
+def part_key(part: str, *, sealed: bool = True) -> str:
+    """Return the key of a part's file."""
+    return f"parts/{part}.{'nand' if sealed else 'open'}"
+
+
+def shard_name(number: int) -> str:
+    """Return the name that a shard has in its part."""
+    return f"s/{number}"
+
+
+def seal_facts(files: Files, part: str) -> Sealed:
+    """Return by what a sealed part is known."""
+    with open(files.path(part_key(part)), "rb") as file:
+        head = file.read(_HEAD_BYTES)
+        size = os.fstat(file.fileno()).st_size
+    return Sealed(size, int.from_bytes(hashlib.sha256(head).digest()[:8], "little"))
+
+
+class OpenPart:
+    """A part that this process writes."""
+
+    def __init__(self, files: Files, job: str, options: Mapping[str, Any]) -> None:
+        self.part = job + secrets.token_hex(8)
+        self._files = files
+        self.engine = _nandarray.Store.open(files.path(part_key(self.part, sealed=False)), "x", **options)
+        self._numbers = itertools.count()
+
+    def create(self, entry: Entry, shape: tuple[int, ...]) -> tuple[int, _nandarray.Space]:
+        """Make an array for a shard; return its number and itself."""
+        number = next(self._numbers)
+        space = self.engine.create(
+            shard_name(number),
+            shape,
+            entry.itemsize,
+            entry.dtype,
+            building_block=entry.building_block,
+            compression=entry.compression,
+            fill=bytes.fromhex(entry.fill),
+        )
+        return number, space
+
+    def seal(self) -> None:
+        """End writing, and give the part the name that says so."""
+        self.engine.close()
+        _sealed(self._files, self.part)
+
+    def discard(self) -> None:
+        """Delete the part."""
+        with contextlib.suppress(NandarrayError):
+            self.engine.close()
+        self._files.delete(part_key(self.part, sealed=False))
+
+
+def _sealed(files: Files, part: str) -> None:
+    """Give a part that no process writes the name of a sealed one."""
+    with contextlib.suppress(FileNotFoundError):  # its writer was quicker
+        files.name(files.path(part_key(part, sealed=False)), part_key(part))
+    files.delete(part_key(part, sealed=False))
+
+
+def adopt(files: Files, part: str) -> bool:
+    """Seal a part whose writer is gone; return whether it is sealed now, by whatever process.
+
+    Raises
+    ------
+    PartError
+        It is not there, or damaged.
+    """
+    if files.has(part_key(part)):
+        return True
+    try:
+        _nandarray.Store.open(files.path(part_key(part, sealed=False)), "r+").close()
+    except LockedError:
+        return False
+    except FileNotFoundError:
+        if files.has(part_key(part)):
+            return True
+        raise PartError(f"part {part} of {files.root} is not there") from None
+    except CorruptError as error:
+        raise PartError(f"part {part} of {files.root} is damaged: {error}") from error
+    _sealed(files, part)
+    return True
+
+
+class OpenParts:
+    """The sealed parts that this process has open for reading, the most recently used 64, and their arrays."""
+
+    def __init__(self, files: Files, options: Mapping[str, Any]) -> None:
+        self._files = files
+        self._options = dict(options)
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, tuple[_nandarray.Store, dict[int, _nandarray.Space]]] = OrderedDict()
+
+    def space(self, row: Row) -> _nandarray.Space:
+        """Return a shard.
+
+        Raises
+        ------
+        PartError
+            Its part is not there, is not what was sealed, or is damaged.
+        """
+        with self._lock:
+            kept = self._open.get(row.part)
+            if kept is not None:
+                self._open.move_to_end(row.part)
+                if row.array in kept[1]:
+                    return kept[1][row.array]
+        engine, spaces = kept or (self.engine(row), {})
+        try:
+            space = engine.open_space(shard_name(row.array))
+        except NandarrayError as error:
+            raise PartError(f"part {row.part} of {self._files.root} has no shard {row.array}: {error}") from error
+        with self._lock:
+            engine, spaces = self._open.setdefault(row.part, (engine, spaces))
+            spaces[row.array] = space
+            while len(self._open) > _KEPT:
+                self._open.popitem(last=False)
+        return space
+
+    def engine(self, row: Row) -> _nandarray.Store:
+        """Open a part, and compare it with what was sealed."""
+        path = self._files.path(part_key(row.part))
+        try:
+            if (facts := seal_facts(self._files, row.part)) != Sealed(row.bytes, row.head):
+                has = f"it has {facts.bytes} bytes and the head {facts.head:016x}"
+                raise PartError(
+                    f"{path} is not the part that was sealed: {has}, which must be {row.bytes} and {row.head:016x}"
+                )
+            return _nandarray.Store.open(path, "r", **self._options)
+        except PartError:
+            raise
+        except FileNotFoundError:
+            raise PartError(f"{path} is not there") from None
+        except (NandarrayError, OSError) as error:
+            raise PartError(f"{path} cannot be read: {error}") from error
+
+    def forget(self) -> None:
+        """Let go of all parts."""
+        with self._lock:
+            self._open.clear()

@@ -1,0 +1,402 @@
+"""Stores of parts: versions, transactions, conflicts, and what is said of damage."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nandarray
+from nandarray import parts
+from nandarray.parts.blobs.files import Files
+from nandarray.parts.history import History
+from nandarray.parts.manifest import key_of
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def sky(tmp_path: Path) -> Any:
+    """A store of parts with an array of 4 x 4 shards of 8 x 8, of which the first row is written."""
+    with parts.create(tmp_path / "sky.nand") as store:
+        store.create("a", (32, 32), "i4", shards=(8, 8), building_block=(8, 8), fill_value=-1)[:8] = 1
+        yield store
+
+
+def test_a_version_is_whole_and_stays(sky: Any) -> None:
+    sky.flush()
+    sky.tag("first")
+    with sky.transaction("second") as tx:
+        tx["a"][6:10, 6:10] = 2
+        tx["g/b"] = np.arange(5)
+        tx["g"].attrs["unit"] = "m"
+        assert sky["a"][7, 7] == 1
+        assert "g" not in sky
+    assert sky["a"][7, 7] == sky["a"][9, 9] == 2
+    assert sky["a"][9, 10] == -1
+    old = sky.at(tag="first")
+    assert old["a"][7, 7] == 1
+    assert list(old) == ["a"]
+    assert list(sky) == ["a", "g"]
+    assert sky.diff(2, 3) == {
+        "created": ["g/.group", "g/b"], "deleted": [], "renamed": [], "resized": {}, "attributes": [],
+        "written": {
+            "a": [((0, 0), (8, 8)), ((0, 8), (8, 16)), ((8, 0), (16, 8)), ((8, 8), (16, 16))], "g/b": [((0,), (5,))]
+        },
+    }  # fmt: skip
+    assert [one["message"] for one in sky.versions()] == ["created", "", "second"]
+    with pytest.raises(nandarray.ReadOnlyError):
+        old["a"][0] = 1
+    with pytest.raises(nandarray.StoreExistsError, match="the tag 'first' is that of version 2"):
+        sky.tag("first", 3)
+    for wrong in ({"version": 9}, {"tag": "none"}):
+        with pytest.raises(nandarray.NotFoundError):
+            sky.at(**wrong)
+    assert sky.check()["ok"]
+    reader = pickle.loads(pickle.dumps(sky.at(version=2)["a"]))
+    assert reader[7, 7] == 1
+
+
+def test_an_exception_gives_a_transaction_up(sky: Any) -> None:
+    sky.flush()
+    before = sorted(os.listdir(Path(sky.path) / "parts"))
+
+    def fail(tx: Any) -> None:
+        tx["a"][:] = 5
+        tx["a"].resize((40, 16))
+        raise ZeroDivisionError("mine")
+
+    tx = sky.transaction()
+    with pytest.raises(ZeroDivisionError, match="mine"), tx:
+        fail(tx)
+    assert tx.closed
+    assert (sky["a"][:8] == 1).all()
+    assert sorted(os.listdir(Path(sky.path) / "parts")) == before
+    assert os.listdir(Path(sky.path) / "jobs") == []
+
+
+def _both(sky: Any) -> tuple[Any, Any]:
+    sky.flush()
+    return sky.transaction("one"), sky.transaction("two")
+
+
+def test_changes_that_do_not_meet_are_both_there(sky: Any) -> None:
+    one, two = _both(sky)
+    one["a"][:8, :8] = 5
+    two["a"][8:16, :8] = 6
+    one["a"].attrs["unit"] = "m"
+    two["b"] = [1, 2]
+    one["c"] = [3]
+    assert (one.commit(), two.commit()) == (3, 4)
+    assert (sky["a"][0, 0], sky["a"][8, 0], sky["a"].attrs["unit"], sky["b"][1], sky["c"][0]) == (5, 6, "m", 2, 3)
+    one, two = _both(sky)
+    one["a"].append(np.full((8, 32), 9))
+    two["a"][:8] = 7
+    one.commit()
+    two.commit()
+    assert sky["a"].shape == (40, 32)
+    assert (sky["a"][0, 0], sky["a"][39, 31]) == (7, 9)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (
+            lambda a: a.__setitem__((0, 0), 5), lambda a: a.__setitem__((7, 7), 6),
+            "both wrote shard 0 .* box .0:8.x.0:8.",
+        ),
+        (lambda a: a.append(np.zeros((8, 32))), lambda a: a.append(np.ones((8, 32))), "the shape of array 'a' is"),
+        (lambda a: a.attrs.update(x=1), lambda a: a.attrs.update(x=2), "the attributes of array 'a'"),
+        (lambda a: a.store.rename("a", "b"), lambda a: a.store.rename("a", "c"), "the name of array 'a' is 'c' here"),
+        (lambda a: a.store.__delitem__("a"), lambda a: a.__setitem__(0, 1), "was changed here and deleted there"),
+        (lambda a: a.__setitem__(0, 1), lambda a: a.store.__delitem__("a"), "was deleted here and changed there"),
+        (lambda a: a.resize((32, 40)), lambda a: a.__setitem__(20, 3), "has .32, 32. here and .32, 40. there"),
+        (lambda a: a.__setitem__(20, 3), lambda a: a.resize((16, 32)), "has .16, 32. here and .32, 32. there"),
+        (
+            lambda a: a.store.__setitem__("x", [1]), lambda a: a.store.__setitem__("x/y", [1]),
+            "'x' is an array, so 'x/y' cannot lie in it",
+        ),
+        (lambda a: a.store.__setitem__("x", [1]), lambda a: a.store.__setitem__("x", [1]), "both have an array 'x'"),
+    ],
+)  # fmt: skip
+def test_conflicts_say_what_both_changed(sky: Any, first: Any, second: Any, said: str) -> None:
+    one, two = _both(sky)
+    first(one["a"])
+    second(two["a"])
+    one.commit()
+    with pytest.raises(nandarray.ConflictError, match=said) as caught:
+        two.commit()
+    assert caught.value.version == 3
+    if "both wrote" in said:
+        assert caught.value.ours == caught.value.theirs == ((0, 0), (8, 8))
+    assert sky.version == 3
+    two.abort()
+
+
+def _writer(path: str, number: int, commits: int, seed: int) -> int:
+    rng = random.Random(seed)
+    tries = 0
+    for turn in range(commits):
+        with nandarray.open(path, "r+") as store:
+            with store.transaction(f"{number}.{turn}") as tx:
+                time.sleep(rng.random() * 0.02)
+                tx["a"][number, turn] = 100 * number + turn
+            tries += tx.stats["tries"]
+    return tries
+
+
+def test_disjoint_commits_of_many_processes_are_all_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "sky.nand")
+    with parts.create(path) as store:
+        store.create("a", (8, 8), "i4", shards=(1, 1), building_block=(1, 1), fill_value=-1)
+    seed = 1
+    with SPAWN.Pool(8) as pool:
+        tries = pool.starmap(_writer, [(path, number, 8, seed + number) for number in range(8)])
+    with nandarray.open(path) as store:
+        expected = 100 * np.arange(8)[:, None] + np.arange(8)
+        np.testing.assert_array_equal(store["a"][...], expected, f"seed {seed}")
+        assert store.version == 2 + 64
+        assert sorted(one["message"] for one in store.versions()[2:]) == [
+            f"{i}.{j}" for i in range(8) for j in range(8)
+        ]
+    assert sum(tries) >= 64
+
+
+def test_a_lost_answer_is_recognised(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sky.flush()
+    named = Files.name
+
+    def lost(self: Files, file: str, key: str) -> bool:
+        done = named(self, file, key)
+        if key.startswith("manifests/"):
+            raise OSError(5, "the answer is lost")
+        return done
+
+    monkeypatch.setattr(Files, "name", lost)
+    with sky.transaction("once") as tx:
+        tx["a"][0] = 3
+    monkeypatch.undo()
+    assert [one["message"] for one in sky.versions()] == ["created", "", "once"]
+
+
+def test_a_number_that_has_expired_is_no_place_for_a_commit(sky: Any) -> None:
+    sky.flush()
+    late = sky.transaction("late")
+    late["a"][:8] = 8
+    for turn in range(4):
+        with sky.transaction(f"{turn}") as tx:
+            tx["a"][24:] = turn
+    assert sky.expire_versions(keep=1, older_than=0) == [1, 2, 3, 4, 5]
+    history, listed = late._source.history, sky._source.history.numbers
+    seen = iter([[2], [2, 6]])  # as if versions 3 to 6 had come, and 3 to 5 had gone, just after it looked
+    history.numbers = lambda: next(seen, None) or listed()
+    history.at = lambda number, real=history.at: late._source.draft.base if number == 2 else real(number)
+    assert late.commit() == 7
+    with nandarray.open(sky.path) as store:
+        assert (store.version, store["a"][0, 0], store["a"][31, 31]) == (7, 8, 3)
+
+
+def test_versions_expire_and_space_comes_back(sky: Any) -> None:
+    for turn in range(4):
+        sky["a"][:] = turn
+        sky.flush()
+    sky.tag("kept", 3)
+    assert sky.expire_versions(keep=1) == []  # they were the newest within the hour
+    open_one = sky.transaction()
+    open_one["a"][0] = 9
+    assert sky.expire_versions(keep=1, older_than=0) == [1, 2, 4]
+    assert sky.gc()["parts"] == 0  # they are young
+    assert sky.gc(older_than=0) == {"leaves": 2, "parts": 2, "bytes": pytest.approx(0, abs=1 << 30)}
+    assert sky.at(tag="kept")["a"][9, 9] == 1
+    assert open_one.commit() == 6
+    assert sky["a"][0, 0] == 9
+    assert sky.check()["ok"]
+    (Path(sky.path) / "jobs" / "0123456789abcdef").mkdir()
+    (Path(sky.path) / "parts" / ("0123456789abcdef" * 2 + ".nand")).write_bytes(b"x")
+    assert sky.gc(older_than=0)["parts"] == 0
+    assert sky.gc(older_than=0, jobs_older_than=0)["parts"] == 1
+    with pytest.raises(nandarray.InvalidError, match="an age must be"):
+        sky.gc(older_than="soon")
+
+
+def test_compacting_brings_shards_together(sky: Any) -> None:
+    for row in range(4):
+        sky["a"][8 * row : 8 * row + 8] = row
+        sky.flush()
+    expected = sky["a"][...]
+    assert sky.compact() == {"parts": 4, "shards": 16}
+    np.testing.assert_array_equal(sky["a"][...], expected)
+    sky.expire_versions(keep=1, older_than=0)
+    assert sky.gc(older_than=0)["parts"] == 4
+    with nandarray.open(sky.path) as again:
+        np.testing.assert_array_equal(again["a"][...], expected)
+        assert again.stat()["parts"] == 1
+
+
+def test_shapes_change_and_what_was_cut_never_comes_back(sky: Any) -> None:
+    a, model = sky["a"], np.full((32, 32), -1, "i4")
+    model[:8] = 1
+    rng = np.random.default_rng(7)
+    for turn, shape in enumerate([(20, 32), (20, 13), (37, 40), (3, 3), (33, 9), (0, 4), (12, 12)]):
+        a.resize(shape)
+        new = np.full(shape, -1, "i4")
+        both = tuple(slice(0, min(x, y)) for x, y in zip(shape, model.shape, strict=True))
+        new[both] = model[both]
+        model = new
+        np.testing.assert_array_equal(a[...], model, f"shape {shape}")
+        model[1::2, 2:] = a[1::2, 2:] = rng.integers(0, 9, model[1::2, 2:].shape)
+        if turn % 2:
+            sky.flush()
+            a = nandarray.open(sky.path)["a"]
+            np.testing.assert_array_equal(a[...], model)
+            a = sky["a"]
+    sky.flush()
+    assert sky.check()["ok"]
+
+
+# --- Damage -----------------------------------------------------------------------------------------------------------
+
+
+def _only(folder: Path, ending: str) -> Path:
+    (found,) = sorted(folder.glob(f"*{ending}"))
+    return found
+
+
+def test_damage_is_named_and_the_rest_is_read(sky: Any) -> None:
+    sky.flush()
+    root = Path(sky.path)
+    first = _only(root / "parts", ".nand")
+    sky["a"][24:] = 7
+    sky.flush()
+    copy = root.with_name("copy.nand")
+
+    def damaged(damage: Any) -> Any:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(root, copy)
+        damage(copy)
+        return nandarray.open(copy)
+
+    def gone(store: Path) -> None:
+        (store / "parts" / first.name).unlink()
+
+    def other(store: Path) -> None:
+        second = next(one for one in (store / "parts").iterdir() if one.name != first.name)
+        shutil.copy(second, store / "parts" / first.name)
+
+    def short(store: Path) -> None:
+        os.truncate(store / "parts" / first.name, 70_000)
+
+    for damage, said in ((gone, "is not there"), (other, "not the part that was sealed"), (short, "not the part that")):
+        store = damaged(damage)
+        with pytest.raises(
+            nandarray.PartError, match=r"version 3: array 'a', shard 1 with the box \[0:8\]x\[8:16\].*"
+        ) as e:
+            store["a"][:, 9]
+        assert said in str(e.value)
+        assert store["a"][31, 31] == 7
+        found = store.check()
+        assert not found["ok"]
+        assert "array 'a', shard" in found["errors"][0]
+
+    def leaf(store: Path) -> None:
+        for one in (store / "leaves").iterdir():
+            one.write_bytes(one.read_bytes()[:-1] + b"\xff")
+
+    with pytest.raises(nandarray.CorruptError, match="leaf [0-9a-f]{64} is damaged"):
+        damaged(leaf)["a"][0, 0]
+    assert not damaged(leaf).check()["ok"]
+
+    def no_leaf(store: Path) -> None:
+        shutil.rmtree(store / "leaves")
+
+    with pytest.raises(nandarray.CorruptError, match="of 8 shards from 0 on is not there"):
+        damaged(no_leaf)["a"][0, 0]
+
+
+def test_a_damaged_manifest_leaves_the_one_before(sky: Any) -> None:
+    sky.flush()
+    sky["a"][:] = 7
+    sky.flush()
+    newest = Path(sky.path) / key_of(3)
+    text = newest.read_text()
+    for wrong in (text[:-20], text.replace('"writer"', '"writes"'), text.replace('"version": 3', '"version": 5'), "[]"):
+        newest.write_text(wrong)
+        with nandarray.open(sky.path) as store:
+            assert (store.version, store["a"][0, 0], store["a"][31, 31]) == (2, 1, -1)
+            assert "version 3: " in store.check()["errors"][0]
+            assert "error" in store.versions()[-1]
+        with pytest.raises(nandarray.CorruptError, match="the manifest of version 3 is damaged"):
+            nandarray.open(sky.path, "r+")
+        with pytest.raises(nandarray.CorruptError):
+            sky.gc(older_than=0)
+    said = json.loads(text)
+    newest.write_text(json.dumps({**said, "format": 2}))
+    with pytest.raises(nandarray.UnsupportedVersionError, match="has format 2"):
+        nandarray.open(sky.path, "r+")
+    newest.write_text(text)
+    head = Path(sky.path) / "nandarray.json"
+    for wrong, kind in (("{}", nandarray.NotAStoreError), ('{"format": "parts", "version": 9}', OSError)):
+        head.write_text(wrong)
+        with pytest.raises(kind):
+            nandarray.open(sky.path)
+
+
+def test_what_a_folder_takes_and_what_not(tmp_path: Path) -> None:
+    with pytest.raises(nandarray.NandarrayError):
+        nandarray.open(tmp_path)
+    with parts.create(tmp_path / "sky.nand") as store:
+        store["a"] = [1]
+        for wrong, said in (
+            ((3, 3), "has 2 dimensions"),
+            ((5,), "multiples of the building block"),
+            ((0,), "and not 0"),
+        ):
+            with pytest.raises(nandarray.InvalidError, match=said):
+                store.create("b", (10,), "i4", building_block=4, shards=wrong)
+        with pytest.raises(nandarray.DoorError, match="no encrypted arrays"):
+            store.create("b", (10,), "i4", encryption_key=bytes(32))
+        with pytest.raises(nandarray.InvalidError, match="no transactions within"), store.transaction() as tx:
+            tx.transaction()
+    with pytest.raises(nandarray.StoreExistsError):
+        parts.create(store.path)
+    with pytest.raises(nandarray.StoreExistsError):
+        nandarray.open(store.path, "x")
+    with pytest.raises(nandarray.InvalidError, match="takes no option but mode"):
+        nandarray.open(store.path, capacity=1 << 30)
+    with pytest.raises(nandarray.ClosedError):
+        store["a"]
+    with nandarray.open(store.path, "w") as emptied:
+        assert list(emptied) == []
+    assert emptied.closed
+    with nandarray.open(store.path) as seen:
+        assert (list(seen), seen.at(version=2)["a"][0]) == ([], 1)
+        with pytest.raises(nandarray.ReadOnlyError):
+            seen.transaction()
+
+
+def test_a_file_system_without_links_says_so(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    sky["a"][0] = 2
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(nandarray.MediaError, match="cannot link"):
+        sky.flush()
+    monkeypatch.undo()
+    sky.flush()
+    assert sky["a"][0, 0] == 2
+
+
+def test_history_lists_what_is_there(sky: Any) -> None:
+    sky.flush()
+    (Path(sky.path) / "manifests" / "notes.txt").write_text("mine")
+    assert History(Files(sky.path)).numbers() == [2, 1]

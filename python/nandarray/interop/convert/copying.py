@@ -329,7 +329,7 @@ class _Import:
         try:
             self._copy_rows(member, temporary, name)
         finally:
-            parts = self._store._engine.names(f"{temporary}/")
+            parts = [] if self._store.closed else self._store._engine.names(f"{temporary}/")
             noted += parts
         return parts
 

@@ -62,7 +62,7 @@ def check(dtype: DTypeLike | None) -> np.dtype[Any]:
     >>> dtypes.check(object)
     Traceback (most recent call last):
       ...
-    nandarray.errors.InvalidError: dtype object holds Python objects; only fixed-size dtypes can be stored
+    nandarray.errors.InvalidError: dtype object holds Python objects; only fixed-size dtypes can be stored, or rows ...
     """
     parsed = parse(dtype)
     if parsed.base.itemsize > _ITEM_BYTES_MAX:  # before anything of that size is made
@@ -264,9 +264,15 @@ def _to_form(dtype: np.dtype[Any]) -> str | dict[str, Any]:
 
 def _refuse_unstorable(dtype: np.dtype[Any]) -> None:
     if dtype.kind == "T":
-        raise InvalidError(f"dtype {dtype} has no fixed size; store a fixed-size string such as 'U20' or 'S20'")
+        raise InvalidError(
+            f"dtype {dtype} has no fixed size; store a fixed-size string such as 'U20' or 'S20', or rows of"
+            " any length by create_ragged"
+        )
     if dtype.hasobject:
-        raise InvalidError(f"dtype {dtype} holds Python objects; only fixed-size dtypes can be stored")
+        raise InvalidError(
+            f"dtype {dtype} holds Python objects; only fixed-size dtypes can be stored, or rows of any length by"
+            " create_ragged"
+        )
     if dtype.char in "gG":
         other = "float64" if dtype.char == "g" else "complex128"
         raise InvalidError(f"the layout of dtype {dtype} depends on the machine; store {other} instead")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pickle
 import random
@@ -17,8 +18,10 @@ from typing import Any
 import doors
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import nandarray
+from nandarray.cli import app
 from nandarray.errors import (
     BadIndexError,
     CorruptError,
@@ -502,3 +505,56 @@ def test_it_is_shown_as_one(tmp_path: Path) -> None:
         assert "<td" in names._repr_html_()
     assert repr(names) == "<nandarray.Ragged (closed)>"
     assert "closed" in names._repr_html_()
+
+
+def test_the_command_line_shows_rows(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.nand")
+    with nandarray.open(path, "w") as store:
+        store["g/names"], store["b"] = pa.array(["<é>\x1b", None, "c"]), pa.array([b"\xff"])
+        store["lists"] = pa.array([[1, 2], []])
+        store["many"] = pa.array([str(at) for at in range(2500)])
+
+    def call(*words: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == code, (words, done.output)
+        return done.stderr if code else done.stdout
+
+    assert call("ls", path).split() == ["b", "g/names", "lists", "many"]
+    told = {one["name"]: one for one in json.loads(call("ls", "--json", path))}
+    assert told["g/names"]["dtype"] == "text"
+    assert told["g/names"]["shape"] == [3]
+    assert told["lists"]["dtype"] == "list of int64"
+    assert json.loads(call("info", "--json", path, "g"))["arrays"] == 1
+    assert json.loads(call("tree", "--json", path))["g"] == {
+        "names": {key: told["g/names"][key] for key in ("shape", "dtype", "building_block")}
+    }
+    assert "\x1b" not in call("read", path, "g/names")
+    assert json.loads(call("read", "--json", path, "g/names")) == ["<é>\x1b", None, "c"]
+    assert json.loads(call("read", "--json", path, "g/names", "[2, 0]")) == ["c", "<é>\x1b"]
+    assert json.loads(call("read", "--json", path, "many")) == [str(at) for at in range(2500)]
+    assert call("read", path, "many").split() == ['"0"', '"1"', '"2"', "...", '"2497"', '"2498"', '"2499"']
+    assert call("read", path, "b", "0") == '"ff"\n'
+    assert json.loads(call("read", "--json", path, "lists", "5:")) == []
+    assert "out of bounds" in call("read", path, "lists", "2", code=1)
+    assert "no view" in call("read", path, "lists", "--view", "2", code=2)
+
+
+def test_xarray_and_zarr_see_its_parts(tmp_path: Path) -> None:
+    xarray, zarr = pytest.importorskip("xarray"), pytest.importorskip("zarr")
+    from nandarray.interop.zarr_store import ZarrStore
+
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        store["g/names"], store["g/x"] = pa.array(["a", None]), np.arange(3.0)
+        store.create_ragged("secret", ["a"], encryption_key=bytes(32))
+        assert list(nandarray.to_xarray(store["g"]).variables) == ["x"]
+        with pytest.raises(InvalidError, match="to_xarray takes no ragged array"):
+            nandarray.to_xarray(store["g/names"])
+        del store["secret"]
+        root = zarr.open_group(ZarrStore(store), mode="r")
+        assert sorted(name for name, _ in root.members(max_depth=None)) == [
+            "g", "g/names", "g/names/offsets", "g/names/valid", "g/names/values", "g/x"
+        ]  # fmt: skip
+        assert root["g/names/offsets"][:].tolist() == [0, 1, 1]
+    tree = xarray.open_datatree(tmp_path / "a.nand", engine="nandarray")
+    assert tree["g/names/offsets"].values.tolist() == [0, 1, 1]
+    tree.close()

@@ -557,7 +557,7 @@ class Group:
         >>> import nandarray
         >>> store = nandarray.open("data.nand", mode="w")
         >>> store.create_ragged("hits", [[(1, 0.5)], None], dtype=[("id", "i4"), ("energy", "f8")])
-        <nandarray.Ragged 'hits' list of {id: int32, energy: float64} rows=2>
+        <nandarray.Ragged 'hits' list of [('id', '<i4'), ('energy', '<f8')] rows=2>
         >>> store["hits"][0]["energy"]
         array([0.5])
         """

@@ -143,6 +143,11 @@ class Ragged:
         return self._valid
 
     @property
+    def parts(self) -> Group:
+        """The group of its arrays."""
+        return Group(self._store, self._path)
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of what slices give: ``StringDType`` for text, else objects."""
         if self._kind != "text":
@@ -178,7 +183,7 @@ class Ragged:
     @property
     def attrs(self) -> Attributes:
         """The attributes, a mutable mapping of JSON values that writes through; ``_RAGGED`` is one."""
-        return Group(self._store, self._path).attrs
+        return self.parts.attrs
 
     def __len__(self) -> int:
         count = self._offsets.shape[0] - 1

@@ -34,6 +34,7 @@ from zarr.storage._utils import _normalize_byte_range_index
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.base import Grid
 from nandarray.array.group import Group
+from nandarray.array.ragged import Ragged
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 
 __all__ = ["KEPT", "ZarrStore"]
@@ -170,7 +171,8 @@ class ZarrStore(Store):
         if not name:
             return self._group if self._created or len(self._group) or dict(self._group.attrs) else None
         try:
-            return self._group.get(name)
+            found = self._group.get(name)
+            return found.parts if isinstance(found, Ragged) else found
         except NotFoundError:
             return None
 
@@ -369,6 +371,9 @@ class ZarrStore(Store):
                 yield from (key for key in keys if key.startswith(prefix))
 
     def _nodes(self, name: str, node: Any) -> Iterator[tuple[str, Any]]:
+        node = (
+            node.parts if isinstance(node, Ragged) else node
+        )  # an encrypted one has no key here, as an array has none
         yield name, node
         if isinstance(node, Group):
             for part, inner in node.items():

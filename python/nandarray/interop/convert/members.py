@@ -55,7 +55,7 @@ class Member:
     stored: Callable[[], Iterator[Box] | None] = lambda: None
     grain: tuple[int, ...] | None = None  # what is decoded at once, where that is less than a chunk
     compression: str | None = None  # the nearest to the source's that a store has
-    #: Of rows of variable length: their kind, and the dtype of their elements. ``read`` gives rows then.
+    #: Kind and dtype of rows of variable length, which ``read`` gives then; None of elements of one size.
     ragged: tuple[RaggedKind, np.dtype[Any]] | None = None
 
 

@@ -30,11 +30,13 @@ with needs("xarray", "xarray"):
 
 from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS
+from nandarray.array.group import Group
 from nandarray.array.lazy import Field
-from nandarray.array.listing import groups_below, open_array
+from nandarray.array.listing import groups_below, open_array, ragged_kind
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part
 from nandarray.array.pickling import location
+from nandarray.array.ragged import Ragged
 from nandarray.array.store import Store
 from nandarray.array.view import View
 from nandarray.errors import InvalidError, NotFoundError
@@ -46,7 +48,6 @@ from nandarray.interop.xarray import naming
 if TYPE_CHECKING:
     from xarray import DataArray
 
-    from nandarray.array.group import Group
 
 __all__ = ["NandarrayBackendEntrypoint", "to_xarray"]
 
@@ -319,6 +320,8 @@ def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> D
     if isinstance(source, Array):
         group, _, base = source.name.rpartition("/")
         return xarray.open_dataset(source.store, group=group, **options)[base]  # type: ignore[arg-type]
+    if isinstance(source, Ragged):
+        raise InvalidError(f"to_xarray takes no ragged array, {source.name!r}: xarray.DataArray(array[:]) has its rows")
     if isinstance(source, Store):
         return xarray.open_dataset(source, **options)  # type: ignore[arg-type]
     return xarray.open_dataset(source.store, group=source.name, **options)  # type: ignore[arg-type]
@@ -342,4 +345,7 @@ def _registered() -> bool:
 
 
 def _at(store: Store, name: str) -> Any:
-    return store[name] if name else store
+    if not name:
+        return store
+    path = name.strip("/")  # a ragged array is the group of its parts, which needs no key
+    return Group(store, path) if ragged_kind(store, path) is not None else store[name]

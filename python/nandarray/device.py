@@ -87,6 +87,14 @@ class Description:
         -------
         Description
             The description.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray import device
+        >>> text = device.load("samsung-970-pro").texts()[0]
+        >>> nandarray.Description.parse(text).name
+        'samsung-970-pro'
         """
         return cls(text)
 
@@ -144,6 +152,12 @@ class Description:
         -------
         str
             A data sheet, a paper, a measurement, an assumption.
+
+        Examples
+        --------
+        >>> from nandarray import device
+        >>> bool(device.load("samsung-970-pro").source("nand.t_read"))
+        True
         """
         return str(self._entry(key)["source"])
 

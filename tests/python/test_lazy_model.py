@@ -95,6 +95,69 @@ def test_what_is_no_field_or_does_not_fit_one_is_refused(scratch: Any) -> None:
     np.testing.assert_array_equal(array[...], model)
 
 
+def test_fields_within_fields_are_read_written_and_computed_with(scratch: Any) -> None:
+    inner = np.dtype([("u", "i2"), ("v", "f4")])
+    dtype = np.dtype([("u", "i4"), ("r", [("x", "f8"), ("q", inner)]), ("m", inner, (2,)), ("a.b", "i1")])
+    model = strategies.content((4, 3), dtype, 5)
+    array = put(scratch, model)
+    for path in (("r", "q", "u"), ("r", "x"), ("m", "u"), ("m", "v"), ("r", ["q", "x"]), (["r", "u"], "r", "x")):
+        field, seen = array, model
+        for one in path:
+            field, seen = field[one], seen[one]
+        assert np.asarray(field).tobytes() == seen.tobytes(), path
+        assert field[1:, ::2].tobytes() == seen[1:, ::2].tobytes(), path
+        assert np.empty(1, field.dtype).dtype.base == seen.dtype.base
+    for path in (("u", "v"), ("r", "u"), ("r", "q", "x"), (["u", "r"], "m")):
+        field = array
+        for one in path[:-1]:
+            field = field[one]
+        with pytest.raises(InvalidError, match=f"no field named '{path[-1]}'"):
+            field[path[-1]]
+    array["r"]["q"]["u"][2] = 7
+    array["m"]["u"] = 3
+    array["r"]["x"][:, 1] = np.arange(4)
+    model["r"]["q"]["u"][2], model["m"]["u"], model["r"]["x"][:, 1] = 7, 3, np.arange(4)
+    assert array[...].tobytes() == model.tobytes()
+    assert array["r"]["q"]["u"].reduce("sum") == model["r"]["q"]["u"].sum()
+    assert np.array_equal(
+        array["r"]["q"]["u"].astype("f8").map_blocks("sqrt"), np.sqrt(model["r"]["q"]["u"].astype("f8"))
+    )
+    with pytest.raises(InvalidError, match="no fields of several records"):
+        array["m"]["u"].reduce("sum")
+    with pytest.raises(InvalidError, match="cannot store str in field 'r.q.u'"):
+        array["r"]["q"]["u"][0] = "seven"
+    part = copy.copy(nandarray.to_dask(array["m"]["u"]))
+    assert np.array_equal(part.compute(), model["m"]["u"])
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 3), (3, 1, 4)])
+def test_views_fields_and_conversions_are_converted_as_numpys(shape: Any, scratch: Any) -> None:
+    model = np.zeros(shape, [("x", "i2"), ("y", "f4", (2,))])
+    model["x"] = strategies.content(shape, np.dtype("i2"), 3)
+    model["y"] = np.random.default_rng(4).uniform(-99, 99, (*shape, 2))
+    if "x" in scratch:
+        del scratch["x"]
+    scratch.create("x", data=model["x"])
+    records = put(scratch, model)
+    view, flat = scratch["x"].view(-1), model["x"].reshape(-1)
+    for lazy, wanted in (
+        (view.astype("f8"), flat.astype("f8")),
+        (view.astype("u1").astype("f4"), flat.astype("u1").astype("f4")),
+        (records["x"].astype("f4"), model["x"].astype("f4")),
+        (records["y"].astype("i4"), model["y"].astype("i4")),
+        (records["y"].astype("f8").astype("i8"), model["y"].astype("f8").astype("i8")),
+    ):
+        assert lazy.dtype.base == wanted.dtype
+        assert np.asarray(lazy).tobytes() == wanted.tobytes()
+        for key in (0, np.s_[::-2], [0, -1, 0], np.arange(len(lazy)) % 2 == 1):
+            assert np.asarray(lazy[key]).tobytes() == wanted[key].tobytes()
+        assert np.array_equal(lazy.reduce("sum"), wanted.sum(dtype=wanted.dtype.kind + "8"))
+        if not lazy.dtype.shape:
+            joined = nandarray.stack([lazy, lazy])
+            assert joined[...].tobytes() == np.stack([wanted, wanted]).tobytes()
+            assert np.array_equal(nandarray.to_dask(joined).compute(), np.stack([wanted, wanted]))
+
+
 _PAIRS = st.tuples(st.sampled_from(strategies.NUMBERS), st.sampled_from([*strategies.NUMBERS, np.dtype("?")]))
 
 

@@ -262,6 +262,16 @@ class Array(Grid, Compute):
             As between brackets.
         values : array_like
             The new elements, which broadcast.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> store["a"].write(np.s_[:, 1], [7, 8])
+        >>> store["a"][:]
+        array([[0, 7, 2],
+               [3, 8, 5]])
         """
         self[selection] = values
 
@@ -317,6 +327,15 @@ class Array(Grid, Compute):
         ------
         InvalidError
             The array has no mask, or that of another array.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.ma.masked_greater(np.arange(4), 2)
+        >>> store["a"].write_masked(np.s_[:2], np.ma.masked_equal([9, 1], 9))
+        >>> store["a"].masked().tolist()
+        [None, 1, 2, None]
         """
         write_masked(self, selection, values)
 
@@ -363,6 +382,15 @@ class Array(Grid, Compute):
             As for :meth:`write`.
         values : array_like
             The new elements; left alone until the write is done.
+
+        Examples
+        --------
+        >>> import asyncio, nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> a = store.create("a", 3, "i4")
+        >>> asyncio.run(a.write_async(np.s_[1:], 5))
+        >>> a[:]
+        array([0, 5, 5], dtype=int32)
         """
         if self._store._is_modelled():
             await self.submit_write(selection, values)
@@ -425,6 +453,15 @@ class Array(Grid, Compute):
         -------
         nandarray.Future
             Gives None.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> a = store.create("a", 3, "i4")
+        >>> a.submit_write(0, 7).result()
+        >>> a[:]
+        array([7, 0, 0], dtype=int32)
         """
         if not self._store._is_modelled():
             return self._store._submit_to_thread(lambda: self.write(selection, values))

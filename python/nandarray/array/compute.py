@@ -123,6 +123,15 @@ class Compute(Operand):
             Inputs or scalars do not fit the program.
         ProgramFailedError
             The program did what it may not do, or returned an error.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> from nandarray import programs
+        >>> int(store["a"].offload(programs.get("sum", dtype="int64"), key=1))
+        12
         """
         from nandarray.programs import run
 

@@ -150,6 +150,14 @@ class Group:
         -------
         Array, Group or object
             The array or group of this name, or the default.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> store.get("b") is None, store.get("a").shape
+        (True, (2, 3))
         """
         return self._find(name, encryption_key) if name in self else default
 
@@ -176,6 +184,14 @@ class Group:
             The name is a group.
         WrongKeyError
             The array is encrypted, with another key.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> store.open_array("a")[1]
+        array([3, 4, 5])
         """
         found = self._find(name, encryption_key)
         if not isinstance(found, Array):
@@ -333,6 +349,15 @@ class Group:
         -------
         object or None
             The value that ended the walk, None if there was none.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["run1/raw"] = np.zeros(3)
+        >>> store.visit(print)
+        run1
+        run1/raw
         """
         return self._walk(function, lambda name: function(name))
 
@@ -580,6 +605,13 @@ class Group:
         -------
         Group
             The new group.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store.create_group("run1", attrs={"by": "me"}).attrs["by"]
+        'me'
         """
         path = self._join_new(name)
         with self.store._lock:
@@ -600,6 +632,13 @@ class Group:
         -------
         Group
             The group.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store.require_group("run1").name, store.require_group("run1").name
+        ('run1', 'run1')
         """
         path = self._join(name)
         with self.store._lock:
@@ -725,6 +764,15 @@ class Group:
             The present name, relative to this group.
         dest : str
             The new name, relative to this group.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> store.move("a", "run1/a")
+        >>> store.array_names()
+        ['run1/a']
         """
         self.rename(source, dest)
 
@@ -754,6 +802,15 @@ class Group:
             The present name, relative to this group.
         new : str
             The new name, relative to this group.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> store.rename("a", "b")
+        >>> store.keys()
+        ['b']
         """
         source, target = self._join(old), self._join_new(new)
         with self.store._lock:

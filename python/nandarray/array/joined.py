@@ -152,6 +152,15 @@ class Joined(Grid):
 
     Indexing, ``oindex``, ``vindex``, iteration and NumPy's protocols are those of an :class:`Array`. It can be pickled
     if its parts can, and :func:`to_dask` takes it.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(6).reshape(2, 3)
+    >>> both = nandarray.concat([store["a"], store["a"].view((2, 3))])
+    >>> both.shape, both[1:3].tolist()
+    ((4, 3), [[3, 4, 5], [0, 1, 2]])
     """
 
     def __init__(self, parts: Sequence[Any], axis: int, *, stacked: bool) -> None:
@@ -229,6 +238,16 @@ class Joined(Grid):
         -------
         numpy.ndarray or scalar
             The elements; ``out`` itself if it was given.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> out = np.zeros((2, 3), int)
+        >>> nandarray.concat([store["a"], store["a"]]).read(np.s_[1:3], out=out)
+        array([[3, 4, 5],
+               [0, 1, 2]])
         """
         return self._get(selection, out=out)
 

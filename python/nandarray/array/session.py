@@ -119,7 +119,22 @@ class _Submit:
 
 
 class Job(Future):
-    """A kernel that was submitted: its result, now or later. Made by :meth:`Session.submit`."""
+    """A kernel that was submitted: its result, now or later. Made by :meth:`Session.submit`.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> from nandarray.programs.nest import Read, Write, screens
+    >>> @nandarray.kernel
+    ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+    ...     for i in screens(n):
+    ...         y[i] = factor * x[i]
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> with store.session(workers=1) as session:
+    ...     job = session.submit(scale, inputs={"x": np.ones(2)}, scalars={"factor": 3.0})
+    >>> job.number, job.done()
+    (0, True)
+    """
 
     def __init__(
         self,
@@ -185,6 +200,20 @@ class Job(Future):
             On the modelled accelerator: it waits for a name that no kernel has, or flash has no place for its outputs.
         TimeoutError
             It has not ended in this time.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray.programs.nest import Read, Write, screens
+        >>> @nandarray.kernel
+        ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+        ...     for i in screens(n):
+        ...         y[i] = factor * x[i]
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> with store.session(workers=1) as session:
+        ...     job = session.submit(scale, inputs={"x": np.ones(2)}, scalars={"factor": 3.0})
+        ...     job.result(timeout=60)
+        array([3., 3.])
         """
         if not self._waited(timeout):
             raise TimeoutError(f"job {self.number} ({self._kernel.name}) has not ended")
@@ -390,6 +419,21 @@ class Session:
             Arrays, numbers or names do not fit.
         CircleError
             Kernels would wait for each other.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray.programs.nest import Read, Write, screens
+        >>> @nandarray.kernel
+        ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+        ...     for i in screens(n):
+        ...         y[i] = factor * x[i]
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["x"], y = np.arange(3.0), store.create("y", 3, "f8")
+        >>> with store.session(workers=1) as session:
+        ...     job = session.submit(scale, inputs={"x": store["x"]}, outputs={"y": y}, scalars={"factor": 2.0})
+        >>> y[:]
+        array([0., 2., 4.])
         """
         if not hasattr(kernel, "_native_kernel"):
             raise InvalidError(f"{kernel!r} is no kernel; nandarray.kernel makes one of a loop nest")
@@ -507,6 +551,13 @@ class Session:
         RuntimeWarning
             A kernel in native form has not ended within 10 s; nothing can stop it. If it was cancelled, it is left
             behind, with its thread.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> session = store.session(workers=1)
+        >>> session.close()
         """
         if not isinstance(cancel, bool):
             raise InvalidError(f"cancel must be True or False, not {cancel!r}")

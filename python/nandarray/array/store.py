@@ -40,6 +40,15 @@ class Store(Group):
 
     A store may be used from many threads. :meth:`flush` and :meth:`close` make everything written so far durable; what
     was not flushed may be lost when the process is killed, but never half of a write.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> with nandarray.open("data.nand", mode="w") as store:
+    ...     store["x"] = np.arange(3)
+    ...     store.flush()
+    >>> store.closed
+    True
     """
 
     def __init__(self, engine: _nandarray.Store, mode: Mode, opening: Opening | None = None) -> None:
@@ -214,6 +223,14 @@ class Store(Group):
             ``ok``, the ``errors`` found, what was ``repaired``, what opening ``dropped``, as :attr:`dropped` has it,
             and counts. ``ok`` is false if there are errors, and in a store that was salvaged when it was opened and
             lost what had been flushed.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> store.check()["ok"]
+        True
         """
         for what, value in (("repair", repair), ("accept_older", accept_older)):
             if not isinstance(value, bool):
@@ -310,6 +327,20 @@ class Store(Group):
         ------
         InvalidError
             There is no such scheduler.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray.programs.nest import Read, Write, screens
+        >>> @nandarray.kernel
+        ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+        ...     for i in screens(n):
+        ...         y[i] = factor * x[i]
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> with store.session(workers=1) as session:
+        ...     job = session.submit(scale, inputs={"x": np.arange(3.0)}, scalars={"factor": 2.0})
+        ...     job.result()
+        array([0., 2., 4.])
         """
         from nandarray.array.session import Session
 

@@ -234,6 +234,14 @@ class View(Grid, Compute):
         -------
         numpy.ndarray
             The sub-block; ``out`` itself if it was given.
+
+        Examples
+        --------
+        >>> import asyncio, nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(10)
+        >>> asyncio.run(store["a"].view((2, 5)).read_async((1, 0), (1, 3)))
+        array([[5, 6, 7]])
         """
         if self._of.store._is_modelled():
             return await self.submit(coordinate, sub_shape, out)
@@ -252,6 +260,15 @@ class View(Grid, Compute):
             As for :meth:`write`.
         sub_shape : sequence of int, optional
             As for :meth:`write`.
+
+        Examples
+        --------
+        >>> import asyncio, nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> v = store.create("a", 4, "i4").view((2, 2))
+        >>> asyncio.run(v.write_async((1, 0), [[8, 9]]))
+        >>> v[1]
+        array([8, 9], dtype=int32)
         """
         await self._of.store._in_thread(self.write, coordinate, data, sub_shape)
 
@@ -271,6 +288,14 @@ class View(Grid, Compute):
         -------
         nandarray.Future
             Gives the sub-block; ``out`` itself if it was given.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(10)
+        >>> store["a"].view((2, 5)).submit((1, 0), (1, 3)).result()
+        array([[5, 6, 7]])
         """
         store = self._of.store
         if not store._is_modelled():

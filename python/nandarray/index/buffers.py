@@ -25,8 +25,8 @@ __all__ = [
     "refuse_shared",
 ]  # fmt: skip
 
-#: What reading gives: the dtype is known when the program runs. A single element is a scalar of NumPy, which does what
-#: an array without dimensions does, and has its type here, as a type checker cannot count an index.
+#: Type of elements that were read; their dtype is known when the program runs. A single one is a scalar of NumPy, and
+#: has the type of an array without dimensions here: a type checker cannot count an index.
 Elements = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 _Array = np.ndarray[Any, Any]
 _DLPACK_CPU = 1

@@ -58,6 +58,14 @@ def to_dask(array: Array | View | Field | Joined, *, chunks: Any = None, inline_
     dask.array.Array
         Its name is a function of path, array and file version for a read-only store, and unique otherwise, as
         what is behind a writable one may change at any time.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(6).reshape(2, 3)
+    >>> int(nandarray.to_dask(store["a"]).sum().compute())
+    15
     """
     da = _dask_array()
     if isinstance(array, Joined):
@@ -125,6 +133,13 @@ def from_dask(
     -------
     Array or dask.delayed.Delayed
         The new array, or the pending write.
+
+    Examples
+    --------
+    >>> import dask.array, nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> nandarray.from_dask(dask.array.arange(6, chunks=3), store, "a")[4:]
+    array([4, 5])
     """
     da = _dask_array()
     if not isinstance(source, da.Array):

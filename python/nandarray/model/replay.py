@@ -170,6 +170,15 @@ class Trace:
     issued : bool
         Choice of a blktrace's requests: those as the driver got them (D), merged, instead of as they were submitted
         (Q).
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> with open("trace.csv", "w") as file:
+    ...     print("128166372003061629,hm,0,Read,0,4096,100", file=file)
+    >>> run = nandarray.replay(nandarray.Trace("trace.csv", format="msr"), device="mqsim-ideal")
+    >>> run["flash"]["senses"]["host"]
+    1
     """
 
     path: str | os.PathLike[str]

@@ -132,23 +132,140 @@ class _ProgramDecorator:
     def map(
         self, *, inputs: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
     ) -> _Decorated:
-        """Make a program of a function that takes one element of each input and returns one."""
+        """Make a program of a function that takes one element of each input and returns one.
+
+        Parameters
+        ----------
+        inputs : dtype_like or list of dtype_like
+            A dtype for each parameter that is an element of an array.
+        output : dtype_like, optional
+            The dtype of the output; what the function returns, if left out.
+        scalars : mapping, optional
+            As for :func:`nandarray.program`.
+        **settings
+            As for :func:`nandarray.program`.
+
+        Returns
+        -------
+        callable
+            Makes a program of the function.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> @nandarray.program.map(inputs=["float64", "float64"])
+        ... def added(x, y):
+        ...     return x + y
+        >>> added(1.0, 2.0)
+        3.0
+        """
         return lambda found: PythonProgram(map_form("map", found, inputs, output, scalars, **settings))
 
     def filter(self, *, inputs: Any, scalars: Mapping[str, Any] | None = None, **settings: Any) -> _Decorated:
-        """Make a program of a function that says of one element whether to keep it (that of the first input)."""
+        """Make a program of a function that says of one element whether to keep it (that of the first input).
+
+        Parameters
+        ----------
+        inputs : dtype_like or list of dtype_like
+            A dtype for each parameter that is an element of an array.
+        scalars : mapping, optional
+            As for :func:`nandarray.program`.
+        **settings
+            As for :func:`nandarray.program`.
+
+        Returns
+        -------
+        callable
+            Makes a program of the function.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> @nandarray.program.filter(inputs="int64")
+        ... def odd(x):
+        ...     return x % 2 == 1
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(5)
+        >>> store["a"].filter(odd)
+        array([1, 3])
+        """
         return lambda found: PythonProgram(map_form("filter", found, inputs, None, scalars, **settings))
 
     def reduce(
         self, *, inputs: Any, state: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
     ) -> _OfClass:
-        """Make a program of a class with ``init``, ``step`` or ``block``, ``merge`` and ``result``."""
+        """Make a program of a class with ``init``, ``step`` or ``block``, ``merge`` and ``result``.
+
+        Parameters
+        ----------
+        inputs : dtype_like or list of dtype_like
+            A dtype for each parameter that is an element of an array.
+        state : dtype_like
+            The dtype of the state; a mapping of names and dtypes for several.
+        output : dtype_like, optional
+            The dtype of the result; of a state's only number, if left out.
+        scalars : mapping, optional
+            As for :func:`nandarray.program`.
+        **settings
+            As for :func:`nandarray.program`.
+
+        Returns
+        -------
+        callable
+            Makes a program of the class.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> @nandarray.program.reduce(inputs="int64", state={"most": "int64"})
+        ... class Most:
+        ...     def step(state, x):
+        ...         state.most = max(state.most, x)
+        ...     def merge(state, other):
+        ...         state.most = max(state.most, other.most)
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(5)
+        >>> int(store["a"].reduce(Most)["most"])
+        4
+        """
         return lambda found: PythonProgram(reduce_form(found, inputs, state, output, scalars, **settings))
 
     def sequence(
         self, *, inputs: Any, state: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
     ) -> _OfClass:
-        """Make a program of a class with ``init``, ``step`` and ``end``, whose state goes from element to element."""
+        """Make a program of a class with ``init``, ``step`` and ``end``, whose state goes from element to element.
+
+        Parameters
+        ----------
+        inputs : dtype_like or list of dtype_like
+            A dtype for each parameter that is an element of an array.
+        state : dtype_like
+            The dtype of the state; a mapping of names and dtypes for several.
+        output : dtype_like, optional
+            The dtype of the output; that of the first input, if left out.
+        scalars : mapping, optional
+            As for :func:`nandarray.program`.
+        **settings
+            As for :func:`nandarray.program`.
+
+        Returns
+        -------
+        callable
+            Makes a program of the class.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> @nandarray.program.sequence(inputs="int64", state={"total": "int64"}, output="int64")
+        ... class Running:
+        ...     def step(state, x):
+        ...         state.total += x
+        ...         return state.total
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(5)
+        >>> store["a"].offload(Running)
+        array([ 0,  1,  3,  6, 10])
+        """
         return lambda found: PythonProgram(sequence_form(found, inputs, state, output, scalars, **settings))
 
 

@@ -65,7 +65,21 @@ class Kernel:
 
     @classmethod
     def from_c(cls, source: str | Path, *, target: str = "rv64", trusted: bool = False) -> Kernel:
-        """Compile a kernel in C: a path, or text with a line break or a brace in it.
+        """Compile a kernel in C.
+
+        Parameters
+        ----------
+        source : path or str
+            A path, or text: a str with a line break or a brace in it is text.
+        target : str
+            The processor: as for :meth:`nandarray.Program.from_c`.
+        trusted : bool
+            Whether it may run as a part of this process.
+
+        Returns
+        -------
+        Kernel
+            The kernel.
 
         Raises
         ------
@@ -73,6 +87,17 @@ class Kernel:
             It does not compile or link.
         ProgramError
             Its description table is missing or wrong.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray.programs.nest import Read, Write, screens
+        >>> @nandarray.kernel
+        ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+        ...     for i in screens(n):
+        ...         y[i] = factor * x[i]
+        >>> nandarray.Kernel.from_c(scale.source)  # a loop nest becomes C
+        <nandarray.Kernel 'scale': x -> y, 1 microblock>
         """
         inline = isinstance(source, str) and re.search(r"[\n{]", source) is not None
         text = source if inline and isinstance(source, str) else read_text(source, "a kernel in C")
@@ -158,6 +183,17 @@ class Kernel:
         ------
         InvalidError
             Shapes contradict each other, or an extent is not known.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray.programs.nest import Read, Write, screens
+        >>> @nandarray.kernel
+        ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+        ...     for i in screens(n):
+        ...         y[i] = factor * x[i]
+        >>> scale.shapes({"x": (5,)})
+        [(5,), (5,)]
         """
         extents: dict[str, int] = {}
         for one in self.sections:
@@ -197,6 +233,16 @@ class Kernel:
             An access lies outside of the declared ranges, or two screens of a microblock conflict.
         InvalidError
             Arrays or numbers do not fit.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray.programs.nest import Read, Write, screens
+        >>> @nandarray.kernel
+        ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+        ...     for i in screens(n):
+        ...         y[i] = factor * x[i]
+        >>> scale.check(x=np.ones(8), scalars={"factor": 2.0})
         """
         known = [one["name"] for one in self.sections]
         if stray := sorted(set(arrays) - set(known)):
@@ -248,6 +294,17 @@ def kernel(function: Callable[..., Any] | None = None, *, trusted: bool = True, 
     ------
     CompileError
         It is outside of the language of loop nests, or screens of a microblock would meet.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> from nandarray.programs.nest import Read, Write, screens
+    >>> @nandarray.kernel
+    ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+    ...     for i in screens(n):
+    ...         y[i] = factor * x[i]
+    >>> scale
+    <nandarray.Kernel 'scale': x -> y, 1 microblock>
     """
     if function is None:
         return lambda one: kernel(one, trusted=trusted, checked=checked)

@@ -47,6 +47,16 @@ class Box:
         Array of the box.
     key : index expression
         Integers and forward slices: ``np.s_[10:20, ::2]``.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(6).reshape(2, 3)
+    >>> from nandarray import programs
+    >>> total = programs.get("sum", dtype="int64")
+    >>> int(nandarray.offload(total, [nandarray.Box(store["a"], np.s_[:, 1])]).result)
+    5
     """
 
     array: Operand

@@ -177,6 +177,16 @@ def profile(
     ------
     InvalidError, ProgramError, ProgramFailedError
         As :func:`nandarray.offload` does.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(6).reshape(2, 3)
+    >>> from nandarray import programs
+    >>> found = nandarray.profile(programs.get("sum", dtype="int64"), [store["a"]])
+    >>> found.total > 0
+    True
     """
     watch = _nandarray.Watch(profile=True)
     done = offload(

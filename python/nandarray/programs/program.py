@@ -157,6 +157,24 @@ class Program:
             It compiles and is no program: metadata is missing or wrong, or an entry point.
         FileNotFoundError
             There is no such file.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> text = '''
+        ... #include <nandarray.h>
+        ... ND_PROGRAM("name": "twice", "kind": "block", "inputs": [{"name": "x", "dtype": "float64"}],
+        ...            "outputs": [{"name": "out", "dtype": "float64"}])
+        ... int64_t nd_block(nd_args *args) {
+        ...     const double *x = ND_INPUT(args, 0, double);
+        ...     double *out = ND_OUTPUT(args, 0, double);
+        ...     for (size_t i = 0; i < args->inputs[0].bytes / 8; i++) out[i] = 2 * x[i];
+        ...     args->outputs[0].used = args->inputs[0].bytes;
+        ...     return 0;
+        ... }
+        ... '''
+        >>> nandarray.Program.from_c(text)
+        <nandarray.Program 'twice' block rv64: x float64 -> out float64>
         """
         made_for = _target(target)
         words = [str(flag) for flag in flags]
@@ -222,6 +240,15 @@ class Program:
             It cannot be typed, or needs what there is not beside the data; names file and line.
         InvalidError
             Annotations are missing or wrong.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> def twice(x: nandarray.Block["float64"], out: nandarray.Out["float64"]):
+        ...     for i in range(len(x)):
+        ...         out[i] = 2 * x[i]
+        >>> nandarray.Program.from_python(twice).name
+        'twice'
         """
         made: PythonProgram[..., Any] = PythonProgram(block_form(function, **settings))
         _ = made.elf
@@ -246,6 +273,13 @@ class Program:
         ProgramError
             It is no ELF for RISC-V, needs an extension that no core here has, is made for another version of the
             interface, or its metadata is missing or wrong.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray import programs
+        >>> nandarray.Program.from_elf(programs.get("sum", dtype="int64").elf).name
+        'sum'
         """
         raw = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else read_input(source)
         return cls._make(raw)
@@ -269,6 +303,16 @@ class Program:
         ------
         InvalidError
             Inputs or scalars do not fit the program.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> from nandarray import programs
+        >>> root = programs.get("sqrt", dtype="float64").on(store["a"][:] * 1.0)
+        >>> float(programs.get("sum", dtype="float64").on(root).run()) > 8
+        True
         """
         return Step(self, inputs, scalars)
 
@@ -291,6 +335,12 @@ class Program:
             There is no such target, or the program comes from Python and the target has 32 bits.
         CompileError
             It does not compile for it.
+
+        Examples
+        --------
+        >>> from nandarray import programs
+        >>> programs.get("sum", dtype="int32").compiled_for("rv32im").target
+        'rv32'
         """
         made_for = _target(target)
         recipe = self._recipe
@@ -351,6 +401,16 @@ class Program:
             The core lacks something that the program needs: extensions, scratchpad, streams.
         ProgramFailedError
             The program did what it may not do, or returned an error.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> from nandarray import programs
+        >>> timed = programs.get("sum", dtype="int64").time([store["a"]], core="five-stage")
+        >>> timed.instructions > 0
+        True
         """
         from nandarray.programs.timing import timed
 
@@ -454,6 +514,14 @@ class Program:
         -------
         Location
             The location, as far as it is known.
+
+        Examples
+        --------
+        >>> from nandarray import programs
+        >>> program = programs.get("sum", dtype="int64")
+        >>> entry = next(one for one in program.symbols if one.name == "nd_block")
+        >>> program.locate(entry.address).symbol
+        'nd_block'
         """
         return self._image.locate(address)
 
@@ -464,6 +532,14 @@ class Program:
         ----------
         path : path
             Path of the file; a file there is replaced.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray import programs
+        >>> programs.get("sum", dtype="int64").save("sum.elf")
+        >>> nandarray.Program.from_elf("sum.elf").name
+        'sum'
         """
         write_whole(Path(path).absolute(), self._elf)
 

@@ -298,6 +298,16 @@ def offload(
         The ELF cannot be run here.
     ProgramFailedError
         A program did what it may not do, or returned an error.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(6).reshape(2, 3)
+    >>> from nandarray import programs
+    >>> run = nandarray.offload(programs.get("sum", dtype="int64"), [store["a"]])
+    >>> int(run.result), run.account.bytes_in
+    (15, 48)
     """
     roots, wanted = _wanted(program, inputs, scalars)
     targets = _targets(out, wanted)

@@ -43,6 +43,16 @@ class Step:
     ------
     InvalidError
         Inputs or scalars do not fit the program.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(6).reshape(2, 3)
+    >>> from nandarray import programs
+    >>> step = programs.get("sum", dtype="int64").on(store["a"])
+    >>> int(step.run())
+    15
     """
 
     __slots__ = ("_inputs", "_program", "_scalars", "_settings")
@@ -97,6 +107,16 @@ class Step:
         -------
         Step
             Another one: it is run beside this one, if both are.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> from nandarray import programs
+        >>> step = programs.get("sum", dtype="int64").on(store["a"]).using(form="interpreted")
+        >>> nandarray.offload(step).account.form
+        'interpreted'
         """
         ports.at_least_one(task_bytes=task_bytes, instructions=instructions)
         made: Step = object.__new__(type(self))
@@ -129,6 +149,15 @@ class Step:
         -------
         array, scalar or dict
             The output; a dictionary by name if there are several.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> from nandarray import programs
+        >>> int(programs.get("sum", dtype="int64").on(store["a"]).run(threads=1))
+        15
         """
         from nandarray.programs.run import offload
 

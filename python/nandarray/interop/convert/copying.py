@@ -148,6 +148,14 @@ def import_(
         The store is behind a door that creates no arrays.
     InvalidError
         The source is damaged, needs more memory than the budget, or reads other files and is not trusted.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> np.save("x.npy", np.arange(3))
+    >>> nandarray.import_("x.npy", store)
+    ('x',)
     """
     if unsupported not in {"raise", "skip"}:
         raise InvalidError(f"unsupported is 'raise' or 'skip', not {unsupported!r}")
@@ -212,6 +220,13 @@ def export(
         Bytes of memory to use, about.
     progress : callable, optional
         Called with the array's name, the bytes copied and the bytes in all.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(6).reshape(2, 3)
+    >>> nandarray.export(store, "out.zarr")
     """
     if isinstance(source, Ragged):
         source = Group(source.store, source.name)

@@ -309,6 +309,14 @@ def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> D
     -------
     xarray.Dataset or xarray.DataArray
         Lazy; the store must stay open.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(6).reshape(2, 3)
+    >>> nandarray.to_xarray(store["a"]).dims
+    ('a_dim_0', 'a_dim_1')
     """
     import xarray
 

@@ -108,6 +108,14 @@ def from_xarray(
         A name is taken.
     InvalidError
         Dimensions, labels, encodings or values do not fit, or ``encoding`` says what is not obeyed.
+
+    Examples
+    --------
+    >>> import nandarray, xarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> nandarray.from_xarray(xarray.Dataset({"t": ("x", [1.5, 2.5])}), store)
+    >>> store["t"][:]
+    array([1.5, 2.5])
     """
     how = How.of(mode, append_dim, region, encoding=encoding or {}, create=create)
     with ExitStack() as stack:

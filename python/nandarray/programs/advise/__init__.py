@@ -112,6 +112,14 @@ class Advice:
     simulated : simulate.Simulated or None
         The sample's run on the modelled device, beside the formula's ``seconds_device``; None where it was not asked
         for.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> from nandarray import programs
+    >>> found = nandarray.advise(programs.get("sum", dtype="int64"), [np.arange(1 << 16)])
+    >>> found.size
+    'reduces'
     """
 
     name: str

@@ -100,15 +100,14 @@ def map_boxes(
         raise InvalidError(f"out has shape {got}; the box has {shape}")
     try:
         target = tiled(out, written=True) if ports.is_stored(out) else out
-        inputs = [tiled(box), *map(tiled, map(_given, others))]
-        found: Any = run.offload(made, inputs, values, out=target, **given).result
+        done: Any = run.offload(made, [tiled(box), *map(tiled, map(_given, others))], values, out=target, **given)
     except BaseException:
         if isinstance(name, str):
             del store[name]
         raise
     if out is not None:
-        return out if isinstance(name, str) else found
-    return np.reshape(found, shape) if in_rows else _placed(found, tiles, np.empty(shape, kind))
+        return out if isinstance(name, str) else done.result
+    return np.reshape(done.result, shape) if in_rows else _placed(done.result, tiles, np.empty(shape, kind))
 
 
 def _placed(found: Any, tiles: Sequence[tuple[slice, ...]], memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nandarray.nvme.server import serve
     from nandarray.programs.advise import Advice, advise
     from nandarray.programs.annotations import Block, First, Length, Out, OutStream, Scalar, Stream, Whole
+    from nandarray.programs.calls.groups import GroupBy, group_by
     from nandarray.programs.decorator import program
     from nandarray.programs.kernel import Kernel, kernel
     from nandarray.programs.profile import profile
@@ -57,6 +58,7 @@ __all__ = [
     "First",
     "Future",
     "Group",
+    "GroupBy",
     "Job",
     "Joined",
     "Kernel",
@@ -84,6 +86,7 @@ __all__ = [
     "export",
     "from_dask",
     "from_xarray",
+    "group_by",
     "import_",
     "kernel",
     "offload",
@@ -112,6 +115,7 @@ _LAZY = {
         "nandarray.nvme.server": ("serve",),
         "nandarray.programs.advise": ("Advice", "advise"),
         "nandarray.programs.annotations": ("Block", "First", "Length", "Out", "OutStream", "Scalar", "Stream", "Whole"),
+        "nandarray.programs.calls.groups": ("GroupBy", "group_by"),
         "nandarray.programs.decorator": ("program",),
         "nandarray.programs.kernel": ("Kernel", "kernel"),
         "nandarray.programs.profile": ("profile",),

@@ -65,7 +65,7 @@ def test_as_numpy(store: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> No
     data = sample(rng, dtype, shape)
     array, box = put(store, data), data[key]
     for name in NAMES:
-        if dtype[0] in "cM" and (name in PLACES) == (dtype[0] == "c"):
+        if dtype[0] == "M" and name not in PLACES:
             with pytest.raises(InvalidError, match=f"{name} takes no elements of"):
                 array.reduce(name)
             continue

@@ -64,7 +64,6 @@ def test_of_few_and_what_is_refused(store: Any) -> None:
         ({}, "k must be from 1 to 65536, not None"),
         ({"k": 0}, "k must be from 1 to 65536, not 0"),
         ({"k": 1, "largest": "no"}, "largest must be True or False"),
-        ({"k": 1, "axis": 0}, "top is of the whole box: it has no axis"),
         ({"k": 1, "sorted": True}, "top takes no 'sorted'"),
         ({"k": 1, "keepdims": True}, "keepdims is for results of one number"),
     ):

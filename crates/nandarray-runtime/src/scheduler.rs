@@ -250,7 +250,7 @@ impl<'p> Scheduler<'p> {
         }
         if finish && work.is_over() {
             work.delivering = true;
-            let job = FinishJob::new(&plan.stages[stage], work.folder.take(), work.cutter.count());
+            let job = FinishJob::new(&plan.stages[stage], work.last_core(), work.cutter.count());
             let rank = self.end(stage);
             return Ok(Some(plan.job(stage, rank, JobWork::Finish(job))));
         }

@@ -72,7 +72,7 @@ impl Stage<'_, '_> {
     }
 
     /// Whether each task finds the state that the task before it left. Then a run has one task, and begins when the run
-    /// before it has come back, on that one's core.
+    /// before it has come back, on that one's core, which executes the end, too: nothing is merged.
     pub(crate) fn is_ordered(&self) -> bool {
         self.program.metadata().tasks == Tasks::Ordered
     }
@@ -163,8 +163,9 @@ pub(crate) struct StageState<'p> {
     pub(crate) delivering: bool,
     /// The core that holds the state merged from all delivered runs; `None` before the first.
     pub(crate) folder: Option<Core<'p>>,
-    /// Cores that no run of tasks uses, kept for later ones.
+    /// Cores that no run of tasks uses, kept for later ones. An ordered program has one, which keeps its state.
     pub(crate) cores: Vec<Core<'p>>,
+    is_ordered: bool,
     /// The queue of each output, from which other stages read.
     pub(crate) queues: Vec<StreamQueue>,
     /// For each output and reader, the number of times that the reader's bound was doubled since all stages waited.
@@ -203,6 +204,7 @@ impl<'p> StageState<'p> {
             delivering: false,
             folder: None,
             cores: Vec::new(),
+            is_ordered: stage.is_ordered(),
             queues: metadata.outputs.iter().map(|_| StreamQueue::default()).collect(),
             relaxed: BTreeMap::new(),
             finished: false,
@@ -259,12 +261,20 @@ impl<'p> StageState<'p> {
             let mut run = self.runs.remove(&number).expect("a run that is done");
             let mut core = run.core.take().expect("its core");
             let turn = run.output.turn;
-            run.output.state = core.state().map_err(|e| (Rank { turn, stage, run: number }, e))?;
+            if !self.is_ordered {
+                run.output.state = core.state().map_err(|e| (Rank { turn, stage, run: number }, e))?;
+            }
             self.cores.push(core);
             let known = self.undelivered.insert(number, run.output);
             assert!(number >= self.next && known.is_none(), "run {number} ends behind run {}", self.next);
         }
         Ok(())
+    }
+
+    /// Takes the core whose state is that of all runs; `None` if there was no task. It is the one that executed the
+    /// tasks of an ordered program, and has all of its memory.
+    pub(crate) fn last_core(&mut self) -> Option<Core<'p>> {
+        if self.is_ordered { self.cores.pop() } else { self.folder.take() }
     }
 
     /// Whether all inputs were cut and every run was delivered.

@@ -413,13 +413,12 @@ impl<'p> DeliverJob<'p> {
         Self { first, state, folder, deliveries, instructions: 0 }
     }
 
-    /// Merges the run's state into that of the runs before it (`nd_merge`); the state of the first run is copied.
+    /// Merges the run's state into that of the runs before it (`nd_merge`); the state of the first run is copied. An
+    /// ordered program's runs bring none.
     pub(crate) fn fold(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         let stage = context.stage;
         let state = std::mem::take(&mut self.state);
         match &mut self.folder {
-            // The state that the next task of an ordered program found: there is nothing to merge it with.
-            Some(core) if stage.is_ordered() => core.set_state(&state)?,
             Some(core) if stage.program.entry(EntryPoint::Merge).is_some() => {
                 let before = core.instructions();
                 core.merge(stage.scalars, &state, self.first, context.bounds())?;

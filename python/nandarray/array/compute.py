@@ -19,6 +19,7 @@ from nandarray.programs.operand import Operand
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
+    from nandarray.programs.calls.groups import GroupBy
     from nandarray.programs.program import Program
     from nandarray.programs.run import Box
 
@@ -495,6 +496,49 @@ class Compute(Operand):
             state=state,
             options=options,
             scalars=scalars,
+        )
+
+    def group_by(self, keys: Any, *, key: Any = ..., dropna: bool = True, budget: int | None = None) -> GroupBy:
+        """Group the elements by keys, for statistics of each group.
+
+        Tables of groups are filled beside the data; what comes back is one entry for each group.
+
+        Parameters
+        ----------
+        keys : Array, View, Field, nandarray.Box or array_like
+            A key for each element, or for each place along the first dimensions: integers, truth values, floats, dates,
+            durations, text or bytes of a fixed length, records of such.
+        key : index expression, optional
+            Part of this: integers and forward slices. Keys have the shape of the part, or the beginning of it.
+        dropna : bool
+            Whether elements whose key is NaN or NaT are left out. If not, all of these are one group, the last one.
+        budget : int, optional
+            Bytes of memory that tables of groups may have, beside the results; 256 MiB if left out. An array with more
+            groups than have room is read several times.
+
+        Returns
+        -------
+        GroupBy
+            The groups: its ``reduce("sum", "mean", ...)`` gives statistics.
+
+        Raises
+        ------
+        InvalidError
+            Keys of this dtype cannot be compared, or shapes do not fit each other.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["sales"] = np.array([("b", 2.0), ("a", 1.0), ("b", 4.0)], [("shop", "S1"), ("price", "f8")])
+        >>> store["sales"]["price"].group_by(store["sales"]["shop"]).reduce("sum", "size")
+        {'keys': array([b'a', b'b'], dtype='|S1'), 'sum': array([1., 6.]), 'size': array([1, 2])}
+        """
+        from nandarray.programs import run
+        from nandarray.programs.calls import groups
+
+        return groups.group_by(
+            keys, run.Box(self, key), dropna=dropna, budget=groups.BUDGET if budget is None else budget
         )
 
     def select(self, *columns: str | int, key: Any = ..., **options: Any) -> Elements:

@@ -18,10 +18,10 @@ from nandarray.dtypes import computed, parse
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.index.shapes import check_axis
 from nandarray.programs import ports, run
-from nandarray.programs.calls.times import along
+from nandarray.programs.calls.times import along, running_total
 from nandarray.programs.forms import COMPILED, along_form, folded_into
 from nandarray.programs.operand import Operand
-from nandarray.programs.program import PythonProgram
+from nandarray.programs.program import Program, PythonProgram
 
 __all__ = ["FOLDS", "ROW_BYTES", "SLAB_BYTES", "add", "longest_first", "reduce_along"]
 
@@ -86,7 +86,7 @@ def reduce_along(
     are the run's, ``scalars`` and ``values`` dtypes and values of the function's numbers.
     """
     if isinstance(what, str) and what not in _NAMED:
-        there = ", ".join([*_NAMED, *FOLDS])
+        there = ", ".join([*_NAMED, *FOLDS, "var", "std", "median", "quantile", "percentile", "top"])
         raise NotFoundError(f"there is no reduction {what!r} along an axis; there is {there}")
     if not isinstance(what, str) and not callable(what):
         raise InvalidError("along an axis there is a name, or a function of two values")
@@ -117,8 +117,11 @@ def reduce_along(
             f"what is behind axis {axis} has {inner} elements, {inner * kind.itemsize} bytes; at most {ROW_BYTES} are "
             "possible: fold a part at a time, with key="
         )
-    form = along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings)
-    made: PythonProgram[..., Any] = PythonProgram(form)
+    made: Program
+    if whole and times is not None and what in ("sum", "mean"):
+        made = running_total(inner)
+    else:
+        made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings))
     before = itertools.product(*map(range, shape[:axis] if whole else ()))
     keys = [box.part(places) for places in before] if whole else [key]
     rows: list[Any] = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]

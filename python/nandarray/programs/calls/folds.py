@@ -1,4 +1,4 @@
-"""Reductions by a program of our own: ``any``, ``all``, ``prod``, ``count``, ``argmin`` and ``argmax``.
+"""Reductions by a program of our own: ``any``, ``all``, ``prod``, ``count``, ``argmin``, ``argmax``; complex ends.
 
 ``c/fold.c`` is compiled for an operation, a dtype and the shape of a row, the elements behind the axis; the whole box
 is one axis with rows of one element. Here a box becomes rows, and what comes out NumPy's dtype and shape. The other
@@ -28,6 +28,10 @@ from nandarray.programs.program import Program
 __all__ = ["c_type", "fold_box", "spelled"]
 
 _HERE = Path(__file__).parent / "c"
+#: Those that choose an element, with NumPy's function where it takes several axes.
+_CHOSEN: Mapping[str, Any] = {"argmin": None, "argmax": None, "min": np.min, "max": np.max}
+#: By their numbers in ``c/fold.c``.
+_OPS: Mapping[str, int] = {**axes.FOLDS, "min": 6, "max": 7}
 #: C's types by NumPy's kinds and sizes; of complex numbers that of a part.
 _TYPES = {"f4": "float", "f8": "double", "c8": "float", "c16": "double", "b1": "uint8_t"}
 
@@ -42,11 +46,11 @@ def fold_box(
     """
     box = ports.Boxed(run.Box(grid, key))
     kind = _result(name, box.dtype)
-    place = name.startswith("arg")
+    place, needs = name.startswith("arg"), name in _CHOSEN
     kept = {one: value for one, value in options.items() if one not in COMPILED}
     if axis is None:
         if not math.prod(box.shape):
-            return None if place else _of_nothing(name, kind, ())[()]
+            return None if needs else _of_nothing(name, kind, ())[()]
         made = _program(name, box.dtype, None, 1)
         return np.asarray(run.offload(made, [run.Box(grid, key)], **kept).result).astype(kind).reshape(())[()]
     shape = tuple(box.shape)
@@ -55,7 +59,7 @@ def fold_box(
         raise InvalidError(f"{name} takes one axis, not {axis!r}: the place of an element is along one")
     left = tuple(size for at, size in enumerate(shape) if at not in (first, *others))
     if not math.prod(shape):
-        if place and math.prod(left):
+        if needs and math.prod(left):
             raise InvalidError(f"there is no element along axis {first} of {shape}")
         return _of_nothing(name, kind, left)
     length, inner = shape[first], math.prod(shape[first + 1 :])
@@ -63,7 +67,7 @@ def fold_box(
     found = found.reshape(shape[:first] + shape[first + 1 :])
     if others:
         rest = tuple(one - (one > first) for one in others)
-        joined: Any = {"any": np.any, "all": np.all, "prod": np.prod, "count": np.sum}[name]
+        joined: Any = {"any": np.any, "all": np.all, "prod": np.prod, "count": np.sum, **_CHOSEN}[name]
         found = np.asarray(joined(found, axis=rest))
     return found.astype(kind, copy=False)
 
@@ -81,7 +85,7 @@ def _along(
     """Fold along one axis, in a run or, where a record does not fit a task, in one for each place before it."""
     length, inner = sizes
     shape, item = tuple(box.shape), box.dtype.itemsize
-    wide = inner * (item + 8 if name.startswith("arg") else max(item, 8))
+    wide = inner * (item + 8 if name in _CHOSEN else max(item, 8))
     whole = math.prod(shape[:axis]) == 1 or length * inner * max(item, 8) > axes.SLAB_BYTES
     if whole and wide > axes.ROW_BYTES:
         raise InvalidError(
@@ -98,11 +102,13 @@ def _along(
 def _result(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Choose the dtype of a result: NumPy's, and that of ``"sum"`` for products of floats."""
     taken = parse_dtype(dtype)
-    kinds = "biufMm" if name.startswith("arg") else "biufc"
+    kinds = "biufcMm" if name.startswith("arg") else "biufc"
     if taken.kind not in kinds or taken.names is not None:
         raise InvalidError(f"{name} takes no elements of {dtype}")
     if name in ("any", "all"):
         return np.dtype("?")
+    if name in ("min", "max"):
+        return taken
     if name != "prod":
         return np.dtype("i8")
     return np.dtype({"u": "u8", "f": "f8", "c": "c16"}.get(taken.kind, "i8"))
@@ -128,11 +134,10 @@ def spelled(dtype: np.dtype[Any]) -> str:
 @lru_cache(maxsize=256)
 def _program(name: str, dtype: np.dtype[Any], length: int | None, inner: int) -> Program:
     """Compile the operation for rows of ``inner`` elements; ``length`` is the axis where it is within records."""
-    place = name.startswith("arg")
     value = _result(name, dtype)
-    column = 8 + max(8, dtype.itemsize) if place else value.itemsize
+    column = 8 + max(8, dtype.itemsize) if name in _CHOSEN else value.itemsize
     defines = {
-        "OP": axes.FOLDS[name],
+        "OP": _OPS[name],
         "NAME": json.dumps(name),
         "T": c_type(dtype),
         "KIND_OF_T": f"'{dtype.kind}'",

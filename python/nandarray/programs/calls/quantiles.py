@@ -1,9 +1,10 @@
-"""Exact order statistics of a box in bounded memory: ``median``, ``percentile`` and ``quantile``.
+"""Exact order statistics of a box in bounded memory: ``median``, ``percentile`` and ``quantile``; along axes, too.
 
 Elements are integers in the order of their bits (``c/ranks.c``). A pass beside the data counts those with each value of
 the highest 16 bits; the ranks that are wanted lie in a few of these, and so on with the next 12 bits of those alone. As
 soon as the elements that are left are few, one pass more brings them here, where they are sorted. Two or three passes
-are the rule, six the most; a pass gives half a mebibyte at most for one rank, and nothing is kept of the box.
+are the rule, six the most; a pass gives half a mebibyte at most for one rank, and nothing is kept of the box. Along
+axes the elements of one place fit a task as a rule, and are looked at there (:mod:`.columns`); else they are a box.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import numpy as np
 from nandarray.errors import InvalidError
 from nandarray.programs import ports, run
 from nandarray.programs.annotations import parse_dtype
+from nandarray.programs.calls import columns
+from nandarray.programs.calls.axes import longest_first
 from nandarray.programs.calls.folds import c_type, spelled
 from nandarray.programs.forms import COMPILED
 from nandarray.programs.operand import Operand
@@ -36,31 +39,62 @@ _HERE = Path(__file__).parent / "c"
 
 
 def quantiles(
-    grid: Operand, name: str, *, key: Any, options: Mapping[str, Any], q: Any = None, method: str = "linear"
+    grid: Operand,
+    name: str,
+    axis: int | Sequence[int] | None = None,
+    *,
+    key: Any,
+    options: Mapping[str, Any],
+    q: Any = None,
+    method: str = "linear",
 ) -> Any:
     """Give the median of a box, the index expression ``key``, or quantiles: for each number of ``q`` one.
 
-    ``options`` are the run's. The dtype is NumPy's; the place of a quantile between two elements is float64. A NaN in
-    the box makes each one NaN.
+    With an axis or axes there is one for each place that is left, whose dimensions stand behind those of ``q``.
+    ``options`` are the run's. The dtype is NumPy's; the place of a quantile between two elements is float64. A NaN or
+    NaT makes each one that of its elements.
     """
     box = ports.Boxed(run.Box(grid, key))
-    taken, count = parse_dtype(box.dtype), math.prod(box.shape)
-    if taken.kind not in "biuf":
+    shape, taken = tuple(box.shape), parse_dtype(box.dtype)
+    folded = sorted(range(len(shape)) if axis is None else longest_first(axis, shape))
+    if taken.kind not in "biuf" and not (taken.kind == "m" and name == "median"):
         raise InvalidError(f"{name} takes no elements of {taken}")
     kept = {one: value for one, value in options.items() if one not in COMPILED}
     kind, parts = _wanted(name, taken, q, method)
+    count = math.prod(shape[one] for one in folded)
+    left = tuple(size for at, size in enumerate(shape) if at not in folded)
+    nothing = np.array("NaT" if taken.kind == "m" else np.nan).astype(kind if taken.kind in "fm" else "f8")
     if not count and name != "median":
-        raise InvalidError(f"{name}: there is no element in {tuple(box.shape)}")
-    if not count:
-        return kind.type(np.nan)
-    places = [_between(part, count, name, method) for part in parts]
-    ranks = sorted({rank for low, high, _ in places for rank in (low, high)})
-    found = _Passes(grid, key, taken, kept).elements(ranks, count)
-    if found is None:
-        made = np.full(len(parts), np.nan, kind)
+        raise InvalidError(f"{name}: there is no element in {shape}" if axis is None else
+                           f"{name}: there is no element along {axis} of {shape}")  # fmt: skip
+    if not count or not math.prod(left):
+        made = np.full((len(parts), *left), nothing, kind)
     else:
-        made = np.array([_joined(found[low], found[high], part, name, taken) for low, high, part in places], kind)
-    return made[0] if name == "median" or not np.ndim(q) else made.reshape(np.shape(q))
+        places = [_between(part, count, name, method) for part in parts]
+        ranks = sorted({rank for low, high, _ in places for rank in (low, high)})
+        found = _elements(grid, key, ranks, folded, options=kept)
+        made = np.array([_joined(found[low], found[high], part, name, kind) for low, high, part in places], kind)
+    made = made[0] if name == "median" or not np.ndim(q) else made.reshape(*np.shape(q), *left)
+    return made[()]
+
+
+def _elements(
+    grid: Operand, key: Any, ranks: Sequence[int], axes: Sequence[int], *, options: Mapping[str, Any]
+) -> dict[int, np.ndarray[Any, Any]]:
+    """Return the elements of some ranks along axes, for each place that is left; NaN or NaT where there is one."""
+    box = ports.Boxed(run.Box(grid, key))
+    shape, dtype = tuple(box.shape), parse_dtype(box.dtype)
+
+    def passes(key: Any) -> list[Any]:
+        found = _Passes(grid, key, dtype, options).elements(ranks, math.prod(shape[one] for one in axes))
+        nothing = np.array("NaT" if dtype.kind == "m" else np.nan).astype(dtype if dtype.kind in "fm" else "f8")
+        return [nothing[()] if found is None else found[rank] for rank in ranks]
+
+    if len(axes) == len(shape):
+        rows = np.array(passes(key), dtype)
+    else:
+        rows = columns.elements(grid, key, ranks, axes, options=options, passes=passes)
+    return dict(zip(ranks, rows, strict=True))
 
 
 def _wanted(name: str, taken: np.dtype[Any], q: Any, method: str) -> tuple[np.dtype[Any], list[float]]:
@@ -68,7 +102,7 @@ def _wanted(name: str, taken: np.dtype[Any], q: Any, method: str) -> tuple[np.dt
     if name == "median":
         if q is not None or method != "linear":
             raise InvalidError(f"median takes no {'q' if q is not None else 'method'}; quantile does")
-        return (taken if taken.kind == "f" else np.dtype("f8")), [0.5]
+        return (taken if taken.kind in "fm" else np.dtype("f8")), [0.5]
     if q is None:
         raise InvalidError(f"{name} takes q, numbers from 0 to {QUANTILES[name]}")
     if method not in _METHODS:
@@ -109,17 +143,23 @@ def _between(part: float, count: int, name: str, method: str) -> tuple[int, int,
     return low, high, at - low
 
 
-def _joined(low: Any, high: Any, part: float, name: str, taken: np.dtype[Any]) -> Any:
-    """Join two elements as NumPy does."""
-    if name == "median":
-        # The sum of two equal ones may be infinite.
-        return np.mean(np.array([low] if low == high and low else [low, high], taken))
-    if low == high or not part:  # between infinities there is no difference
-        return low
+def _joined(low: Any, high: Any, part: float, name: str, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Join elements of two ranks, place by place, as NumPy does."""
+    low, high = np.asarray(low), np.asarray(high)
     with np.errstate(over="ignore", invalid="ignore"):
-        first, last = (low.item(), high.item()) if taken.kind in "iu" else (np.float64(low), np.float64(high))
+        if name == "median":
+            # The sum of two equal ones may be infinite.
+            middle = np.asarray(np.mean(np.stack([low, high]), axis=0))
+            own = (low == high) & (low != np.zeros((), low.dtype))
+            return np.asarray(np.where(own, low.astype(middle.dtype), middle))
+        if not part:
+            return np.asarray(low.astype(kind))
+        exact = low.dtype.kind in "iu"  # differences of integers are Python's: they do not wrap
+        first, last = (one.astype(object if exact else "f8") for one in (low, high))
         apart = last - first
-        return last - apart * (1 - part) if part >= 0.5 else first + apart * part  # noqa: PLR2004
+        made = last - apart * (1 - part) if part >= 0.5 else first + apart * part  # noqa: PLR2004
+        # Between infinities there is no difference.
+        return np.asarray(np.where(low == high, low.astype(kind), np.asarray(made, "f8").astype(kind)))
 
 
 @dataclass(frozen=True)
@@ -202,7 +242,7 @@ class _Passes:
         top = 1 << (size - 1)
         if self._dtype.kind == "f":
             bits = bits ^ top if bits & top else ~bits & ((1 << size) - 1)
-        elif self._dtype.kind == "i":
+        elif self._dtype.kind in "im":
             bits ^= top
         return np.array(bits, f"u{self._dtype.itemsize}").view(self._dtype)[()]
 

@@ -1,13 +1,16 @@
 """Reductions of dates and durations: as NumPy has them, NaT if there is one.
 
 Programs compute with the integers behind; NaT is the least of them. So a minimum is right as it is, and all else looks
-at the minimum first. Along an axis the functions here know it themselves.
+at the minimum first. Along an axis the functions here know it themselves. A sum that becomes NaT on its way stays so,
+as in NumPy; only where elements are so long that it may, they are added one after the other (``c/durations.c``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,9 @@ from nandarray.errors import InvalidError
 from nandarray.programs import get, run
 from nandarray.programs.operand import Converted, Operand
 from nandarray.programs.ports import Boxed
+from nandarray.programs.program import Program
 
-__all__ = ["along", "integers", "reduced"]
+__all__ = ["along", "integers", "reduced", "running_total"]
 
 _NAT = -(2**63)
 _LONG = np.dtype("i8")
@@ -32,8 +36,7 @@ def integers(grid: Operand) -> Operand:
 def reduced(grid: Operand, name: str, key: Any, options: Any) -> Any:
     """Return the ``"sum"``, ``"mean"``, ``"min"`` or ``"max"`` of a box of dates or durations that is not empty."""
     kind = _checked(grid, name)
-    of = integers(grid) if kind.isnative else Converted(integers(grid), _LONG)
-    box = run.Box(of, key)
+    box = run.Box(_native(grid), key)
     ends = get("minmax", dtype="int64").on(box)
     steps: dict[str, Any] = {"least": ends["least"], "greatest": ends["greatest"]}
     if name in ("sum", "mean"):
@@ -42,8 +45,23 @@ def reduced(grid: Operand, name: str, key: Any, options: Any) -> Any:
     if found["least"] == _NAT:
         return np.array(_NAT, _LONG).view(kind.newbyteorder("="))[()]
     number = found[{"min": "least", "max": "greatest"}.get(name, "sum")]
+    count = math.prod(Boxed(box).shape)
+    if name in ("sum", "mean") and count * max(-found["least"], found["greatest"]) >= -_NAT:
+        number = int(np.ravel(np.asarray(run.offload(running_total(1), [box], **options).result))[0])
     value = np.array(number, _LONG).view(kind.newbyteorder("="))[()]
-    return value / math.prod(Boxed(box).shape) if name == "mean" else value
+    return value / count if name == "mean" else value
+
+
+def _native(grid: Operand) -> Operand:
+    """Return the integers behind dates or durations in this machine's byte order."""
+    return integers(grid) if grid.dtype.base.isnative else Converted(integers(grid), _LONG)
+
+
+@lru_cache(maxsize=16)
+def running_total(inner: int) -> Program:
+    """Compile what adds rows of durations, given as integers, one after the other."""
+    flags = ["-DT=int64_t", "-DKIND_OF_T='m'", f"-DINNER={inner}", f"-DRESULT_BYTES={8 * inner}"]
+    return Program.from_c(Path(__file__).parent / "c" / "durations.c", flags=flags, trusted=True)
 
 
 def _checked(grid: Operand, name: str) -> np.dtype[Any]:
@@ -61,7 +79,7 @@ def along(grid: Operand, name: Any) -> tuple[Operand, Callable[[Any, Any], Any],
     A mean is a sum here.
     """
     kind = _checked(grid, name)
-    return integers(grid), {"min": _earliest, "max": _latest}.get(name, _total), kind.newbyteorder("=")
+    return _native(grid), {"min": _earliest, "max": _latest}.get(name, _total), kind.newbyteorder("=")
 
 
 def _earliest(x: Any, y: Any) -> Any:

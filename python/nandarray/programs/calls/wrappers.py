@@ -21,10 +21,12 @@ from nandarray.programs import abi, ports, run
 from nandarray.programs.calls.axes import FOLDS, add, longest_first, reduce_along
 from nandarray.programs.calls.boxwise import map_boxes
 from nandarray.programs.calls.folds import fold_box
+from nandarray.programs.calls.moments import checked_ddof, variances
 from nandarray.programs.calls.quantiles import QUANTILES, quantiles
 from nandarray.programs.calls.times import reduced
 from nandarray.programs.calls.top import top_of
 from nandarray.programs.calls.ufuncs import plain
+from nandarray.programs.calls.unfolded import each
 from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, parameters, reduce_form
 from nandarray.programs.operand import Converted, Operand
 from nandarray.programs.program import Program, PythonProgram
@@ -39,16 +41,16 @@ _REDUCTIONS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "mean": ("mean", "", lambda x: x),
     "min": ("minmax", "least", lambda x: x),
     "max": ("minmax", "greatest", lambda x: x),
-    "var": ("variance", "", lambda x: x),
-    "std": ("variance", "", lambda x: np.sqrt(x)),
 }
 _EMPTY_ONES = ("min", "max")
-#: Reductions of whole boxes alone, with what they take by name.
-_WHOLE: Mapping[str, tuple[str, ...]] = {**dict.fromkeys(QUANTILES, ("q", "method")), "top": ("k", "largest")}
+#: Reductions that look at the order of elements, with what they take by name.
+_ORDERED: Mapping[str, tuple[str, ...]] = {**dict.fromkeys(QUANTILES, ("q", "method")), "top": ("k", "largest")}
+#: Variances, which take ``ddof``.
+_VARIANCES = ("var", "std")
 #: Functions that join an initial value with a result.
 _JOINED: Mapping[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 #: Reductions by name that give one number for each place that is left.
-_NUMBERS = (*_REDUCTIONS, *FOLDS, "variance", "median")
+_NUMBERS = (*_REDUCTIONS, *_VARIANCES, *FOLDS, "variance", "median")
 
 
 def map_blocks(
@@ -131,18 +133,26 @@ def reduce(
     """
     if not isinstance(keepdims, bool | np.bool):
         raise InvalidError(f"keepdims must be True or False, not {keepdims!r}")
-    several = what not in _NUMBERS if isinstance(what, str) else isinstance(what, Program) or state is not None
+    several = isinstance(what, Program) or state is not None
+    if isinstance(what, str):
+        several = what not in (*_NUMBERS, *QUANTILES)
     if keepdims and several:
         raise InvalidError(
             "keepdims is for results of one number for each place: those of functions of two values, and of "
-            f"{', '.join(_NUMBERS)}"
+            f"{', '.join(dict.fromkeys((*_NUMBERS, *QUANTILES)))}"
         )
     found = _reduced(grid, what, axis, state=state, **how)
     if not keepdims:
         return found
     shape = tuple(ports.Boxed(run.Box(grid, how["key"])).shape)
-    folded = range(len(shape)) if axis is None else longest_first(axis, shape)
-    return np.reshape(found, [1 if at in folded else size for at, size in enumerate(shape)])
+    folded = range(len(shape)) if axis is None else [] if _is_none(axis) else longest_first(axis, shape)
+    before = np.shape(how["scalars"].get("q")) if isinstance(what, str) and what in QUANTILES else ()
+    return np.reshape(found, [*before, *(1 if at in folded else size for at, size in enumerate(shape))])
+
+
+def _is_none(axis: Any) -> bool:
+    """Return whether axes are named, and there is none of them."""
+    return isinstance(axis, tuple | list) and not axis
 
 
 def _reduced(
@@ -162,23 +172,29 @@ def _reduced(
         what = _OF_UFUNCS.get(what, what)
     what = plain(what)
     _refuse_others(what, scalars)
-    if isinstance(what, str) and what in _WHOLE:
-        named = {name: scalars[name] for name in _WHOLE[what] if name in scalars}
+    if axis is not None and (isinstance(what, Program) or state is not None or initial is not None):
+        raise InvalidError("along an axis there are names and functions of two values, without an initial value")
+    if _is_none(axis):
+        ddof = scalars.get("ddof", 0) if isinstance(what, str) and what in _VARIANCES else 0
+        return each(grid, what, key=key, dtype=None if dtype is None else dtypes.parse(dtype), ddof=ddof)
+    if isinstance(what, str) and what in _ORDERED:
+        named = {name: scalars[name] for name in _ORDERED[what] if name in scalars}
         _refuse_scalars(what, {name: one for name, one in scalars.items() if name not in named}, dtype)
-        if axis is not None or initial is not None:
-            raise InvalidError(f"{what} is of the whole box: it has no {'initial value' if axis is None else 'axis'}")
+        if initial is not None:
+            raise InvalidError(f"{what} has no initial value")
         native = _native(grid)  # short floats, and elements of the other order of bytes
         if what == "top":
-            best = top_of(native, key=key, options=options, **named)
-            own = grid.dtype.newbyteorder("=")
+            best = top_of(native, axis, key=key, options=options, **named)
+            own = grid.dtype.base.newbyteorder("=")
             return best if native is grid else {**best, "values": best["values"].astype(own)}
-        return quantiles(native, what, key=key, options=options, **named)
+        return quantiles(native, what, axis, key=key, options=options, **named)
     if axis is not None:
-        if isinstance(what, Program) or state is not None or initial is not None:
-            raise InvalidError("along an axis there are names and functions of two values, without an initial value")
-        if isinstance(what, str) and what in FOLDS:
+        if isinstance(what, str) and what in _VARIANCES:
+            _refuse_scalars(what, {name: one for name, one in scalars.items() if name != "ddof"}, dtype)
+            return _variance(grid, what, axis, key=key, options=options, scalars=scalars)
+        if isinstance(what, str) and (what in FOLDS or (what in _EMPTY_ONES and grid.dtype.base.kind == "c")):
             _refuse_scalars(what, scalars, dtype)
-            return fold_box(grid, what, axis, key=key, options=options)
+            return fold_box(_native(grid), what, axis, key=key, options=options)
         kinds = _kinds(scalars, _boxes(grid, key, ()))
         return reduce_along(grid, what, axis, key=key, dtype=dtype, options=options, scalars=kinds, values=scalars)
     call = _Call(grid, key, options, scalars)
@@ -361,7 +377,7 @@ def _kinds(scalars: _Options, boxes: Sequence[Any]) -> dict[str, np.dtype[Any]]:
 #: Words of NumPy's and Dask's calls that these have not, and what takes their place.
 _ABSENT = {
     "keepdims": "only reduce folds axes",
-    "ddof": "var and std divide by the number of elements",
+    "ddof": "var and std take it",
     "where": "filter the elements first, or test them in the function",
     "casting": "dtype= is the result's",
     "order": "elements come in C order",
@@ -390,6 +406,8 @@ def _refuse_others(what: Any, given: _Options) -> None:
         known = {name for one in functions for name in parameters(one)}
     elif callable(what):
         known = set(parameters(what))
+    elif what in _VARIANCES:
+        known = {"ddof"}
     elif what in programs.names():
         known = set(programs.describe(what).parameters)
     for name in named:
@@ -420,6 +438,24 @@ def _refuse_scalars(what: str, given: _Options, dtype: Any = None) -> None:
         raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
     if given:
         raise InvalidError(f"{what} takes no {min(given)!r}; there is axis, key, keepdims, {', '.join(_RUN)}")
+
+
+def _variance(grid: Operand, name: str, axis: Any, *, key: Any, options: _Options, scalars: _Options) -> Any:
+    """Return ``"var"`` or ``"std"`` of a box, or along axes."""
+    box, ddof = ports.Boxed(run.Box(grid, key)), checked_ddof(scalars.get("ddof", 0))
+    if axis is None and box.dtype.kind != "c":
+        kind = np.dtype("u1") if box.dtype == np.dtype("?") else box.dtype
+        whole, count = ddof.is_integer() and 0 <= ddof < 1 << 53, math.prod(box.shape)
+        made = programs.get("variance", dtype=kind)
+        found = _run(_Call(grid, key, options, {"ddof": int(ddof)} if whole else {}), made)
+        if not whole:
+            found = found * (count / (count - ddof)) if count > ddof else np.float64(np.nan)
+    elif axis is None and not box.shape:
+        found = np.float64(each(grid, "var", key=key, dtype=None, ddof=ddof))
+    else:
+        axes = range(len(box.shape)) if axis is None else axis
+        found = variances(_native(grid), tuple(axes) if axis is None else axis, key=key, options=options, ddof=ddof)[()]
+    return np.sqrt(found) if name == "std" else found
 
 
 def _divided(total: Any, count: int) -> Any:
@@ -454,7 +490,7 @@ def _native(given: Any) -> Any:
 
 def _of_kind(call: _Call, name: str, box: Any) -> Any:
     """Reduce by a name: dates and durations as integers, short floats as float32; ends have the elements' dtype."""
-    if box.dtype.kind in "mM" and name in _REDUCTIONS:
+    if box.dtype.kind in "mM" and name in (*_REDUCTIONS, *_VARIANCES):
         if not math.prod(box.shape):
             return np.zeros((), box.dtype)[()] if name == "sum" and box.dtype.kind == "m" else None
         options = {one: value for one, value in call.options.items() if one not in COMPILED}
@@ -467,7 +503,10 @@ def _of_kind(call: _Call, name: str, box: Any) -> Any:
 
 
 def _named(call: _Call, name: str, box: Any) -> Any:
-    if name in FOLDS:
+    if name in _VARIANCES:
+        _refuse_scalars(name, {one: value for one, value in call.scalars.items() if one != "ddof"})
+        return _variance(call.grid, name, None, key=call.key, options=call.options, scalars=call.scalars)
+    if name in FOLDS or (name in _EMPTY_ONES and box.dtype.kind == "c"):
         _refuse_scalars(name, call.scalars)
         return fold_box(call.grid, name, None, key=call.key, options=call.options)
     if name not in _REDUCTIONS and name not in ("minmax", "histogram", "variance"):

@@ -1,16 +1,16 @@
-/* fold.c: any, all, prod, count, argmin or argmax of the elements along an axis.
+/* fold.c: any, all, prod, count, argmin, argmax, min or max of the elements along an axis.
  *
  * The box is rows of INNER elements, which lie behind the axis. With WHOLE the axis is of the whole box: a state has a
  * row of what is found so far, and rows come in any tasks. Without, a record has the LENGTH rows of an axis, and each
- * record gives a row. The result of an operation over no rows is the value that changes nothing; argmin and argmax
- * have none, and give -1, which the caller does not ask for.
+ * record gives a row. The result of an operation over no rows is the value that changes nothing; the last four
+ * have none, and the caller does not ask for it.
  *
- * Operations (OP): 0 any, 1 all, 2 prod, 3 count, 4 argmin, 5 argmax. A NaN counts as true and not as zero; it is the
+ * Operations (OP): 0 any, 1 all, 2 prod, 3 count, 4 argmin, 5 argmax, 6 min, 7 max. A NaN counts as true and not as zero; it is the
  * least and the greatest element, and the first one is found, as NumPy does.
  */
 #include "element.h"
 
-enum { ANY, ALL, PROD, COUNT, ARGMIN, ARGMAX };
+enum { ANY, ALL, PROD, COUNT, ARGMIN, ARGMAX, MIN, MAX };
 
 #if OP == 2 && KIND_OF_T == 'c'
 typedef struct {
@@ -20,6 +20,8 @@ typedef struct {
 typedef double value;
 #elif OP < 2
 typedef uint8_t value;
+#elif OP >= 6
+typedef element value;
 #else
 typedef uint64_t value; /* integers wrap modulo 2^64 */
 #endif
@@ -48,12 +50,10 @@ PROGRAM("name": NAME, "kind": "block",
 _Static_assert(sizeof(value) * INNER == RESULT_BYTES, "metadata says so");
 
 #if OP >= 4
-static inline int is_nan(element x) { return IS_TIME ? (uint64_t)x == (uint64_t)INT64_MIN : x != x; }
-
 /* Whether one at a later place takes the place of one that is there. */
 static inline int replaces(element later, element there) {
     if (is_nan(there)) return 0;
-    return is_nan(later) || (OP == ARGMIN ? later < there : later > there);
+    return is_nan(later) || (OP == ARGMIN || OP == MIN ? is_less(later, there) : is_less(there, later));
 }
 
 static inline found nothing(void) { return (found){.place = -1}; }
@@ -66,7 +66,11 @@ static inline void join(found *f, const found *later) {
     if (later->place >= 0) see(f, later->best, later->place);
 }
 
+#if OP >= 6
+static inline value result_of(const found *f) { return f->best; }
+#else
 static inline value result_of(const found *f) { return (value)f->place; }
+#endif
 #else
 static inline value product(value a, value b) {
 #if OP == 2 && KIND_OF_T == 'c'

@@ -40,14 +40,11 @@ static inline uint64_t key_of(T x) {
 static inline int has_key(T x) { return x == x; }
 #else
 static inline uint64_t key_of(T x) {
-    uint64_t below_zero = KIND_OF_T == 'i' ? (uint64_t)1 << (KEY_BITS - 1) : 0;
+    uint64_t below_zero = KIND_OF_T == 'i' || IS_TIME ? (uint64_t)1 << (KEY_BITS - 1) : 0;
     uint64_t mask = ~(uint64_t)0 >> (64 - KEY_BITS);
     return ((uint64_t)x ^ below_zero) & mask;
 }
-static inline int has_key(T x) {
-    (void)x;
-    return 1;
-}
+static inline int has_key(T x) { return !IS_TIME || (uint64_t)x != (uint64_t)INT64_MIN; }
 #endif
 
 /* The number of a prefix among those listed, or how many there are. */

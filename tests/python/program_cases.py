@@ -134,6 +134,21 @@ def _filter_rows(rng: Generator, dtype: Any, values: dict[str, Any]) -> Made:
     return [rows.reshape(-1)], _limits(rng, dtype)
 
 
+def _ordered(rng: Generator, dtype: Any) -> list[Array]:
+    """Two sorted arrays of different lengths, with elements in common, often many equal ones."""
+    pool = numbers(rng, int(rng.choice([3, 50, 5000])), dtype)
+    return [np.sort(rng.choice(pool, size(rng) // int(rng.choice([1, 1, 9])))) for _ in range(2)]
+
+
+def _search(rng: Generator, dtype: Any, _values: dict[str, Any]) -> Made:
+    return _ordered(rng, dtype), [bool(rng.integers(0, 2))]
+
+
+def _lookup(rng: Generator, dtype: Any, _values: dict[str, Any]) -> Made:
+    ordered, values = _ordered(rng, dtype)
+    return [rng.permutation(values), ordered], [bool(rng.integers(0, 2))]
+
+
 def _text(rng: Generator, kind: str) -> bytes:
     """A field, well formed or nearly so."""
     name, digits = kind.rstrip("0123456789"), int(kind.lstrip("abcdefghijklmnopqrstuvwxyz") or 0)
@@ -306,6 +321,10 @@ MAKERS: dict[str, Callable[[Generator, Any, dict[str, Any]], Made]] = {
     "filter": _filter,
     "filter_index": _filter,
     "filter_rows": _filter_rows,
+    "merge": lambda rng, dtype, _v: (_ordered(rng, dtype), []),
+    "join": lambda rng, dtype, _v: (_ordered(rng, dtype), []),
+    "search": _search,
+    "lookup": _lookup,
     "select": lambda rng, _d, values: ([raw_bytes(rng, size(rng) // 8 * values["row_bytes"])], []),
     "parse": _parse,
     "psf": _psf,

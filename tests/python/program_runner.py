@@ -154,8 +154,12 @@ class _Process:
         inputs: Sequence[Array] = (),
         room: Sequence[int] = (),
         merging: bool = False,
+        paces: Sequence[tuple[int, bool]] = (),
     ) -> None:
-        """Write the argument block and the windows; a room of -1 is no output."""
+        """Write the argument block and the windows; a room of -1 is no output.
+
+        `paces` has for each input with a pace of its own the number of its first record, and whether it ends here.
+        """
         words = [abi.ABI, len(self.facts["inputs"]), len(self.facts["outputs"]), len(scalars), task, first, self.state]
         words += [self.facts["state_bytes"], self.other if merging else 0, self.free, self.free_bytes]
         for index in range(abi.INPUTS_MAX):
@@ -173,7 +177,13 @@ class _Process:
             self.write(address + room[index], GUARD)
             words += [address, room[index], 0, 1, 0, 1, 1, 1]
         words += [*scalars, *[0] * (abi.SCALARS_MAX - len(scalars))]
+        words += [0] * 9 + [first, 0, 0, 0] + [2**64 - 1, 1, 1, 1]
+        words += [word for pace in paces for word in pace]
         self.write(abi.ARGS_ADDRESS, struct.pack(f"<{len(words)}Q", *words))
+
+    def taken(self, index: int) -> int:
+        """Return the bytes that the program took of an input with a pace of its own."""
+        return int.from_bytes(self.read(abi.ARGS_ADDRESS + 88 + index * 64 + 16, 8), "little")
 
     def results(self, room: Sequence[int]) -> list[bytes]:
         """Return the bytes of each output, b'' for one that is not there."""
@@ -247,6 +257,32 @@ def cut(program: Program, inputs: Sequence[Array], cuts: Sequence[int]) -> list[
     ]  # fmt: skip
 
 
+def _execute_paced(program: Program, inputs: Sequence[Array], words: list[int], records: int) -> list[Array]:
+    """Run a program whose inputs have paces of their own, with windows of some records of each."""
+    facts, process = program.metadata, _process(program)
+    raw = [np.ascontiguousarray(one).reshape(-1).view(np.uint8) for one in inputs]
+    sizes = [port["record_bytes"] for port in facts["inputs"]]
+    at, done = [0] * len(raw), [b""] * len(facts["outputs"])
+    process.start()
+    while any(position < len(one) for position, one in zip(at, raw, strict=True)):
+        parts = [one[position : position + records * size] for one, position, size in zip(raw, at, sizes, strict=True)]
+        ended = [len(part) < records * size for part, size in zip(parts, sizes, strict=True)]
+        firsts = [position // size for position, size in zip(at, sizes, strict=True)]
+        count = sum(len(part) // size for part, size in zip(parts, sizes, strict=True))
+        room = [room_for(port, "task", count, sum(map(len, parts))) for port in facts["outputs"]]
+        paces = list(zip(firsts, ended, strict=True))
+        process.arguments(words, first=firsts[0], inputs=parts, room=room, paces=paces)
+        process.call("nd_block")
+        done = [before + more for before, more in zip(done, process.results(room), strict=True)]
+        took = [process.taken(index) for index in range(len(raw))]
+        assert sum(took) > 0, "the program took nothing"
+        at = [position + more for position, more in zip(at, took, strict=True)]
+    return [
+        np.frombuffer(one, dtype=abi.record(port["dtype"], "here"))
+        for one, port in zip(done, facts["outputs"], strict=True)
+    ]
+
+
 def execute(
     program: Program,
     inputs: Sequence[Array],
@@ -264,6 +300,8 @@ def execute(
     facts = program.metadata
     given = [*scalars, *(one["default"] for one in facts["scalars"][len(scalars) :])]
     words = [pattern(value, one["dtype"]) for value, one in zip(given, facts["scalars"], strict=True)]
+    if facts["inputs"][0]["ahead"]:
+        return _execute_paced(program, inputs, words, max(cuts[:1], default=1 << 20))
     tasks = cut(program, inputs, cuts)
     process = _process(program)
     done: list[list[bytes]] = [[b""] * len(tasks) for _ in facts["outputs"]]

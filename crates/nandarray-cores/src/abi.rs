@@ -2,6 +2,8 @@
 //!
 //! docs/reference/program-abi.md is the specification. Everything is 64 bits, little-endian, on 32-bit harts too.
 
+use crate::task::InputPace;
+
 /// Version number of the interface.
 pub const ABI: u64 = 1;
 /// Name of the ELF section that holds the program's metadata.
@@ -49,6 +51,7 @@ const SCREEN_AT: usize = 1240;
 const NOTED_AT: usize = 1256;
 const FIRST_AT: usize = 1312;
 const TOTAL_AT: usize = 1344;
+const PACES_AT: usize = 1376;
 /// Return value of a kernel that has noted a subscript outside of its section.
 pub(crate) const OUTSIDE: i64 = i64::MIN;
 
@@ -96,6 +99,8 @@ pub struct Arguments {
     pub first: Vec<u64>,
     /// Shape of the whole first input: of the box, or the number of its records, all ones if that is not known.
     pub total: Vec<u64>,
+    /// Place of the task in each input, if the inputs have paces of their own; else empty.
+    pub paces: Vec<InputPace>,
 }
 
 impl Arguments {
@@ -140,6 +145,10 @@ impl Arguments {
             put(FIRST_AT + d * 8, self.first.get(d).copied().unwrap_or(0));
             put(TOTAL_AT + d * 8, self.total.get(d).copied().unwrap_or(1));
         }
+        for (i, pace) in self.paces.iter().enumerate() {
+            put(PACES_AT + i * 16, pace.first);
+            put(PACES_AT + i * 16 + 8, u64::from(pace.ended));
+        }
     }
 
     /// Returns the number of bytes that the program reports in the argument block as written to an output.
@@ -156,7 +165,8 @@ impl Arguments {
         std::array::from_fn(word)
     }
 
-    /// Returns the field `used` of an input: 0, or after a stream that ended within an element, 1 + the bytes left.
+    /// Returns the field `used` of an input: the bytes that the program took of an input with a pace of its own, after
+    /// a stream that ended within an element 1 + the bytes left, else 0.
     ///
     /// # Panics
     /// If `input` is not below [`PORTS_MAX`].

@@ -56,8 +56,8 @@ pub struct OwnedTask {
     pub number: u64,
     /// Number of the task's first record, counted from the beginning of the first input.
     pub first_record: u64,
-    /// Number of records of the first input; `None` if they are to be counted from its bytes (a program of windows), or
-    /// if the end of the input is not known yet.
+    /// Number of records as in [`BorrowedTask`]; `None` if they are to be counted from the first input's bytes (in a
+    /// program of windows), or if the end of the input is not known yet.
     pub records: Option<u64>,
     /// Place of the task in its first input.
     pub place: TaskPlace,

@@ -198,7 +198,8 @@ impl<'p> Core<'p> {
         let metadata = self.metadata();
         let mut arguments = self.arguments(scalars);
         (arguments.task, arguments.first_record) = (task.number, task.first_record);
-        let TaskPlace { extents, inner, first, total } = task.place;
+        let TaskPlace { extents, inner, first, total, paces } = task.place;
+        arguments.paces = paces.clone();
         arguments.first = if first.is_empty() { vec![task.first_record] } else { first.clone() };
         arguments.total = if total.is_empty() { vec![UNKNOWN] } else { total.clone() };
         let hart = matches!(self.place, CoreBackend::Hart { .. });
@@ -345,10 +346,10 @@ impl<'p> Core<'p> {
         let used = match &mut self.place {
             _ if self.program.entry(entry).is_none() => return Ok(vec![0; outputs.len()]),
             CoreBackend::Host(host) => {
-                let inputs = task.inputs.len();
+                let streams = if self.program.metadata().kind == ProgramKind::Stream { task.inputs.len() } else { 0 };
                 // SAFETY: the arguments name the task's inputs, `outputs` and the host's scratchpad, all of which live
                 // longer.
-                let given = unsafe { host.call(entry, arguments, inputs, outputs.len()) };
+                let given = unsafe { host.call(entry, arguments, streams, outputs.len()) };
                 self.given(given, entry, task.number)?
             }
             CoreBackend::Hart { .. } => self.execute(entry, arguments, &task, outputs, bounds, &room)?,
@@ -431,6 +432,16 @@ impl<'p> Core<'p> {
         let used: Vec<u64> = (0..outputs.len()).map(used).collect();
         self.ended(stop, at, entry, task.number, bounds.instructions, room)?;
         Ok(used)
+    }
+
+    /// Returns the number of bytes that the last task took of each input, by what the program reported.
+    pub fn taken(&self) -> Vec<u64> {
+        let block = match &self.place {
+            CoreBackend::Hart { memory, .. } => memory.get(abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES).ok(),
+            CoreBackend::Host(host) => Some(host.block()),
+        };
+        let inputs = 0..self.metadata().inputs.len();
+        inputs.map(|i| block.map_or(0, |block| Arguments::taken(block, i))).collect()
     }
 
     /// Returns what the last call on the hart noted beside its status.

@@ -160,6 +160,14 @@ pub enum RunError {
         /// The place of the write.
         site: Site,
     },
+    /// A program whose inputs have paces of their own took what it did not see, or neither took nor wrote anything.
+    #[error("task {task}: {what}")]
+    Taken {
+        /// Number of the task.
+        task: u64,
+        /// The fault, with its numbers.
+        what: String,
+    },
     /// A program waits for input that never comes.
     #[error("task {task}: waits for bytes of input {input} that never come{}", at(site.as_ref()))]
     Starved {
@@ -231,6 +239,7 @@ impl RunError {
             | Self::Ragged { task, .. }
             | Self::Torn { task, .. }
             | Self::Starved { task, .. }
+            | Self::Taken { task, .. }
             | Self::Full { task, .. } => Some(*task),
             Self::Cancelled(at) => at.as_ref().map(|(task, _)| *task),
             Self::RunLimit { .. } | Self::Inputs(_) | Self::Memory(_) => None,

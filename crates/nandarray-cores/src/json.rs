@@ -68,6 +68,15 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// Returns the number of a key; 0 if it is left out.
+    pub(crate) fn count(&self, key: &str, most: u64) -> Result<u64, LoadError> {
+        let Some(value) = self.member(key) else { return Ok(0) };
+        match value.as_u64().filter(|count| *count <= most) {
+            Some(count) => Ok(count),
+            None => wrong(format!("{} must be a number from 0 to {most}, not {value}", self.at(key))),
+        }
+    }
+
     /// Returns the number of bytes of a key, or a default.
     pub(crate) fn size(&self, key: &str, default: u64, most: u64) -> Result<u64, LoadError> {
         match self.member(key) {

@@ -143,6 +143,9 @@ pub struct InputPort {
     pub records: Records,
     /// The packed form in which the program gets the input; `None` if it gets plain elements.
     pub packed: Option<PackedInput>,
+    /// Number of records from its position on that the program may look at before it takes any, if the input has a
+    /// length and a pace of its own; 0 if it is cut together with the other inputs.
+    pub ahead: u64,
 }
 
 /// An output, as a program's metadata describes it.
@@ -225,7 +228,7 @@ const KEYS: [&str; 12] = [
     "summary",
     "tasks",
 ];
-const INPUT_KEYS: [&str; 6] = ["dtype", "name", "packed", "record_bytes", "records", "whole"];
+const INPUT_KEYS: [&str; 7] = ["ahead", "dtype", "name", "packed", "record_bytes", "records", "whole"];
 const OUTPUT_KEYS: [&str; 6] = ["bound", "dtype", "exact", "name", "phase", "record_bytes"];
 const SCALAR_KEYS: [&str; 3] = ["default", "dtype", "name"];
 const BOUND_KEYS: [&str; 3] = ["fixed", "per_input_byte", "per_record"];
@@ -288,7 +291,13 @@ fn input(written: &Value, number: usize, kind: ProgramKind) -> Result<InputPort,
             return wrong(format!("{what}: kind must be block for packed inputs, not stream"));
         }
     }
-    Ok(InputPort { name, record_bytes, element, whole, records, packed })
+    let ahead = written.count("ahead", abi::WINDOW_BYTES / record_bytes)?;
+    if ahead > 0 && (whole || records != Records::Fixed || packed.is_some() || kind == ProgramKind::Stream) {
+        return wrong(format!(
+            "{what}: ahead is for inputs of block programs that are not whole and not packed, of records of one size"
+        ));
+    }
+    Ok(InputPort { name, record_bytes, element, whole, records, packed, ahead })
 }
 
 fn output(written: &Value, number: usize) -> Result<OutputPort, LoadError> {
@@ -398,12 +407,33 @@ impl Metadata {
         if metadata.tasks == Tasks::Ordered && metadata.state_bytes == 0 {
             return wrong("tasks is \"ordered\": state_bytes must be more than 0".into());
         }
+        metadata.check_paces()?;
         let scratchpad = states(metadata.state_bytes).saturating_add(metadata.scratchpad_bytes);
         if scratchpad > abi::SCRATCHPAD_BYTES_MAX {
             let most = abi::SCRATCHPAD_BYTES_MAX;
             return wrong(format!("a scratchpad of {scratchpad} bytes, with two states; at most {most}"));
         }
         Ok(metadata)
+    }
+
+    /// Checks that all inputs that are not whole have paces of their own, or none has; with paces tasks are in order.
+    fn check_paces(&self) -> Result<(), LoadError> {
+        let mut cut = self.inputs.iter().filter(|input| !input.whole);
+        let Some(paced) = self.inputs.iter().find(|input| input.ahead > 0) else { return Ok(()) };
+        if let Some(other) = cut.find(|input| input.ahead == 0) {
+            let (paced, other) = (&paced.name, &other.name);
+            return wrong(format!("input {paced} says ahead: input {other} must say it, too, or be whole"));
+        }
+        if self.tasks != Tasks::Ordered {
+            return wrong(format!("input {} says ahead: tasks must be \"ordered\"", paced.name));
+        }
+        Ok(())
+    }
+
+    /// Whether inputs have lengths and paces of their own: each task begins in each input where the task before it
+    /// stopped taking.
+    pub fn is_paced(&self) -> bool {
+        self.inputs[0].ahead > 0
     }
 
     /// Checks that no two inputs, outputs and scalars have one name.

@@ -89,6 +89,12 @@ impl NativeCore {
         Self { entries, block: lines(abi::ARGS_BYTES), scratchpad: lines(scratchpad_bytes) }
     }
 
+    /// Returns the argument block, as the last call left it.
+    pub(crate) fn block(&self) -> &[u8] {
+        // SAFETY: a line is 64 bytes without padding, and every byte is a value.
+        unsafe { std::slice::from_raw_parts(self.block.as_ptr().cast(), self.block.len() * 64) }
+    }
+
     /// Returns the address of the scratchpad.
     pub(crate) fn scratchpad(&self) -> u64 {
         self.scratchpad.as_ptr() as u64
@@ -100,7 +106,8 @@ impl NativeCore {
         &mut all[bytes.start as usize..bytes.end as usize]
     }
 
-    /// Calls an entry point, which must exist, with these arguments; `inputs` and `outputs` are the numbers of ports.
+    /// Calls an entry point, which must exist, with these arguments; `streams` is the number of input
+    /// streams, `outputs` that of outputs.
     ///
     /// # Safety
     /// The addresses in the arguments are valid for their lengths, and no other thread writes to that memory.
@@ -108,7 +115,7 @@ impl NativeCore {
         &mut self,
         entry: EntryPoint,
         arguments: &Arguments,
-        inputs: usize,
+        streams: usize,
         outputs: usize,
     ) -> Given {
         let function = self.entries.get(entry).expect("an entry point that there is");
@@ -117,7 +124,7 @@ impl NativeCore {
         // SAFETY: the maker of the entries vouched for the function, the caller for the addresses in the block.
         let code = unsafe { function(block.as_mut_ptr()) };
         // A stream that ended within an element reports this in a field that is 0 otherwise: 1 + the bytes left.
-        let torn = (0..inputs).find_map(|i| match Arguments::taken(block, i) {
+        let torn = (0..streams).find_map(|i| match Arguments::taken(block, i) {
             0 | 1 => None,
             left => Some((i as u8, (left - 1) as u8)),
         });

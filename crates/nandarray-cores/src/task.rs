@@ -8,7 +8,7 @@ pub struct BorrowedTask<'t> {
     pub number: u64,
     /// Number of the task's first record, counted from the beginning of the first input.
     pub first_record: u64,
-    /// Number of records of the first input.
+    /// Number of records of the first input; of all inputs together if they have paces of their own.
     pub records: u64,
     /// Place of the task in its first input.
     pub place: &'t TaskPlace,
@@ -28,10 +28,22 @@ pub struct TaskPlace {
     pub first: Vec<u64>,
     /// Shape of the box that is cut into tasks, or the number of records of the first input; empty if it is not known.
     pub total: Vec<u64>,
+    /// Place of the task in each input, if the inputs have paces of their own; else empty.
+    pub paces: Vec<InputPace>,
+}
+
+/// The place of a task in an input that has a pace of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputPace {
+    /// Number of the first record that the task sees.
+    pub first: u64,
+    /// Whether the input is known to end with the last record that the task sees.
+    pub ended: bool,
 }
 
 /// The place of what is no task.
-static NOWHERE: TaskPlace = TaskPlace { extents: Vec::new(), inner: Vec::new(), first: Vec::new(), total: Vec::new() };
+static NOWHERE: TaskPlace =
+    TaskPlace { extents: Vec::new(), inner: Vec::new(), first: Vec::new(), total: Vec::new(), paces: Vec::new() };
 
 impl BorrowedTask<'_> {
     /// Returns a task without inputs, for the entry points that have none.

@@ -200,7 +200,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     }
 
     fn called(&mut self, stage: usize, job: TaskJob<'p>) -> Result<(), Failed> {
-        let TaskJob { run, task, core, buffers, outputs, account, .. } = job;
+        let TaskJob { run, task, core, buffers, outputs, taken, account, .. } = job;
         self.scheduler.buffers.push(buffers);
         let state = &mut self.scheduler.stages[stage];
         state.account.add(account);
@@ -211,6 +211,9 @@ impl<'s, 'p> Agenda<'s, 'p> {
         slot.core = core;
         slot.output.tasks.push((task.number, outputs));
         state.settle(stage, self.plan.stages[stage].tasks_a_run())?;
+        if !taken.is_empty() {
+            self.scheduler.advance(&self.plan, stage, &taken);
+        }
         self.spend(account.instructions)
     }
 

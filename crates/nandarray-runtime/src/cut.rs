@@ -7,6 +7,7 @@
 use nandarray_cores::{ALL_BYTES, InputPort, Metadata, Records, RunError, Tasks, abi};
 
 use crate::io::InputSource;
+use crate::paced::PacedInputs;
 use crate::queue::StreamQueue;
 
 #[cfg(test)]
@@ -57,6 +58,8 @@ enum CutRule {
     /// A task ends with a length-prefixed record. Records are followed as the input arrives, from the one at this
     /// position on.
     Prefixed(u64),
+    /// A task sees a window of each input, from where the task before it stopped taking.
+    Paced(PacedInputs),
 }
 
 /// A cutter: cuts the inputs of a program into tasks, one after the other.
@@ -77,6 +80,7 @@ impl TaskCutter {
         let bytes = bytes.max(1);
         let first = &metadata.inputs[0];
         let way = match first.records {
+            _ if metadata.is_paced() => CutRule::Paced(PacedInputs::new(metadata, bytes)),
             _ if bytes == ALL_BYTES => CutRule::All,
             Records::Fixed => {
                 // No input of a task may be larger than a window.
@@ -121,6 +125,19 @@ impl TaskCutter {
         self.way = CutRule::At(edges.0);
     }
 
+    /// Returns the inputs' positions, if they have paces of their own.
+    pub(crate) fn paced(&self) -> Option<&PacedInputs> {
+        if let CutRule::Paced(paced) = &self.way { Some(paced) } else { None }
+    }
+
+    /// Moves on by what a task took of inputs that have paces of their own, in bytes; returns the new positions.
+    pub(crate) fn advance(&mut self, metadata: &Metadata, taken: &[u64]) -> Vec<u64> {
+        let CutRule::Paced(paced) = &mut self.way else { panic!("inputs of one pace move on when they are cut") };
+        let at = paced.advance(taken);
+        self.first = at[0] / metadata.inputs[0].record_bytes;
+        at
+    }
+
     /// Returns the number of tasks that were cut so far.
     pub(crate) fn count(&self) -> u64 {
         self.cut
@@ -153,6 +170,7 @@ impl TaskCutter {
         match &self.way {
             CutRule::Even(each) => each * metadata.inputs[input].record_bytes,
             CutRule::All => metadata.most_bytes(),
+            CutRule::Paced(paced) => paced.window(input),
             _ => self.bytes * metadata.inputs[input].record_bytes,
         }
     }
@@ -166,6 +184,9 @@ impl TaskCutter {
         queue: Option<&StreamQueue>,
     ) -> Result<NextCut, RunError> {
         let all = check(metadata, supplies)?;
+        if let CutRule::Paced(paced) = &mut self.way {
+            return Ok(paced.next(metadata, supplies));
+        }
         let first = self.first;
         let there = |records: u64| {
             let mut cut = metadata.inputs.iter().zip(supplies).filter(|(port, _)| !port.whole);
@@ -184,6 +205,7 @@ impl TaskCutter {
                     None => return Ok(NextCut::Wait),
                 }
             }
+            CutRule::Paced(_) => unreachable!("they were cut above"),
             CutRule::At(edges) => (edges.get(self.cut as usize + 1).copied().unwrap_or(first), Some(0)),
             CutRule::Lines(from) => {
                 let queue = queue.expect("lines from outside were searched for before");
@@ -220,7 +242,9 @@ impl TaskCutter {
     /// Advances to the end of a task that was cut.
     pub(crate) fn take(&mut self, cut: Cut) {
         assert!(cut.first == self.first && cut.records > 0, "{cut:?} is taken at record {}", self.first);
-        self.first += cut.records;
+        if self.paced().is_none() {
+            self.first += cut.records;
+        }
         self.cut += 1;
     }
 }
@@ -239,8 +263,9 @@ impl Edges {
     }
 }
 
-/// Checks that each input that is cut has whole elements, that these inputs have the same number of records, and that
-/// other inputs fit a window. Returns the number of records once all inputs that are cut have ended, else `None`.
+/// Checks that each input that is cut has whole elements, that these inputs have the same number of records unless they
+/// have paces of their own, and that other inputs fit a window. Returns the number of records once all inputs that are
+/// cut have ended, else `None`, as for paces.
 pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u64>, RunError> {
     let ports = || metadata.inputs.iter().zip(supplies);
     for (port, supply) in ports().filter(|(port, supply)| port.whole || supply.closed) {
@@ -254,6 +279,9 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
         if !port.whole && !bytes.is_multiple_of(item) {
             return Err(RunError::Inputs(format!("input {name} of {bytes} bytes is not whole elements of {item}")));
         }
+    }
+    if metadata.is_paced() {
+        return Ok(None);
     }
     let cut = || ports().filter(|(port, _)| !port.whole);
     let records = |(port, supply): (&InputPort, &Supply)| supply.bytes.div_ceil(port.record_bytes);

@@ -134,6 +134,7 @@ impl<'a> HaloTiles<'a> {
             inner: told(&|axis| sides[axis].own.1),
             first: told(&|axis| sides[axis].own.0),
             total: told(&|axis| self.count[axis]),
+            paces: Vec::new(),
         }
     }
 

@@ -23,6 +23,7 @@ mod inputs;
 mod io;
 mod job;
 mod outputs;
+mod paced;
 mod pipeline;
 mod programs;
 mod progress;

@@ -102,6 +102,11 @@ impl StreamQueue {
         self.end - self.readers.iter().min().copied().unwrap_or(self.end)
     }
 
+    /// Returns a reader's bytes up to position `to` as slices of chunks, without consuming them.
+    pub(crate) fn peek(&self, reader: usize, to: u64) -> Vec<ChunkSlice> {
+        self.chunks(self.readers[reader]..to)
+    }
+
     /// Consumes a reader's bytes up to position `to`; returns them as slices of chunks.
     pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<ChunkSlice> {
         let from = self.readers[reader];
@@ -190,8 +195,10 @@ mod tests {
                 }
                 prop_assert_eq!(queue.turn(queue.end() + 1), if queue.is_closed() { 1000 } else { 0 });
                 let to = (taken[who].len() as u64 + more).min(queue.end());
-                let mut bytes = Vec::new();
+                let (mut bytes, mut peeked) = (Vec::new(), Vec::new());
+                joined(&queue.peek(readers[who], to), &mut peeked);
                 joined(&queue.take(readers[who], to), &mut bytes);
+                prop_assert_eq!(&peeked, &bytes);
                 taken[who].extend(bytes);
                 prop_assert_eq!(queue.backlog(readers[who]), queue.end() - to);
                 let least = taken[0].len().min(taken[1].len()) as u64;

@@ -388,19 +388,27 @@ impl<'p> Scheduler<'p> {
         let number = self.stages[stage].cutter.count();
         self.stages[stage].cutter.take(cut);
         let (mut inputs, mut positions) = (Vec::new(), vec![0; this.inputs.len()]);
+        let paced = self.stages[stage]
+            .cutter
+            .paced()
+            .map(|paced| (paced.seen().to_vec(), paced.paces(this.program.metadata())));
         for (input, port) in this.program.metadata().inputs.iter().enumerate() {
             if port.whole {
                 inputs.push(TaskInput::Whole(self.stages[stage].whole[input].clone()));
                 continue;
             }
-            let (from, to) = (cut.first * port.record_bytes, (cut.first + cut.records) * port.record_bytes);
+            let (from, to) = match &paced {
+                Some((seen, _)) => (seen[input].range.start, seen[input].range.end),
+                None => (cut.first * port.record_bytes, (cut.first + cut.records) * port.record_bytes),
+            };
             let reader = self.stages[stage].readers[input];
             inputs.push(match this.inputs[input] {
                 Origin::External(external) => TaskInput::External(from, to.min(plan.source.bytes(external)) - from),
                 Origin::Stage { stage, output } => {
                     let queue = &mut self.stages[stage].queues[output];
                     positions[input] = queue.position(reader);
-                    TaskInput::Chunks(queue.take(reader, to.min(queue.end())))
+                    let to = to.min(queue.end());
+                    TaskInput::Chunks(if paced.is_some() { queue.peek(reader, to) } else { queue.take(reader, to) })
                 }
             });
         }
@@ -412,7 +420,21 @@ impl<'p> Scheduler<'p> {
             }
             _ => TaskPlace::default(),
         };
+        let place = TaskPlace { paces: paced.map_or_else(Vec::new, |(_, paces)| paces), ..place };
         PendingTask { number, cut, turn, place, inputs, positions }
+    }
+
+    /// Consumes what a task took of inputs that have paces of their own, in bytes.
+    pub(crate) fn advance(&mut self, plan: &RunPlan<'_, 'p>, stage: usize, taken: &[u64]) {
+        let this = &plan.stages[stage];
+        let positions = self.stages[stage].cutter.advance(this.program.metadata(), taken);
+        for (input, (origin, to)) in this.inputs.iter().zip(positions).enumerate() {
+            let is_whole = this.program.metadata().inputs[input].whole;
+            if let (Origin::Stage { stage: from, output }, false) = (origin, is_whole) {
+                let reader = self.stages[stage].readers[input];
+                self.stages[*from].queues[*output].take(reader, to);
+            }
+        }
     }
 
     /// Returns the turn of a task (see [`Rank`]); `lookahead` is the number of bytes in [`NextCut::Task`].
@@ -421,7 +443,11 @@ impl<'p> Scheduler<'p> {
         let mut turn = self.loads(plan, stage).turn.max(work.turn);
         for (input, port) in ports.iter().enumerate().filter(|(_, port)| !port.whole) {
             let behind = lookahead.map(|bytes| if input == 0 { bytes } else { 0 });
-            let to = behind.map_or(u64::MAX, |bytes| (cut.first + cut.records) * port.record_bytes + bytes);
+            let to = match work.cutter.paced().map(|paced| &paced.seen()[input]) {
+                Some(seen) if seen.ended => u64::MAX,
+                Some(seen) => seen.range.end,
+                None => behind.map_or(u64::MAX, |bytes| (cut.first + cut.records) * port.record_bytes + bytes),
+            };
             turn = turn.max(match plan.stages[stage].inputs[input] {
                 Origin::External(_) => work.cutter.count(),
                 Origin::Stage { stage, output } => self.stages[stage].queues[output].turn(to),
@@ -469,6 +495,7 @@ impl<'p> Scheduler<'p> {
             // Position after the first surplus byte; that of the input's end if no byte is surplus.
             let most = match records {
                 _ if port.whole => abi::WINDOW_BYTES,
+                _ if work.cutter.paced().is_some() => u64::MAX - 1,
                 Some(records) if cut().count() > 1 => records.saturating_mul(port.record_bytes),
                 _ => work.cutter.first().saturating_add(work.cutter.most(plan.stages[stage].program.metadata())),
             };

@@ -14,6 +14,7 @@ use nandarray_cores::{BorrowedTask, Call, Core, EntryPoint, Inflow, RunError};
 use crate::context::StageContext;
 use crate::cut::{Edges, TaskCutter};
 use crate::io::{Delivery, InputLocation, OutputSink};
+use crate::paced::check_taken;
 use crate::progress::Account;
 use crate::queue::joined;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
@@ -107,6 +108,8 @@ pub(crate) struct TaskJob<'p> {
     pub(crate) core: Option<Core<'p>>,
     pub(crate) buffers: Buffers,
     pub(crate) outputs: Vec<Vec<u8>>,
+    /// Bytes that the call took of each input, if the inputs have paces of their own; else empty.
+    pub(crate) taken: Vec<u64>,
     pub(crate) account: Account,
     pub(crate) at: TaskStep,
 }
@@ -174,7 +177,8 @@ impl<'p> TaskJob<'p> {
         buffers: Buffers,
     ) -> Self {
         let at = if begun { TaskStep::Fetch } else { TaskStep::Begin };
-        Self { run, first, task, core, buffers, outputs: Vec::new(), account: Account::default(), at }
+        let (outputs, taken, account) = (Vec::new(), Vec::new(), Account::default());
+        Self { run, first, task, core, buffers, outputs, taken, account, at }
     }
 
     pub(crate) fn call(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
@@ -210,6 +214,12 @@ impl<'p> TaskJob<'p> {
     fn called(&mut self, context: &StageContext<'_, 'p>, (outputs, instructions): Called) -> Result<(), RunError> {
         self.account.instructions += instructions;
         self.outputs = outputs?;
+        let metadata = context.stage.program.metadata();
+        if metadata.is_paced() {
+            self.taken = self.core.as_ref().expect("a run that has begun has a core").taken();
+            let seen: Vec<u64> = self.task.inputs.iter().map(TaskInput::length).collect();
+            check_taken(metadata, self.task.number, &seen, &self.taken, &self.outputs)?;
+        }
         self.account.tasks += 1;
         context.progress.advance(context.number);
         self.at = TaskStep::Done;
@@ -381,6 +391,15 @@ fn call<'p>(
 }
 
 impl TaskInput {
+    /// Returns the length of the input, in bytes of its source.
+    fn length(&self) -> u64 {
+        match self {
+            Self::Whole(bytes) => bytes.len() as u64,
+            Self::Chunks(chunks) => chunks.iter().map(|(_, range)| range.len() as u64).sum(),
+            Self::External(_, bytes) => *bytes,
+        }
+    }
+
     /// Returns the bytes of the input: those in memory already, or those that were fetched into `window`.
     fn bytes<'w>(&'w self, window: &'w [u8]) -> &'w [u8] {
         match self {

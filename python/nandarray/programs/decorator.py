@@ -47,6 +47,9 @@ class _ProgramDecorator:
         A class with functions ``init(state)`` and ``step(state, x)``, which returns one element, called for all
         elements in order on one core, with a state that goes from each to the next; or ``step(state, x, out)``, which
         returns how many records it wrote to ``out``, and ``end(state, out)``, which writes what is left at the end.
+        With ``ahead=`` inputs have lengths of their own, as two arrays that are merged: a step sees of each input the
+        next elements, as many as ``ahead`` says (fewer where it ends, none behind its end), and returns how many
+        records it wrote and how many elements it took of each input: ``(wrote, took_a, took_b)``.
 
     A function may use all that Numba compiles without a heap: numbers, arrays that it is given, tuples, ``math``,
     NumPy's functions of single numbers, ``sum``, ``min``, ``max`` of arrays, other functions under ``@numba.njit``.
@@ -63,11 +66,12 @@ class _ProgramDecorator:
     scalars : mapping, optional
         Names of parameters that are numbers, given when the program runs, with their dtypes.
     **settings
-        ``name``; ``bound``: for outputs the room they get, ``{"out": {"per_record": 8, "fixed": 64}}`` in bytes;
-        ``memory_bytes``; ``scratchpad_bytes``; ``fastmath`` (False: sums keep their order), as Numba has
-        it; ``boundscheck`` (True: an index out of range is an error; False: it is noticed only where it leaves the
-        program's memory, and a trusted program reads and writes the process's); ``trusted`` (False): whether it
-        may be executed as a part of this process, see :attr:`Program.trusted`.
+        ``ahead`` and ``room`` of sequences; ``name``; ``bound``: for outputs the room they get,
+        ``{"out": {"per_record": 8, "fixed": 64}}`` in bytes; ``memory_bytes``; ``scratchpad_bytes``; ``fastmath``
+        (False: sums keep their order), as Numba has it; ``boundscheck`` (True: an index out of range is an error;
+        False: it is noticed only where it leaves the program's memory, and a trusted program reads and writes the
+        process's); ``trusted`` (False): whether it may be executed as a part of this process, see
+        :attr:`Program.trusted`.
 
     Returns
     -------
@@ -231,7 +235,15 @@ class _ProgramDecorator:
         return lambda found: PythonProgram(reduce_form(found, inputs, state, output, scalars, **settings))
 
     def sequence(
-        self, *, inputs: Any, state: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
+        self,
+        *,
+        inputs: Any,
+        state: Any,
+        output: Any = None,
+        scalars: Mapping[str, Any] | None = None,
+        ahead: int | Mapping[str, int] | None = None,
+        room: int | None = None,
+        **settings: Any,
     ) -> _OfClass:
         """Make a program of a class with ``init``, ``step`` and ``end``, whose state goes from element to element.
 
@@ -245,6 +257,10 @@ class _ProgramDecorator:
             The dtype of the output; that of the first input, if left out.
         scalars : mapping, optional
             As for :func:`nandarray.program`.
+        ahead : int or mapping, optional
+            Elements of each input that a step sees. With it inputs have lengths of their own.
+        room : int, optional
+            Records that a step may write, with ``ahead``; 1 if left out.
         **settings
             As for :func:`nandarray.program`.
 
@@ -266,7 +282,8 @@ class _ProgramDecorator:
         >>> store["a"].offload(Running)
         array([ 0,  1,  3,  6, 10])
         """
-        return lambda found: PythonProgram(sequence_form(found, inputs, state, output, scalars, **settings))
+        given: dict[str, Any] = {"ahead": ahead, "room": room, **settings}
+        return lambda found: PythonProgram(sequence_form(found, inputs, state, output, scalars, **given))
 
 
 def _decorate(function: Callable[..., Any] | None, form: Callable[[Callable[..., Any]], Form]) -> Any:

@@ -51,8 +51,10 @@ class Form:
     ``outputs`` and ``scalars`` are its arguments with their dtypes; that of an output may be None: what the function
     returns. ``state`` is what a reduction keeps, ``ndim`` the dimensions of boxes; ``fields`` has the field that the
     function gets of inputs of boxes that have records. ``places`` are parameters that say where a block or a box
-    lies, with their roles; ``wholes`` inputs that are never cut. ``halo`` has, for each dimension of boxes, how many
-    elements they come with on each side, and whether there are none beyond the array's ends.
+    lies, with their roles; ``wholes`` inputs that are never cut. ``ahead`` says of each input of a sequence how many of
+    its elements a step sees, if inputs have lengths of their own; ``room`` how many records a step may write then.
+    ``halo`` has, for each dimension of boxes, how many elements they come with on each side, and whether there are none
+    beyond the array's ends.
     """
 
     style: str
@@ -72,6 +74,8 @@ class Form:
     places: Mapping[str, str] = field(default_factory=dict)
     wholes: Sequence[str] = ()
     halo: Sequence[tuple[int, bool]] = ()
+    ahead: Sequence[int] = ()
+    room: int = 1
 
     @property
     def source(self) -> str:
@@ -168,9 +172,17 @@ def reduce_form(
 
 
 def sequence_form(
-    owner: Any, inputs: Any, state: Any, output: Any, scalars: Mapping[str, Any] | None, **settings: Any
+    owner: Any,
+    inputs: Any,
+    state: Any,
+    output: Any,
+    scalars: Mapping[str, Any] | None,
+    *,
+    ahead: Any = None,
+    room: int | None = None,
+    **settings: Any,
 ) -> Form:
-    """Read the functions of a sequence: of a class, or of a mapping."""
+    """Read the functions of a sequence: of a class, or of a mapping; with `ahead` its inputs have their own lengths."""
     where = getattr(owner, "__qualname__", "sequence")
     members = owner if isinstance(owner, Mapping) else vars(owner)
     functions: dict[str, Callable[..., Any]] = {}
@@ -197,12 +209,39 @@ def sequence_form(
     if kind.names is None and kind.subdtype is None:
         kind = np.dtype((kind, (1,)))
     name = owner.__name__ if isinstance(owner, type) else "sequence"
-    return _form(
+    paced: dict[str, Any] = {}
+    if ahead is not None or room is not None:
+        if not writes:
+            raise InvalidError(f"{where}: ahead and room are for a step(state, x, out) that writes to out")
+        if settings.get("bound") is not None:
+            raise InvalidError(f"{where}: the room of a step that sees ahead is said by room=, not by bound=")
+        paced = _paced(where, [one for one, _ in ins], parse_dtype(output), ahead, room)
+    made = _form(
         "sequence", functions["step"], ins, [("out", None if output is None else parse_dtype(output))],
         list(numbers.items()), functions=functions, state=kind, name=settings.pop("name", None) or name,
         parameters=("out",) if writes else (), summary=inspect.getdoc(owner) if isinstance(owner, type) else "",
         **settings,
     )  # fmt: skip
+    return replace(made, **paced)
+
+
+#: Most elements of an input that a step may see, and most records that it may write.
+_AHEAD_MAX = 1 << 16
+
+
+def _paced(where: str, names: list[str], kind: np.dtype[Any], ahead: Any, room: int | None) -> dict[str, Any]:
+    """Check how far a step sees in each input, and how much it may write; the room of a task follows from these."""
+    if ahead is None:
+        raise InvalidError(f"{where}: room is for steps that see ahead: ahead must be given, too")
+    given = dict(ahead) if isinstance(ahead, Mapping) else dict.fromkeys(names, ahead)
+    if set(given) != set(names):
+        raise InvalidError(f"{where}: ahead must name the inputs {', '.join(names)}, not {', '.join(map(str, given))}")
+    for what, number in [*((f"ahead of {name}", given[name]) for name in names), ("room", 1 if room is None else room)]:
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _AHEAD_MAX:
+            raise InvalidError(f"{where}: {what} must be an integer from 1 to {_AHEAD_MAX}, not {number!r}")
+    records = room or 1
+    bound = {"out": {"per_record": kind.itemsize, "fixed": records * kind.itemsize}}
+    return {"ahead": tuple(given[name] for name in names), "room": records, "bound": bound}
 
 
 def fold_form(

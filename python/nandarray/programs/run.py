@@ -481,9 +481,11 @@ def _task_bytes(step: Step, boxes: Sequence[Boxed | None], half_bytes: int | Non
 def _bounded_bytes(metadata: Mapping[str, Any]) -> int:
     """Return the bytes of a task's first input whose outputs need half of a window at most; a record may be long."""
     most, record_bytes = TASK_BYTES, int(metadata["inputs"][0]["record_bytes"])
+    # Room is for each record of the first input, or of all of them if they have lengths of their own.
+    paced = sum(one["ahead"] > 0 for one in metadata["inputs"]) or 1
     for one in metadata["outputs"]:
-        a_byte = one["bound"]["per_input_byte"] + one["bound"]["per_record"] / record_bytes
-        if one["phase"] == "task" and a_byte:
+        a_byte = paced * (one["bound"]["per_input_byte"] + one["bound"]["per_record"] / record_bytes)
+        if one["phase"] != "end" and a_byte:
             most = min(most, max(record_bytes, int(WINDOW_BYTES // 2 // a_byte)))
     return most
 

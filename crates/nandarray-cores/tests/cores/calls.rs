@@ -84,7 +84,7 @@ impl PlainTask {
         let records = bytes[0].len().div_ceil(inputs[0].record as usize) as u64;
         let (number, first_record) = (chance.u64(..), chance.u64(..));
         let [first, total] = [(); 2].map(|()| extents.iter().map(|_| chance.u64(..)).collect());
-        let place = TaskPlace { extents, inner: Vec::new(), first, total };
+        let place = TaskPlace { extents, inner: Vec::new(), first, total, paces: Vec::new() };
         Self {
             metadata,
             inputs,

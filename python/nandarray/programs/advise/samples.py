@@ -30,6 +30,10 @@ ASSUMED: Mapping[str, str] = {
     "filter": "a tenth of the elements are kept",
     "filter_index": "a tenth of the elements are kept",
     "filter_rows": "rows of 64 bytes, of which a tenth are kept",
+    "merge": "two arrays of random integers, of half the bytes each",
+    "search": "as many values as the array has elements, random integers",
+    "lookup": "eight times as many values as the array in memory has elements",
+    "join": "two arrays of random integers, a third of which have an equal one",
     "select": "two columns of 8 bytes of rows of 64",
     "parse": "lines of 12 fields like TPC-H's lineitem, of which five are wanted",
     "psf": "the same lines, three fields of the third of them that a date keeps",
@@ -112,6 +116,15 @@ def _histogram(rng: _Rng) -> Sample:
 def _filter_rows(rng: _Rng) -> Sample:
     rows = rng.integers(0, 1000, (BYTES // 64, 8))
     return [rows.reshape(-1).view(np.uint8)], {"low": 0, "high": 99}, {"dtype": "int64", "row_bytes": 64}
+
+
+def _ordered(rng: _Rng) -> Sample:
+    return [np.sort(rng.integers(0, BYTES // 4, BYTES // 16)) for _ in range(2)], {}, {"dtype": "int64"}
+
+
+def _lookup(rng: _Rng) -> Sample:
+    x = rng.integers(0, BYTES, BYTES // 8)
+    return [x, np.sort(x[::8])], {}, {"dtype": "int64"}
 
 
 def _parse(rng: _Rng) -> Sample:
@@ -265,6 +278,10 @@ _MAKERS: dict[str, Callable[[_Rng], Sample]] = {
     "filter": _filter,
     "filter_index": _filter,
     "filter_rows": _filter_rows,
+    "merge": _ordered,
+    "search": _ordered,
+    "lookup": _lookup,
+    "join": _ordered,
     "histogram": _histogram,
     "select": lambda rng: ([_bytes(rng)], {}, {"row_bytes": 64, "columns": ((0, 8), (40, 8))}),
     "parse": _parse,

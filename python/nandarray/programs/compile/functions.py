@@ -124,6 +124,7 @@ def _key(form: Form) -> str | None:
     ]
     described += [list(form.parameters), form.state, dict(form.bound), dict(form.options), form.ndim]
     described += [dict(form.fields), dict(form.places), list(form.wholes), [list(one) for one in form.halo]]
+    described += [list(form.ahead), form.room]
     found = fingerprint(described, dict(form.functions))
     if found is None:
         return None
@@ -216,17 +217,26 @@ def _sequence_output(
     given = dict(numbers) | {name: element_type(kind) for name, kind in form.inputs}
     if dtype is not None and form.parameters:
         given["out"] = Parameter("out", 0, dtype).type
+    # A step that sees ahead gets the next elements of each input, an array.
+    windows = {name: Parameter("block", 0, kind).type for name, kind in form.inputs} if form.ahead else {}
     last: Any = None
     for name in ("init", "end", "step"):
         function = form.functions.get(name)
         if function is not None:
-            values = [given[one] for one in parameters(function)[1:]]
+            seen = given | (windows if name == "step" else {})
+            values = [seen[one] for one in parameters(function)[1:]]
             try:
                 last = result_type(function, [Parameter("state", 0, form.state).type, *values], options)
             except Exception as error:
                 error.__notes__ = [name]
                 raise
-            if name != "init" and form.parameters and not (isinstance(last, np.dtype) and last.kind in "biu"):
+            if name == "step" and form.ahead:
+                counts = last if isinstance(last, list) else [last]
+                whole = all(isinstance(one, np.dtype) and one.kind in "biu" for one in counts)
+                if not whole or len(counts) != 1 + len(form.inputs):
+                    took = ", ".join(f"took of {name}" for name, _ in form.inputs)
+                    raise _refused(form, f"step() must return {1 + len(form.inputs)} integers: wrote, {took}")
+            elif name != "init" and form.parameters and not (isinstance(last, np.dtype) and last.kind in "biu"):
                 raise _refused(form, f"{name}() must return how many records it wrote to out")
     if dtype is None and isinstance(last, np.dtype):
         return last
@@ -298,7 +308,11 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
     state, other = Parameter("state", 0, form.state), Parameter("other", 0, form.state)
     if form.style == "sequence":
         room = Parameter("out", 0, dtype)
-        found = [Entry("nd_block", loops.stepping(form), [state, *ins, room, *numbers], ours=True)]
+        body, paces = loops.stepping(form), []
+        if form.ahead:
+            words = [(role, index) for role in ("ended", "taken") for index in range(len(ins))]
+            body, paces = loops.pacing(form), [Parameter(role, index, np.dtype("i8")) for role, index in words]
+        found = [Entry("nd_block", body, [state, *ins, room, *paces, *numbers], ours=True)]
         if "init" in form.functions:
             found.append(Entry("nd_begin", loops.calling(form, "init", "state"), [state, *numbers], ours=True))
         if "end" in form.functions:
@@ -336,8 +350,13 @@ def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: M
         "summary": form.summary,
         "kind": "stream" if form.style == "stream" else "block",
         "inputs": [
-            {"name": name, **_described(dtype), **({"whole": True} if name in wholes else {})}
-            for name, dtype in form.inputs
+            {
+                "name": name,
+                **_described(dtype),
+                **({"whole": True} if name in wholes else {}),
+                **({"ahead": form.ahead[number]} if form.ahead else {}),
+            }
+            for number, (name, dtype) in enumerate(form.inputs)
         ],
         "outputs": [
             {

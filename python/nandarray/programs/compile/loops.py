@@ -19,7 +19,7 @@ from nandarray.programs.forms import OPTIONS, parameters
 if TYPE_CHECKING:
     from nandarray.programs.forms import Form
 
-__all__ = ["calling", "closing", "ending", "folded", "folding", "loop", "options", "places", "stepping"]
+__all__ = ["calling", "closing", "ending", "folded", "folding", "loop", "options", "pacing", "places", "stepping"]
 
 
 def options(form: Form) -> dict[str, Any]:
@@ -173,6 +173,46 @@ def stepping(form: Form) -> Any:
         return n_
     """
     return _written(form, text)
+
+
+def pacing(form: Form) -> Any:
+    """Step the functions of a sequence whose inputs have their own lengths, as long as it sees what a step may see.
+
+    A step gets the next elements of each input, and of the output the room of one step, so that it sees the same
+    wherever the blocks end. The loop ends where one of its blocks has too little left, or the output's room is used.
+    """
+    form = _renamed(form)
+    ins, size = [name for name, _ in form.inputs], range(len(form.inputs))
+    numbers = "".join(f", {name}" for name, _ in form.scalars)
+    values = {name: f"{name}[p{i}_:p{i}_ + {form.ahead[i]}]" for i, name in enumerate(ins)}
+    values[_own("out")] = f"out_[n_:n_ + {form.room}]"
+    given = "".join(f", {values.get(name, name)}" for name in _taken(form.functions["step"], 1))
+    paces = ", ".join([f"e{i}_" for i in size] + [f"t{i}_" for i in size])
+    nothing_left = " and ".join(f"p{i}_ == len({name})" for i, name in enumerate(ins))
+    lines = [
+        f"def loop_(state, {', '.join(ins)}, out_, {paces}{numbers}):",
+        "    n_ = 0",
+        *(f"    p{i}_ = 0" for i in size),
+        # Positions up to which a block has what a step may see; an input that ends here is seen to its end.
+        *(f"    l{i}_ = len({name}) if e{i}_ else len({name}) - {form.ahead[i]}" for i, name in enumerate(ins)),
+        f"    while n_ <= len(out_) - {form.room}" + "".join(f" and p{i}_ <= l{i}_" for i in size) + ":",
+        f"        if {nothing_left}:",
+        "            break",
+        f"        w_, {', '.join(f'k{i}_' for i in size)} = _step(state{given})",
+        f"        if w_ < 0 or w_ > {form.room}:",
+        f"            raise ValueError('step() says that it wrote more than its room, {form.room}, or less than 0')",
+    ]
+    for i, name in enumerate(ins):
+        says = f"step() says that it took more of {form.inputs[i][0][3:]} than it saw, or less than 0"
+        lines.append(f"        if k{i}_ < 0 or k{i}_ > {form.ahead[i]} or k{i}_ > len({name}) - p{i}_:")
+        lines.append(f"            raise ValueError({says!r})")
+    lines.append(f"        if w_ == 0 and {' and '.join(f'k{i}_ == 0' for i in size)}:")
+    lines.append("            raise ValueError('step() took nothing and wrote nothing: it would be called for ever')")
+    lines.append("        n_ += w_")
+    lines += [f"        p{i}_ += k{i}_" for i in size]
+    lines += [f"    t{i}_[0] = p{i}_ * {dtype.itemsize}" for i, (_, dtype) in enumerate(form.inputs)]
+    lines.append("    return n_")
+    return _written(form, "\n".join(lines))
 
 
 def closing(form: Form) -> Any:

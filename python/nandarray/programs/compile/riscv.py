@@ -61,6 +61,7 @@ _SHAPE = 4  # in an input
 _FIRST = _NOTED + 7
 #: Roles of numbers that say where a task lies: the first word of each.
 _PLACES = {"extent": _INPUTS + _SHAPE, "inner": _OUTPUTS + _SHAPE, "first": _FIRST, "total": _FIRST + 4}
+_PACES = _FIRST + 8
 
 #: The most bytes of an array that a function closes over; they become a part of the program.
 _CLOSURE_BYTES = 1 << 20
@@ -224,7 +225,7 @@ class _Context(cpu.CPUContext):
             raise UnsupportedError(
                 f"it closes over {ary.nbytes / 1e6:.3g} MB, an array of {ary.dtype} of shape {ary.shape}; at most "
                 f"{_CLOSURE_BYTES / 1e6:.3g} MB are possible: give a larger one as an input, of its own length to a "
-                'program in C, whose metadata says "whole" of it'
+                "function that takes it as nandarray.Whole"
             )
         if typ.layout not in "CF":
             raise UnsupportedError(
@@ -417,7 +418,8 @@ targets.jit_registry[_Riscv] = _jit
 class Parameter:
     """An argument of a compiled function: its role, and its place in the argument block."""
 
-    #: "block", "out", "scalar", "stream", "out-stream", "state", "other", or one of :data:`_PLACES`.
+    #: "block", "out", "scalar", "stream", "out-stream", "state", "other", one of :data:`_PLACES`; of an input with a
+    #: pace of its own "ended", whether it ends with the block, and "taken", an array of one number to write to.
     role: str
     index: int
     dtype: np.dtype[Any]
@@ -427,8 +429,10 @@ class Parameter:
         """Numba's type of the argument."""
         if self.role in {"stream", "out-stream"}:
             return StreamType(stored.element(self.dtype), self.index, output=self.role == "out-stream")
-        if self.role in {"scalar", *_PLACES}:
+        if self.role in {"scalar", "ended", *_PLACES}:
             return element_type(self.dtype)
+        if self.role == "taken":
+            return types.Array(element_type(self.dtype), 1, "C")
         if self.role in {"state", "other"}:
             if self.dtype.names is not None:
                 return numpy_support.from_dtype(self.dtype)
@@ -596,6 +600,11 @@ class _Block:
             return self._scalar(one)
         if one.role in _PLACES:
             return self.word(_PLACES[one.role] + one.index)
+        if one.role == "ended":
+            return self.word(_PACES + 2 * one.index + 1)
+        if one.role == "taken":
+            used = self.builder.ptrtoint(self._at(_INPUTS + one.index * _BUFFER_WORDS + 2), _I64)
+            return self._array(one.type, used, [ir.Constant(_I64, 1)])
         if one.role in {"state", "other"}:
             address = self.word(_STATE if one.role == "state" else _OTHER_STATE)
             if one.dtype.names is not None:

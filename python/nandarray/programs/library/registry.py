@@ -112,6 +112,10 @@ def _op(name: str, summary: str, *, inputs: int = 1) -> ReadyMade:
     )
 
 
+def _ordered(source: str, summary: str, **more: Any) -> ReadyMade:
+    return ReadyMade(source, summary, NUMBERS, "float64", family="ordered", **more)
+
+
 PROGRAMS: dict[str, ReadyMade] = {
     "sum": _statistic("sum.c", "the sum of all elements", twin="sum_", by_task=True),
     "mean": _statistic("sum.c", "the mean of all elements", defines=lambda _d, _v: {"MEAN": 1}, by_task=True),
@@ -161,6 +165,10 @@ PROGRAMS: dict[str, ReadyMade] = {
         family="rows",
         paper=ASSASIN,
     ),
+    "merge": _ordered("merge.c", "two sorted arrays as one"),
+    "search": _ordered("search.c", "places of sorted values in a sorted array"),
+    "lookup": _ordered("search.c", "places of values in a sorted array", defines=lambda _d, _v: {"WHOLE": 1}),
+    "join": _ordered("join.c", "equal elements of two sorted arrays"),
     "select": ReadyMade(
         "select.c",
         "some columns of each row",

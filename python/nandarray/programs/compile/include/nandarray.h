@@ -30,11 +30,18 @@
 typedef struct nd_buffer {
     uint64_t address;  /* of the first byte; 8-byte aligned at least; 0 if this is a stream */
     uint64_t bytes;    /* input: how many there are. Output: how many there is room for */
-    uint64_t used;     /* output: how many the program wrote; set by the program. Input: 0. Of a kernel's section: where
-                          its window begins in the section, in bytes */
+    uint64_t used;     /* output: how many the program wrote; set by the program. Input: 0, or if it has a pace of its
+                          own, how many the program took; set by the program. Of a kernel's section: where its window
+                          begins in the section, in bytes */
     uint64_t ndim;     /* 1, or of the box that the task is: 1 to 4 */
     uint64_t shape[4]; /* in records: how many, or the box's extents, an input's with its halo; others are 1 */
 } nd_buffer;
+
+/* The task's place in an input whose metadata says "ahead": the input has a length and a pace of its own. */
+typedef struct nd_pace {
+    uint64_t first; /* the number of the first record that the task sees */
+    uint64_t ended; /* 1 if the input ends with the last record that the task sees; else 0, and more may come */
+} nd_pace;
 
 /* The arguments of an entry point. */
 typedef struct nd_args {
@@ -60,10 +67,11 @@ typedef struct nd_args {
                                          its halo, else first_record; the others are 0 */
     uint64_t total[4];                /* the shape that boxes are cut from, else how many records the first input has,
                                          all ones if another program gives it; the others are 1 */
+    nd_pace pace[ND_MAX_INPUTS];      /* of inputs with paces of their own; else 0 */
 } nd_args;
 
 _Static_assert(sizeof(nd_buffer) == 64, "the layout is part of the interface");
-_Static_assert(sizeof(nd_args) == 88 + 16 * 64 + 33 * 8, "the layout is part of the interface");
+_Static_assert(sizeof(nd_args) == 88 + 16 * 64 + 33 * 8 + 8 * 16, "the layout is part of the interface");
 
 /* Entry points. They return 0 or a positive status; a negative number is the program's own error, and ends the run. */
 int64_t nd_begin(nd_args *args);  /* optional: once a worker, before its first task */
@@ -79,6 +87,9 @@ int64_t nd_end(nd_args *args);    /* optional: once, write outputs of phase "end
 #define ND_OUTPUT_COUNT(args, i, type) ((size_t)((args)->outputs[i].bytes / sizeof(type)))
 /* Say how many elements of TYPE were written to output I. */
 #define ND_SET_USED(args, i, count, type) ((void)((args)->outputs[i].used = (uint64_t)(count) * sizeof(type)))
+
+/* Say how many elements of TYPE were taken of input I, which has a pace of its own: the next task sees those behind. */
+#define ND_SET_TAKEN(args, i, count, type) ((void)((args)->inputs[i].used = (uint64_t)(count) * sizeof(type)))
 
 #define ND_STATE(args, type) ((type *)(uintptr_t)(args)->state)
 #define ND_OTHER_STATE(args, type) ((const type *)(uintptr_t)(args)->other_state)

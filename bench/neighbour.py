@@ -83,7 +83,7 @@ def _in_threads(count: int, url: str, work: Callable[[Any], object]) -> None:
 
 def _flood(url: str) -> None:
     """Eight hosts that start one short program after the other."""
-    _in_threads(8, url, lambda store: store["x"][:1000].map_blocks(_twice))
+    _in_threads(8, url, lambda store: store["small"].map_blocks(_twice))
 
 
 def _twice(x):  # type: ignore[no-untyped-def]
@@ -193,6 +193,7 @@ def _made(path: Path) -> None:
         assert store.nvme().create_namespace(1, _BLOCKS, _LBA).ok
         store["x"] = np.random.default_rng(1).random(_ELEMENTS)
         store["y"] = np.zeros(_ELEMENTS)
+        store["small"] = np.arange(4096.0)
         store["whole"] = np.arange(_ELEMENTS)
 
 
@@ -209,7 +210,7 @@ def measure_load(url: str, pid: int, name: str, seconds: float) -> NeighbourRow:
     total = programs.get("sum", dtype="float64")
     with connect(url, hostnqn="nqn.neighbour") as store:
         room, block = bytearray(_LBA), bytes(_LBA)
-        small, place = store["x"][:4096], store["whole"]
+        small, place = store["small"], store["whole"]
 
         def timed(into: list[float], work: Callable[[], Any]) -> None:
             before = time.perf_counter()

@@ -37,6 +37,10 @@ def _drive_commands(commands: Any) -> None:
     pace = commands.add_parser("pace", help="latencies of a paced drive beside the described ones, on loopback")
     _output(pace)
     pace.add_argument("--count", type=int, default=2000, help="reads of each device")
+    neighbour = commands.add_parser("neighbour", help="latencies of a host at a node, alone and beside attackers")
+    _output(neighbour)
+    neighbour.add_argument("--seconds", type=float, default=10.0, help="of each load")
+    neighbour.add_argument("--only", default="", metavar="LOAD", help="loads whose name contains this")
 
 
 def _core_commands(commands: Any) -> None:
@@ -448,6 +452,18 @@ def _nvme(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _neighbour(arguments: argparse.Namespace, command: str) -> int:
+    import dataclasses
+    import json
+
+    from . import neighbour
+
+    found = neighbour.measure(arguments.folder, arguments.seconds, arguments.only, _say)
+    data = json.dumps([dataclasses.asdict(one) for one in found], indent=1)
+    _lines(arguments, command, *neighbour.table(found), data)
+    return 0
+
+
 def _pace(arguments: argparse.Namespace, command: str) -> int:
     import dataclasses
     import json
@@ -556,6 +572,7 @@ def main(argv: list[str] | None = None) -> int:
         "coremark": _coremark,
         "nvme": _nvme,
         "pace": _pace,
+        "neighbour": _neighbour,
         "queue": _queue,
     }
     act |= {"boxes": _boxes, "codecs": _codecs, "vectors": _vectors, "gpu": _gpu}

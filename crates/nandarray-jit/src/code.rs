@@ -34,6 +34,11 @@ pub(crate) struct HostCode {
 // addresses of finished code, which does not change.
 unsafe impl Send for HostCode {}
 
+/// Whether code can be generated for this host; where it cannot, everything is interpreted.
+pub fn has_translator() -> bool {
+    cranelift_native::builder().is_ok()
+}
+
 impl RegionCompiler {
     fn new() -> Option<Self> {
         let mut flags = settings::builder();

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Stop, Streams, Xlen};
 
+pub use code::has_translator;
 pub use engine::Statistics;
 pub use processor::{TranslatedRun, Translations};
 pub use purse::Costs;

@@ -182,8 +182,14 @@ impl Store {
             cores: &[],
         };
         let (stages, progress) = ([stage], Progress::default());
-        let execution =
-            Execution { stages: &stages, executor, hold_bytes: 1 << 24, collect_bytes: u64::MAX, progress: &progress };
+        let execution = Execution {
+            stages: &stages,
+            executor,
+            hold_bytes: 1 << 24,
+            collect_bytes: u64::MAX,
+            locks_at_end: false,
+            progress: &progress,
+        };
         Ok(self.runtime.execute(&execution)?.stages.remove(0).state)
     }
 
@@ -570,6 +576,7 @@ fn copied(store: &Store, to: SpaceId) -> Result<Option<OutputValue>, Error> {
         executor: &modelled,
         hold_bytes: 1 << 24,
         collect_bytes: u64::MAX,
+        locks_at_end: false,
         progress: &progress,
     };
     Ok(store.runtime.execute(&execution)?.stages.remove(0).outputs.remove(0))

@@ -196,6 +196,10 @@ impl CollectBudget for OutputMemory {
         memory.grow(bytes).is_ok()
     }
 
+    fn reserve(&self, bytes: u64) -> bool {
+        self.held.lock().memory.grow(bytes).is_ok()
+    }
+
     fn hand_over(&self, output: usize, bytes: &[u8], stop: &AtomicBool) -> Result<bool, TransferError> {
         let Some(run) = self.fetched.get() else { return Ok(false) };
         run.hand_over(output, bytes, stop).map(|()| true)

@@ -48,6 +48,7 @@ mod cpu_time;
 mod events;
 mod executing;
 mod features;
+mod host_entries;
 mod identify;
 mod io;
 mod limits;

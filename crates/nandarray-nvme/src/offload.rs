@@ -9,7 +9,7 @@ use nandarray::SpaceId;
 use nandarray_cores::Form;
 use nandarray_runtime::{
     Account, Boundary, Error, Execution, HOLD_BYTES, Halo, Input, Output, OutputValue, ProgramId, Runtime,
-    StageRequest, Tiles,
+    StageRequest, Tiles, translates,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -46,7 +46,9 @@ struct ProgramGiven {
 #[serde(deny_unknown_fields)]
 struct StageGiven {
     program: usize,
-    form: FormGiven,
+    /// Left out, the node chooses.
+    #[serde(default)]
+    form: Option<FormGiven>,
     inputs: Vec<InputGiven>,
     scalars: Vec<u64>,
     outputs: Vec<OutputGiven>,
@@ -54,11 +56,27 @@ struct StageGiven {
     instructions: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// A form of a program that a host may name, and that a reply tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum FormGiven {
     Interpreted,
     Translated,
+}
+
+impl FormGiven {
+    /// Chooses the fastest form that a node may execute: translated, which interprets until translating pays, where
+    /// this machine has a translator. Native code of a host is none.
+    fn chosen() -> Self {
+        if translates() { Self::Translated } else { Self::Interpreted }
+    }
+
+    fn form(self) -> Form {
+        match self {
+            Self::Interpreted => Form::Interpreted,
+            Self::Translated => Form::Translated,
+        }
+    }
 }
 
 /// A box of an array or of its view, with tiles as [`Tiles`] has them: first, size, extent axes.
@@ -140,6 +158,8 @@ enum ValueGiven {
 struct StageAnswer {
     #[serde(flatten)]
     account: AccountGiven,
+    /// The form that ran.
+    form: FormGiven,
     outputs: Vec<Option<ValueGiven>>,
     state: DataPiece,
 }
@@ -221,15 +241,14 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
         .collect::<Result<_, Error>>()?;
     let outputs: Vec<Vec<Option<Output<'_>>>> =
         request.stages.iter().map(|stage| stage.outputs.iter().map(output_of).collect()).collect();
-    let stages: Vec<StageRequest<'_>> = (request.stages.iter().zip(&inputs).zip(&outputs))
-        .map(|((stage, inputs), outputs)| {
+    let forms: Vec<FormGiven> =
+        request.stages.iter().map(|stage| stage.form.unwrap_or_else(FormGiven::chosen)).collect();
+    let stages: Vec<StageRequest<'_>> = (request.stages.iter().zip(&forms).zip(&inputs).zip(&outputs))
+        .map(|(((stage, form), inputs), outputs)| {
             let program = loaded.programs.get(stage.program).copied();
             Ok(StageRequest {
                 program: program.ok_or_else(|| invalid(format!("program {} of {programs}", stage.program)))?,
-                form: match stage.form {
-                    FormGiven::Interpreted => Form::Interpreted,
-                    FormGiven::Translated => Form::Translated,
-                },
+                form: form.form(),
                 inputs,
                 scalars: &stage.scalars,
                 outputs,
@@ -248,6 +267,7 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
         executor: at.executor.unwrap_or(&threads),
         hold_bytes: request.hold_bytes.min(HOLD_BYTES),
         collect_bytes: COLLECT_BYTES_MAX,
+        locks_at_end: true,
         progress: at.running.progress(),
     })?;
     assert_eq!(done.stages.len(), request.stages.len(), "stages that ran");
@@ -268,10 +288,10 @@ pub(crate) fn execute(at: &Surroundings<'_>, request: &OffloadRequest, data: &[u
     let outputs: Vec<Vec<Option<ValueGiven>>> = (done.stages.iter_mut())
         .map(|stage| std::mem::take(&mut stage.outputs).into_iter().map(|one| one.map(&mut value)).collect())
         .collect();
-    let parts: Vec<StageAnswer> = (done.stages.into_iter().zip(outputs))
-        .map(|(stage, outputs)| {
+    let parts: Vec<StageAnswer> = (done.stages.into_iter().zip(forms).zip(outputs))
+        .map(|((stage, form), outputs)| {
             let state = DataPiece::put(&mut found, &stage.state);
-            StageAnswer { account: stage.account.into(), outputs, state }
+            StageAnswer { account: stage.account.into(), form, outputs, state }
         })
         .collect();
     Ok(Message::join(&RunDone { account: done.account.into(), stages: parts }, &found))

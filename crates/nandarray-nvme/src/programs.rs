@@ -473,6 +473,7 @@ impl Programs {
             executor,
             hold_bytes: HOLD_BYTES,
             collect_bytes: u64::MAX,
+            locks_at_end: true,
             progress: at.running.progress(),
         };
         at.begin_programs(ports.name.clone());

@@ -17,11 +17,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::association::{Association, HostIdentity};
 use crate::auth::{ControllerExchange, HostCredentials};
 use crate::events::{EventLog, ServerEvent};
+use crate::host_entries::entry_of;
 use crate::logs::Health;
 use crate::metrics::{Meters, OperationCounts};
 use crate::reservations::Reservations;
 use crate::running::RunStatus;
-use crate::tenants::{NodeRules, Tenant, Tenants};
+use crate::tenants::{NoRules, NodeRules, Tenant, Tenants};
 
 /// Maximum namespace identifier (NN).
 pub(crate) const NN: u32 = 1024;
@@ -116,6 +117,17 @@ pub struct Subsystem {
 struct KnownHosts {
     names: Vec<String>,
     credentials: BTreeMap<String, HostCredentials>,
+}
+
+impl KnownHosts {
+    /// Returns the secrets of a host: those of the entry of the rules that it belongs to, or, without rules, of the
+    /// entry of the secrets.
+    fn credentials_of(&self, rules: &NodeRules, hostnqn: &str) -> Option<&HostCredentials> {
+        match rules.entry_of(hostnqn) {
+            Ok(entry) => self.credentials.get(&entry?),
+            Err(NoRules) => self.credentials.get(entry_of(self.credentials.keys().map(String::as_str), hostnqn)?),
+        }
+    }
 }
 
 impl Subsystem {
@@ -264,7 +276,7 @@ impl Subsystem {
             return Err((Status::CONNECT_HOST, 0));
         }
         let device = self.device().map_err(|_| (Status::CONNECT_BUSY, 0))?;
-        let tenant = if discovery { Some(Tenants::stranger()) } else { self.tenants.admit(&host.hostnqn) };
+        let tenant = if discovery { Some(Tenants::stranger()) } else { self.admit(&host) };
         let tenant = tenant.ok_or((Status::CONNECT_HOST, 0))?;
         let mut table = self.table.lock();
         table.open.retain(|_, association| association.strong_count() > 0);
@@ -285,7 +297,8 @@ impl Subsystem {
         drop(table);
         // Rules that were replaced meanwhile did not find the host among those that are connected.
         let name = &made.host().hostnqn;
-        let is_welcome = discovery || (self.admits(name) && self.tenants.is_host_of(name, made.tenant()));
+        let is_welcome =
+            discovery || (self.admits(name) && self.tenants.is_host_of(&self.known_as(name), made.tenant()));
         if !is_welcome {
             return Err((Status::CONNECT_HOST, 0));
         }
@@ -296,8 +309,23 @@ impl Subsystem {
     pub(crate) fn admits(&self, hostnqn: &str) -> bool {
         let KnownHosts { names, credentials } = &*self.hosts.read();
         let anyone = names.is_empty() && credentials.is_empty();
-        let is_known = anyone || credentials.contains_key(hostnqn) || names.iter().any(|host| host == hostnqn);
-        is_known && self.tenants.knows(hostnqn)
+        let is_named = || entry_of(names.iter().chain(credentials.keys()).map(String::as_str), hostnqn).is_some();
+        (anyone || is_named()) && self.tenants.knows(hostnqn)
+    }
+
+    /// Returns the name by which the tenant of a host is found: the host's; without rules, the entry of its secret.
+    fn known_as(&self, hostnqn: &str) -> String {
+        if self.tenants.entry_of(hostnqn).is_ok() {
+            return hostnqn.to_owned();
+        }
+        let hosts = self.hosts.read();
+        entry_of(hosts.credentials.keys().map(String::as_str), hostnqn).unwrap_or(hostnqn).to_owned()
+    }
+
+    /// Returns the tenant of a host that connects.
+    fn admit(&self, host: &HostIdentity) -> Option<Arc<Tenant>> {
+        let is_proven = self.hosts.read().credentials_of(&self.tenants.rules(), &host.hostnqn).is_some();
+        self.tenants.admit(&self.known_as(&host.hostnqn), host.peer.as_deref().filter(|_| !is_proven))
     }
 
     /// Whether every host that may connect has to authenticate itself.
@@ -315,7 +343,8 @@ impl Subsystem {
     /// service, which tells only addresses and names, has none.
     pub fn exchange(&self, host: &HostIdentity) -> Option<ControllerExchange> {
         let hosts = self.hosts.read();
-        let credentials = hosts.credentials.get(&host.hostnqn).filter(|_| host.subnqn != DISCOVERY_NQN)?;
+        let found = hosts.credentials_of(&self.tenants.rules(), &host.hostnqn);
+        let credentials = found.filter(|_| host.subnqn != DISCOVERY_NQN)?;
         Some(ControllerExchange::new(credentials.clone(), &host.hostnqn, &host.subnqn))
     }
 
@@ -338,12 +367,14 @@ impl Subsystem {
         credentials: BTreeMap<String, HostCredentials>,
         rules: NodeRules,
     ) -> Vec<Arc<Association>> {
+        let ruled = self.tenants.rules();
         let before = std::mem::replace(&mut *self.hosts.write(), KnownHosts { names, credentials });
         self.tenants.replace(rules);
+        let rules = self.tenants.rules();
         let has_to_go = |association: &Arc<Association>| {
             let name = &association.host().hostnqn;
-            let same = before.credentials.get(name) == self.hosts.read().credentials.get(name);
-            !same || !self.admits(name) || !self.tenants.is_host_of(name, association.tenant())
+            let same = before.credentials_of(&ruled, name) == self.hosts.read().credentials_of(&rules, name);
+            !same || !self.admits(name) || !self.tenants.is_host_of(&self.known_as(name), association.tenant())
         };
         let all = self.associations().into_iter().filter(|association| !association.is_discovery());
         all.filter(has_to_go).collect()

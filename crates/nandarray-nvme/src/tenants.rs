@@ -8,7 +8,7 @@
 //! become another tenant's, or none's, has to connect again. Not here: secrets, and the workers that tenants share.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use nandarray::nvme::ArrayAccess;
@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use wildmatch::WildMatchPattern;
 
 use crate::budget::Budget;
+use crate::host_entries::{entry_of, fault};
 use crate::logs::ErrorLog;
 use crate::metrics::{DISCOVERY_TENANT, OTHER_TENANTS};
 use crate::programs::Programs;
@@ -45,7 +46,7 @@ table! {
     /// The rules of one tenant.
     #[derive(Eq)]
     pub struct TenantRules {
-        hosts: Vec<String>, "qualified names of its hosts";
+        hosts: Vec<String>, "qualified names of its hosts; `*` at the end stands for any characters";
         read: Vec<String>, "names of arrays that it may read; `*` stands for any characters", default;
         write: Vec<String>, "names of arrays that it may also make, change and delete", default;
         programs: bool, "whether it may load and run programs", default;
@@ -193,6 +194,10 @@ impl NodeRules {
                 problem(None, format!("tenants.{name}"), String::new(), "is a name of the server's own", String::new());
             }
             for host in &rules.hosts {
+                if let Some(what) = fault(host) {
+                    let needed = "a name, or the beginning of some with * behind it, is needed".to_owned();
+                    problem(at("hosts"), path("hosts"), host.clone(), what, needed);
+                }
                 if let Some(other) = known.insert(host, name) {
                     let needed = "one tenant a host is needed".to_owned();
                     problem(at("hosts"), path("hosts"), host.clone(), &format!("is a host of {other}, too"), needed);
@@ -207,15 +212,25 @@ impl NodeRules {
         self.tenants.values().flat_map(|rules| &rules.hosts).map(String::as_str)
     }
 
+    /// Returns the entry that a host belongs to; `Err` if there are no tenants.
+    pub(crate) fn entry_of(&self, hostnqn: &str) -> Result<Option<String>, NoRules> {
+        if self.tenants.is_empty() { Err(NoRules) } else { Ok(entry_of(self.hosts(), hostnqn).map(str::to_owned)) }
+    }
+
     /// Returns the name and the rules of a host's tenant; `None` if there are tenants, and the host is none's.
     pub(crate) fn tenant_of(&self, hostnqn: &str) -> Option<(String, TenantRules)> {
         if self.tenants.is_empty() {
             return Some((hostnqn.to_owned(), TenantRules::of_host(hostnqn)));
         }
+        let entry = entry_of(self.hosts(), hostnqn)?;
         let mut tenants = self.tenants.iter();
-        tenants.find(|(_, rules)| rules.hosts.iter().any(|host| host == hostnqn)).map(|(n, r)| (n.clone(), r.clone()))
+        tenants.find(|(_, rules)| rules.hosts.iter().any(|host| host == entry)).map(|(n, r)| (n.clone(), r.clone()))
     }
 }
+
+/// There are no rules: every host that may connect is a tenant.
+#[derive(Debug)]
+pub(crate) struct NoRules;
 
 /// A TOML text with the places of its keys.
 struct KeyPlaces<'t>(Option<toml::Spanned<toml::de::DeTable<'t>>>);
@@ -285,6 +300,8 @@ const BURST: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Tenant {
     name: String,
+    /// Name of all tenants with which it shares its part of the workers, the connections and the memory.
+    owner: Arc<str>,
     force: RwLock<Arc<RulesInForce>>,
     pace: Mutex<TenantPace>,
     pub(crate) budget: Arc<Budget>,
@@ -294,11 +311,12 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    fn new(name: &str, rules: TenantRules, node: &Arc<Budget>, memory_bytes: usize) -> Arc<Self> {
-        let budget = Budget::new(rules.memory_mib * MIB, Some(node.clone()));
+    fn new(name: &str, owner: &str, rules: TenantRules, whole: &Arc<Budget>, memory_bytes: usize) -> Arc<Self> {
+        let budget = Budget::new(rules.memory_mib * MIB, Some(whole.clone()));
         let patterns = ArrayPatterns::of(&rules);
         Arc::new(Self {
             name: name.to_owned(),
+            owner: owner.into(),
             pace: Mutex::default(),
             programs: Programs::new(budget.clone()),
             memory: LocalMemory::new(memory_bytes, budget.clone()),
@@ -311,6 +329,12 @@ impl Tenant {
     /// Returns the name: that of the rules, or the host's.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns who it shares its part of the node with: itself, or, of hosts that no rules name and no secret proves,
+    /// all those at one address or of one user.
+    pub(crate) fn owner(&self) -> &Arc<str> {
+        &self.owner
     }
 
     /// Returns a value of the rules.
@@ -359,6 +383,8 @@ struct TenantTable {
     /// Tenants with a state, each with the number of the admission at which it was used last.
     live: BTreeMap<String, (Arc<Tenant>, u64)>,
     admissions: u64,
+    /// Budgets of owners that have several tenants.
+    owners: BTreeMap<String, Weak<Budget>>,
     /// Times since which tenants without rules and without an association keep much memory.
     idle: BTreeMap<String, Duration>,
 }
@@ -375,7 +401,8 @@ pub(crate) struct Tenants {
 impl Tenants {
     pub(crate) fn new(rules: NodeRules, memory_bytes: Option<usize>) -> Self {
         let budget = Budget::new(rules.node.memory_mib * MIB, None);
-        let table = TenantTable { rules, live: BTreeMap::new(), admissions: 0, idle: BTreeMap::new() };
+        let (live, owners, idle) = Default::default();
+        let table = TenantTable { rules, live, admissions: 0, owners, idle };
         Self { budget, table: Mutex::new(table), memory_bytes }
     }
 
@@ -384,7 +411,7 @@ impl Tenants {
         let none = || Vec::new();
         let rules =
             TenantRules { hosts: none(), read: none(), write: none(), programs: false, ..TenantRules::of_host("") };
-        Tenant::new(DISCOVERY_TENANT, rules, &Budget::new(0, None), 0)
+        Tenant::new(DISCOVERY_TENANT, DISCOVERY_TENANT, rules, &Budget::new(0, None), 0)
     }
 
     /// Returns the budget of the node.
@@ -397,16 +424,35 @@ impl Tenants {
         self.table.lock().rules.tenant_of(hostnqn).is_some()
     }
 
-    /// Returns the tenant of a host that connects; `None` if it is none's.
-    pub(crate) fn admit(&self, hostnqn: &str) -> Option<Arc<Tenant>> {
+    /// Returns the entry of the rules that a host belongs to; `Err` without rules.
+    pub(crate) fn entry_of(&self, hostnqn: &str) -> Result<Option<String>, NoRules> {
+        self.table.lock().rules.entry_of(hostnqn)
+    }
+
+    /// Returns the rules.
+    pub(crate) fn rules(&self) -> NodeRules {
+        self.table.lock().rules.clone()
+    }
+
+    /// Returns the tenant of a host that connects; `None` if it is none's. Without rules, a host that has not to prove
+    /// its name shares its part of the node with all at the same place, its `peer`.
+    pub(crate) fn admit(&self, hostnqn: &str, peer: Option<&str>) -> Option<Arc<Tenant>> {
         let mut table = self.table.lock();
         let (name, rules) = table.rules.tenant_of(hostnqn)?;
         table.admissions += 1;
-        let TenantTable { live, admissions, rules: all, .. } = &mut *table;
+        let TenantTable { live, admissions, rules: all, owners, .. } = &mut *table;
         forget_idle(live, all);
+        owners.retain(|_, budget| budget.strong_count() > 0);
         let named = !all.tenants.is_empty();
         let size = self.memory_bytes.map_or(0, |own| if named { (rules.local_memory_mib * MIB) as usize } else { own });
-        let made = || Tenant::new(&name, rules, &self.budget, size);
+        let mut whole = self.budget.clone();
+        let owner = peer.filter(|_| !named).map_or_else(|| name.clone(), |peer| format!("hosts at {peer}"));
+        if owner != name {
+            let known = owners.get(&owner).and_then(Weak::upgrade);
+            whole = known.unwrap_or_else(|| Budget::new(rules.memory_mib * MIB, Some(whole)));
+            owners.insert(owner.clone(), Arc::downgrade(&whole));
+        }
+        let made = || Tenant::new(&name, &owner, rules, &whole, size);
         let (tenant, used) = live.entry(name.clone()).or_insert_with(|| (made(), 0));
         *used = *admissions;
         Some(tenant.clone())
@@ -501,8 +547,10 @@ hosts = ["nqn.lab"]
         assert_eq!((&*name, sales.programs, sales.slots), ("sales", true, 64));
         assert_eq!(rules.tenant_of("nqn.stranger"), None);
         let tenants = Tenants::new(rules, Some(1 << 20));
-        let [sales, desk, lab] = ["nqn.sales", "nqn.desk", "nqn.lab"].map(|host| tenants.admit(host).unwrap());
-        assert!(Arc::ptr_eq(&sales, &desk) && tenants.admit("nqn.stranger").is_none());
+        let [sales, desk, lab] =
+            ["nqn.sales", "nqn.desk", "nqn.lab"].map(|host| tenants.admit(host, Some("::1")).unwrap());
+        assert!(Arc::ptr_eq(&sales, &desk) && tenants.admit("nqn.stranger", None).is_none());
+        assert_eq!([&sales, &lab].map(|tenant| &**tenant.owner()), ["sales", "lab"]);
         let may = |name: &str| (sales.reads(name), sales.writes(name), lab.reads(name));
         assert_eq!(may("sales/a/b"), (true, false, false));
         assert_eq!(may("sales/out/x"), (true, true, false));
@@ -550,7 +598,7 @@ hosts = ["nqn.lab"]
     #[test]
     fn a_tenant_keeps_its_rates_after_a_burst() {
         let rules = TenantRules { iops: 1000, bandwidth_mib: 1, ..TenantRules::of_host("h") };
-        let tenant = Tenant::new("h", rules, &Budget::new(1 << 30, None), 0);
+        let tenant = Tenant::new("h", "h", rules, &Budget::new(1 << 30, None), 0);
         let begin = Duration::from_secs(3);
         let waits: Vec<Duration> = (0..1000).map(|_| tenant.pace(begin, 0)).collect();
         assert_eq!((waits[0], waits[50]), (Duration::ZERO, Duration::ZERO));
@@ -563,15 +611,31 @@ hosts = ["nqn.lab"]
     #[test]
     fn hosts_that_went_are_forgotten_and_rules_are_replaced_under_those_that_stay() {
         let tenants = Tenants::new(NodeRules::default(), Some(1 << 20));
-        let stays = tenants.admit("nqn.stays").unwrap();
+        let stays = tenants.admit("nqn.stays", None).unwrap();
         for host in 0..100 {
-            tenants.admit(&format!("nqn.{host}")).unwrap();
+            tenants.admit(&format!("nqn.{host}"), None).unwrap();
         }
         assert_eq!(tenants.live().len(), IDLE_MAX + 2);
-        assert!(Arc::ptr_eq(&stays, &tenants.admit("nqn.stays").unwrap()));
+        assert!(Arc::ptr_eq(&stays, &tenants.admit("nqn.stays", None).unwrap()));
         tenants.replace(NodeRules::parse(&TEXT.replace("nqn.lab", "nqn.stays"), "").unwrap());
         assert!(!tenants.is_host_of("nqn.stays", &stays), "it is a host of another tenant now");
         tenants.replace(NodeRules::default());
         assert!(tenants.is_host_of("nqn.stays", &stays) && stays.writes("anything"));
+    }
+
+    #[test]
+    fn made_up_names_at_one_place_share_one_part_and_others_have_their_own() {
+        let tenants = Tenants::new(NodeRules::default(), Some(1 << 20));
+        let made: Vec<_> = (0..40).map(|n| tenants.admit(&format!("nqn.{n}"), Some("192.0.2.7")).unwrap()).collect();
+        let other = tenants.admit("nqn.other", Some("192.0.2.8")).unwrap();
+        let proven = tenants.admit("nqn.proven", None).unwrap();
+        assert!(made.iter().all(|one| one.owner() == made[0].owner() && !Arc::ptr_eq(&one.budget, &other.budget)));
+        assert_eq!((&**other.owner(), &**proven.owner()), ("hosts at 192.0.2.8", "nqn.proven"));
+        let mut held: Vec<_> = made.iter().map(|one| one.budget.reserve(0).unwrap()).collect();
+        held.iter_mut().for_each(|one| while one.grow(1 << 20).is_ok() {});
+        assert!(tenants.budget().used() <= 512 << 20, "{} bytes of 40 names", tenants.budget().used());
+        assert!(proven.budget.reserve(100 << 20).is_ok());
+        drop((held, made));
+        assert_eq!(tenants.budget().used(), 0);
     }
 }

@@ -309,6 +309,7 @@ pub(crate) fn execute<'py>(
             executor: &*executor,
             hold_bytes,
             collect_bytes: u64::MAX,
+            locks_at_end: false,
             progress: &progress,
         })
     });

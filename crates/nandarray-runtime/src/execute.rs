@@ -120,11 +120,11 @@ impl Runtime {
     }
 
     fn run(&self, compound: &Compound<'_>, execution: &Execution<'_>) -> Result<Executed> {
-        let Execution { stages, executor, hold_bytes, collect_bytes, progress } = *execution;
+        let Execution { stages, executor, hold_bytes, collect_bytes, locks_at_end, progress } = *execution;
         check_forms(stages, executor)?;
         let programs: Vec<Arc<LoadedProgram>> =
             stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
-        let mut reader = InputReader::new(compound);
+        let mut reader = InputReader::new(compound, progress.collected.as_deref());
         let (profiler, timer) = (progress.profiler.as_ref(), progress.timer.as_ref());
         if let Some(timer) = timer {
             timed(stages, executor, &programs, timer)?;
@@ -172,10 +172,13 @@ impl Runtime {
             count(|form| matches!(form, Form::Interpreted)),
             count(|form| matches!(form, Form::Translated)),
         );
-        let mut writer = OutputWriter::begin(compound, &spaces, &wanted, collect_bytes, Some(progress))?;
+        // Under a clock a run that writes is alone.
+        let at_end = locks_at_end && !self.device.is_watched();
+        let mut writer = OutputWriter::begin(compound, &spaces, &wanted, (collect_bytes, at_end), Some(progress))?;
         let done = pipeline(&steps, &reader, &mut writer, executor, hold_bytes, progress);
         let done = done.map_err(|e| of_stage(e, stages.len()))?;
-        let mut given: Vec<Option<OutputValue>> = writer.finish(compound)?.into_iter().map(Some).collect();
+        let mut given: Vec<Option<OutputValue>> =
+            writer.finish(compound, &spaces, &wanted)?.into_iter().map(Some).collect();
         let stage = |(step, done): (&Stage<'_, '_>, StageDone)| ExecutedStage {
             outputs: step.outputs.iter().map(|number| number.and_then(|n| given[n].take())).collect(),
             state: done.state,

@@ -8,8 +8,12 @@ use smallvec::SmallVec;
 
 use crate::halo::HaloTiles;
 use crate::io::{InputSource, TransferError};
+use crate::progress::CollectBudget;
 use crate::request::Input;
 use crate::tiles::{Tiles, packed, pieces};
+
+/// Bytes of memory of a tile's end: in elements, in bytes and in records, and of a tile with a halo once more.
+const EDGE_BYTES: u64 = 4 * 8;
 
 /// An external input, with its element size and length in bytes, its best unit of reads in bytes, and its tiles.
 #[derive(Debug)]
@@ -27,17 +31,19 @@ pub(crate) struct ExternalInput<'a> {
 #[derive(Debug)]
 pub(crate) struct InputReader<'a> {
     compound: &'a Compound<'a>,
+    /// Budget of the memory that inputs take for the whole run; `None` without a limit.
+    budget: Option<&'a dyn CollectBudget>,
     inputs: Vec<ExternalInput<'a>>,
 }
 
 impl<'a> InputReader<'a> {
-    pub(crate) fn new(compound: &'a Compound<'a>) -> Self {
-        Self { compound, inputs: Vec::new() }
+    pub(crate) fn new(compound: &'a Compound<'a>, budget: Option<&'a dyn CollectBudget>) -> Self {
+        Self { compound, budget, inputs: Vec::new() }
     }
 
     /// Adds an external input of a program's port; returns its number, by which the methods of [`InputSource`] name it.
     pub(crate) fn add(&mut self, input: &'a Input<'a>, port: Option<&InputPort>) -> Result<usize> {
-        let external = ExternalInput::of(self.compound, input)?;
+        let external = ExternalInput::of(self.compound, input, self.budget)?;
         if let Some((port, packed)) = port.and_then(|port| Some((port, port.packed?))) {
             self.check_packed(&external, port, packed)?;
         }
@@ -76,7 +82,11 @@ impl<'a> InputReader<'a> {
 }
 
 impl<'a> ExternalInput<'a> {
-    fn of(compound: &Compound<'_>, input: &'a Input<'a>) -> Result<ExternalInput<'a>> {
+    fn of(
+        compound: &Compound<'_>,
+        input: &'a Input<'a>,
+        budget: Option<&dyn CollectBudget>,
+    ) -> Result<ExternalInput<'a>> {
         let (space, start, step, count, view, tiles) = match input {
             Input::Box { space, start, step, count, view, tiles } => (space, start, step, count, view, *tiles),
             Input::Bytes(bytes) => {
@@ -110,6 +120,7 @@ impl<'a> ExternalInput<'a> {
         let mut halo = None;
         if let Some(tiles) = tiles {
             tiles.check(count)?;
+            reserve_edges(budget, tiles.number(count))?;
             halo = tiles.halo.map(|around| HaloTiles::new(tiles, around, count, item)).transpose()?;
         }
         let volume = |counts: &[u64]| counts.iter().try_fold(item, |all, &c| all.checked_mul(c));
@@ -271,6 +282,15 @@ impl InputReader<'_> {
         assert_eq!(at, into.len(), "the pieces of a range are the range");
         Ok(())
     }
+}
+
+/// Reserves the memory of the ends of a run's tasks, one for each tile, before any of it is used.
+fn reserve_edges(budget: Option<&dyn CollectBudget>, tiles: u64) -> Result<()> {
+    let bytes = tiles * EDGE_BYTES;
+    if budget.is_none_or(|budget| budget.reserve(bytes)) {
+        return Ok(());
+    }
+    Err(Error::Busy(format!("no memory is left for {bytes} bytes of the places of {tiles} tiles")))
 }
 
 /// Whether bytes begin at an address that the program ABI allows for a window: a multiple of 8.

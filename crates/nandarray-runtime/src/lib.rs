@@ -46,7 +46,7 @@ pub use halo::{Boundary, Halo};
 pub use io::{Delivery, InputLocation, InputSource, OutputSink, TransferError};
 pub use job::{Job, JobKind, JobStep};
 pub use pipeline::{HOLD_BYTES, pipeline};
-pub use programs::ProgramId;
+pub use programs::{ProgramId, translates};
 pub use progress::{Account, CollectBudget, Progress, TASK_INSTRUCTIONS_MIN, ThreadObserver};
 pub use request::{Executed, ExecutedStage, Execution, Input, Output, OutputValue, StageRequest};
 pub use scheduler::Next;

@@ -1,11 +1,15 @@
 //! The outputs of a run that go to boxes of spaces or to the caller's memory.
 //!
 //! An output that goes to a box is a [`StagedWrite`]: it is written in slabs (whole rows of building blocks), if a slab
-//! is small enough to buffer, and becomes visible in the space only when every program has ended.
+//! is small enough to buffer, and becomes visible in the space only when every program has ended. Of two runs that
+//! write the same blocks one waits for the other. Other writes of these blocks wait while the programs run; or, if the
+//! request wants it, only at their end: until then the output is in a [`Spool`].
 
 use std::sync::Arc;
 
-use nandarray::{Compound, Error, Result, Shape, Source, Space, SpaceId, StagedWrite, Target, check_view};
+use nandarray::{
+    Compound, Error, RangeTicket, Result, Shape, Source, Space, SpaceId, Spool, StagedWrite, Target, check_view,
+};
 
 use crate::io::{OutputSink, TransferError};
 use crate::progress::Progress;
@@ -29,10 +33,13 @@ struct OutputBox<'d> {
     written: u64,
     /// Bytes after the written elements, buffered until a slab is complete.
     waiting: Vec<u8>,
+    /// All bytes so far and their number, if they are staged when the programs have ended.
+    spool: Option<(Spool<'d>, u64)>,
 }
 
 /// The writer of a run's outputs, to spaces and to memory.
 pub(crate) struct OutputWriter<'d> {
+    /// Empty until the programs have ended, if outputs are in spools.
     staged: Vec<StagedWrite<'d>>,
     places: Vec<Option<OutputBox<'d>>>,
     collected: Vec<Vec<u8>>,
@@ -40,6 +47,8 @@ pub(crate) struct OutputWriter<'d> {
     collect_bytes: u64,
     /// The progress of the run, with its budget; `None` if it has none.
     progress: Option<&'d Progress>,
+    /// Keep other runs, and deletions, from the spaces.
+    _runs: Vec<RangeTicket>,
 }
 
 /// Returns the spaces that outputs are written to, each once, in the order of their ids.
@@ -58,27 +67,33 @@ fn boxed(output: &Output<'_>) -> Option<SpaceId> {
 }
 
 impl<'d> OutputWriter<'d> {
-    /// Begins a staged write to each of `spaces`, which are [`spaces_of`] the outputs, and so locks the blocks that the
-    /// outputs are written to. All outputs that are collected, and not handed over
-    /// while the run goes on, have at most `collect_bytes` bytes together.
+    /// Begins to write the outputs, whose spaces are `spaces` ([`spaces_of`]): waits for other runs that write to the
+    /// same blocks, and locks these blocks against other writes, unless it is enough `at_end`. All outputs that are
+    /// collected, and not handed over while the run goes on, have at most `collect_bytes` bytes together. Without
+    /// `progress` nothing computes any more: the outputs are there, and wait for no run.
     pub(crate) fn begin(
         compound: &Compound<'d>,
         spaces: &[Arc<Space>],
         outputs: &[&Output<'d>],
-        collect_bytes: u64,
+        (collect_bytes, at_end): (u64, bool),
         progress: Option<&'d Progress>,
     ) -> Result<Self> {
-        let mut staged = Vec::new();
+        let mut runs = Vec::new();
         for space in spaces {
-            let theirs: Vec<&Output<'d>> = outputs.iter().copied().filter(|o| boxed(o) == Some(space.id)).collect();
+            let theirs = outputs_to(space, outputs);
             apart(&theirs)?;
             let shape = space.read()?.record.shape.clone();
             theirs.iter().try_for_each(|output| within(output, &shape))?;
-            let write = compound.stage(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
-            // The staged write keeps the shape from now on; another command may have changed it before.
-            theirs.iter().try_for_each(|output| within(output, write.shape()))?;
-            staged.push(write);
+            if let Some(progress) = progress {
+                runs.push(compound.hold_run(space, blocks(&theirs, &shape, &space.shape.block), &progress.stop)?);
+                // A command that was waited for may have deleted or shrunk it.
+                let shape = space.read()?.record.shape.clone();
+                theirs.iter().try_for_each(|output| within(output, &shape))?;
+            }
         }
+        // Pages of a spool are not encrypted.
+        let spools = at_end && !spaces.iter().any(|space| space.encrypted());
+        let staged = if spools { Vec::new() } else { stage(compound, spaces, outputs)? };
         let mut places = Vec::new();
         for output in outputs {
             places.push(match output {
@@ -87,20 +102,33 @@ impl<'d> OutputWriter<'d> {
                     let staged = spaces.iter().position(|s| s.id == *space).expect("the space of an output");
                     let item = spaces[staged].shape.item_bytes as u64;
                     let (written, waiting) = (0, Vec::new());
-                    Some(OutputBox { staged, start, count, view: *view, tiles: *tiles, item, written, waiting })
+                    let spool = spools.then(|| (compound.spool(), 0));
+                    Some(OutputBox { staged, start, count, view: *view, tiles: *tiles, item, written, waiting, spool })
                 }
             });
         }
-        Ok(Self { staged, collected: vec![Vec::new(); places.len()], places, collect_bytes, progress })
+        let collected = vec![Vec::new(); places.len()];
+        Ok(Self { staged, collected, places, collect_bytes, progress, _runs: runs })
     }
 
     /// Writes the rest of each output, and applies all staged writes as one. Returns the value of each output.
-    pub(crate) fn finish(mut self, compound: &Compound<'d>) -> Result<Vec<OutputValue>> {
+    pub(crate) fn finish(
+        mut self,
+        compound: &Compound<'d>,
+        spaces: &[Arc<Space>],
+        outputs: &[&Output<'d>],
+    ) -> Result<Vec<OutputValue>> {
+        if self.places.iter().flatten().any(|place| place.spool.is_some()) {
+            self.staged = stage(compound, spaces, outputs)?;
+        }
         let mut given = Vec::new();
-        for (place, bytes) in self.places.iter_mut().zip(self.collected) {
+        for (output, (place, bytes)) in self.places.iter_mut().zip(self.collected).enumerate() {
             given.push(match place {
                 None => OutputValue::Bytes(bytes),
                 Some(place) => {
+                    if let Some((mut spool, _)) = place.spool.take() {
+                        place.unspool(output, &mut spool, &mut self.staged[place.staged])?;
+                    }
                     let rest = std::mem::take(&mut place.waiting);
                     place.write(&mut self.staged[place.staged], &rest)?;
                     OutputValue::Elements(place.written)
@@ -136,24 +164,64 @@ impl OutputSink for OutputWriter<'_> {
                 }
                 self.collected[output].extend_from_slice(&bytes);
             }
-            Some(place) => place.put(output, &mut self.staged[place.staged], &bytes)?,
+            Some(place) => match &mut place.spool {
+                Some((_, before)) => {
+                    let more = bytes.len() as u64;
+                    let first = std::mem::replace(before, *before + more) == 0 && more > 0;
+                    place.admits(output, more)?;
+                    if first
+                        && let Some(budget) = self.progress.and_then(|progress| progress.collected.as_deref())
+                        && !budget.reserve(Spool::MEMORY_BYTES)
+                    {
+                        let bytes = Spool::MEMORY_BYTES;
+                        return Err(Error::Busy(format!("no memory is left for {bytes} bytes of an output")).into());
+                    }
+                    let (spool, _) = place.spool.as_mut().expect("it is there");
+                    spool.put(&bytes)?;
+                }
+                None => place.put(output, &mut self.staged[place.staged], &bytes)?,
+            },
         }
         Ok(())
     }
 }
 
 impl OutputBox<'_> {
-    /// Appends bytes to the output, and writes the slabs that are complete.
-    fn put(&mut self, output: usize, write: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
-        let (n, item) = (bytes.len() as u64, self.item);
+    /// Checks that `n` more bytes are whole elements that the box has; those of a spool are counted there already.
+    fn admits(&self, output: usize, n: u64) -> Result<()> {
+        let item = self.item;
         if !n.is_multiple_of(item) {
             return Err(Error::invalid(format!("output {output} of {n} bytes is no whole elements of {item} bytes")));
         }
         let all: u64 = self.count.iter().product();
-        if self.written + (self.waiting.len() as u64 + n) / item > all {
+        let spooled = self.spool.as_ref().map(|(_, bytes)| *bytes);
+        if self.written + spooled.unwrap_or(self.waiting.len() as u64 + n) / item > all {
             let shape = Shape(self.count);
             return Err(Error::invalid(format!("output {output} has more than the {all} elements of {shape}")));
         }
+        Ok(())
+    }
+
+    /// Appends the bytes of the output's spool.
+    fn unspool(&mut self, output: usize, spool: &mut Spool<'_>, write: &mut StagedWrite<'_>) -> Result<()> {
+        let mut bytes = Vec::new();
+        loop {
+            let some = spool.next()?;
+            if some.is_empty() {
+                assert!(bytes.is_empty(), "{} bytes of an element", bytes.len());
+                return Ok(());
+            }
+            bytes.extend(some);
+            let whole = bytes.len() / self.item as usize * self.item as usize;
+            self.put(output, write, &bytes[..whole])?;
+            bytes.drain(..whole);
+        }
+    }
+
+    /// Appends bytes to the output, and writes the slabs that are complete.
+    fn put(&mut self, output: usize, write: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
+        let n = bytes.len() as u64;
+        self.admits(output, n)?;
         let mut rest = bytes;
         if self.waiting.is_empty() {
             let now = self.writable(write.space(), n);
@@ -220,6 +288,24 @@ impl OutputBox<'_> {
         self.written += more;
         Ok(())
     }
+}
+
+/// Returns those of the outputs that go to a space.
+fn outputs_to<'a, 'd>(space: &Space, outputs: &[&'a Output<'d>]) -> Vec<&'a Output<'d>> {
+    outputs.iter().copied().filter(|output| boxed(output) == Some(space.id)).collect()
+}
+
+/// Begins a staged write to each of the outputs' spaces, and so locks the blocks that they are written to.
+fn stage<'d>(compound: &Compound<'d>, spaces: &[Arc<Space>], outputs: &[&Output<'_>]) -> Result<Vec<StagedWrite<'d>>> {
+    let one = |space: &Arc<Space>| {
+        let theirs = outputs_to(space, outputs);
+        let shape = space.read()?.record.shape.clone();
+        let write = compound.stage(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
+        // The staged write keeps the shape from now on; another command may have changed it before.
+        theirs.iter().try_for_each(|output| within(output, write.shape()))?;
+        Ok(write)
+    };
+    spaces.iter().map(one).collect()
 }
 
 /// Checks that outputs to one space do not overlap, and are not in different views of the space.

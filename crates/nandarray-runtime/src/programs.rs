@@ -11,6 +11,11 @@ use nandarray_jit::Translations;
 
 use crate::error::{Error, Result};
 
+/// Whether this machine can execute programs in [`Form::Translated`] faster than interpreted: it has a translator.
+pub fn translates() -> bool {
+    nandarray_jit::has_translator()
+}
+
 /// The handle of a loaded program in its [`crate::Runtime`].
 pub type ProgramId = u32;
 

@@ -17,6 +17,13 @@ pub trait CollectBudget: std::fmt::Debug + Send + Sync {
     /// Takes `bytes` more bytes for an output; returns false, and takes none, if fewer are left.
     fn take(&self, output: usize, bytes: u64) -> bool;
 
+    /// Reserves `bytes` bytes of other memory of the run until its end; returns false, and reserves none, if fewer are
+    /// left.
+    fn reserve(&self, bytes: u64) -> bool {
+        let _ = bytes;
+        true
+    }
+
     /// Hands the next bytes of an output over to its reader while the run goes on; the call may wait for the reader
     /// until `stop` is set. Returns false if there is no reader: the run collects the bytes.
     ///

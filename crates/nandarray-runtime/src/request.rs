@@ -120,6 +120,9 @@ pub struct Execution<'a> {
     pub hold_bytes: u64,
     /// Limit of the bytes of all outputs that are collected in memory, and of all states; `u64::MAX` is no limit.
     pub collect_bytes: u64,
+    /// Whether the blocks of outputs are locked against other writes only when the programs have ended, not while they
+    /// compute. Such outputs are written twice, and take room in the store for both.
+    pub locks_at_end: bool,
     /// The progress of the run, by which the caller can also stop it.
     pub progress: &'a Progress,
 }

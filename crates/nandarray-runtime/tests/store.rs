@@ -69,6 +69,8 @@ struct Store {
     from: SpaceId,
     to: SpaceId,
     values: Vec<u64>,
+    /// Whether outputs are locked only when the programs have ended.
+    at_end: bool,
 }
 
 impl Store {
@@ -81,7 +83,7 @@ impl Store {
         let device = Device::open(media, "memory", Mode::Exclusive, &options(write_buffer_bytes)).unwrap();
         let values: Vec<u64> = (0..ITEMS).map(|i| i * i + 7).collect();
         let (from, to) = (make(&device, "from", &values), make(&device, "to", &vec![1; ITEMS as usize]));
-        Self { runtime: Runtime::new(Arc::new(device)), from, to, values }
+        Self { runtime: Runtime::new(Arc::new(device)), from, to, values, at_end: false }
     }
 
     /// Copies one space to the other with two stages; the second stage fails in the task of number `fails`, if there is
@@ -113,6 +115,7 @@ impl Store {
             executor,
             hold_bytes: HOLD_BYTES,
             collect_bytes: u64::MAX,
+            locks_at_end: self.at_end,
             progress,
         });
         // A store that is closed, or lost its medium, takes no further command.
@@ -133,9 +136,9 @@ fn a_run_writes_all_of_its_output_on_every_executor() {
     let executors: [&dyn Executor; 4] =
         [&Threads(1), &Threads(4), &Scrambled { seed: 11, jobs: 5 }, &Scrambled { seed: 12, jobs: 40 }];
     let mut given = Vec::new();
-    for executor in executors {
-        let store = Store::new();
-        let done = store.copy(executor, u64::MAX).unwrap();
+    for (number, executor) in executors.iter().chain(&executors).enumerate() {
+        let store = Store { at_end: number >= 4, ..Store::new() };
+        let done = store.copy(*executor, u64::MAX).unwrap();
         assert_eq!(content(store.runtime.device(), store.to), store.values, "{executor:?}");
         assert_eq!(done.stages[1].outputs[0], Some(OutputValue::Elements(ITEMS)));
         given.push((done.stages[1].outputs[1].clone(), done.stages[1].state.clone(), done.account));
@@ -146,7 +149,11 @@ fn a_run_writes_all_of_its_output_on_every_executor() {
 
 #[test]
 fn a_failed_run_leaves_everything_as_it_was_and_holds_nothing() {
-    let store = Store::new();
+    [false, true].into_iter().for_each(failed_runs_leave_nothing);
+}
+
+fn failed_runs_leave_nothing(at_end: bool) {
+    let store = Store { at_end, ..Store::new() };
     let device = store.runtime.device();
     let mut before = content(device, store.to);
     let executors: [(&dyn Executor, u64); 5] = [

@@ -783,10 +783,7 @@ class Group:
         with self.store._lock:
             if path in self.store._engine:
                 mask = masks.own_mask(self.store, path)
-                if mask is None:
-                    self.store._engine.delete(path)  # it waits for a run that writes the array
-                else:
-                    self.store._engine.together(delete=[path, mask])
+                self.store._engine.together(delete=[path] if mask is None else [path, mask])
                 return
             inside = self.store._engine.names(path + "/")
             if not inside:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
+import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -344,6 +345,8 @@ def _connect(url: str, secret_file: Path | None, mode: Any = "r+") -> RemoteStor
     if len(found) != 1:
         raise InvalidError(f"{secret_file} has secrets of {len(found)} hosts; this one needs its own alone")
     ((host, (own, controller)),) = found.items()
+    if host.endswith("*"):  # a token, for any name that begins so
+        host = f"{host[:-1]}{uuid.uuid4()}"
     return connect(url, hostnqn=host, secret=own, controller_secret=controller, mode=mode)
 
 

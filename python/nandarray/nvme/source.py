@@ -73,6 +73,8 @@ _READ, _WRITE = 16 << 20, _nandarray.NVME_MOVE_BYTES_MAX
 _ROWS = _nandarray.NVME_WRITE_ROWS_MAX
 #: Bytes of a request, of the text of its reply, and of the requests and replies in progress: a drive keeps 256 MiB.
 _REQUEST, _TEXT, _HELD = 80 << 20, 192 << 20, 240 << 20
+#: Forms of programs that a drive may tell.
+_FORMS = ("interpreted", "translated")
 #: Bytes of a fill value; of the outputs and states of a run of programs.
 _FILL, _COLLECTED = 1 << 16, 128 << 20
 #: Connections for runs that are kept.
@@ -412,7 +414,7 @@ class DriveSource(Source):
         stages = [
             {
                 "program": used.index(stage.program),
-                "form": stage.form,
+                "form": stage.form,  # without one, the node chooses
                 "inputs": [self._input(given, pieces) for given in stage.inputs],
                 "scalars": list(stage.scalars),
                 "outputs": [self._output(given) for given in stage.outputs],
@@ -448,6 +450,8 @@ class DriveSource(Source):
                     None if one is None else value_of(one, data, arriving, next(numbers)) for one in given
                 ]
                 stage["state"] = bytes(piece_of(stage["state"], data))
+                if stage["form"] not in _FORMS:
+                    raise ValueError(stage["form"])
         except (KeyError, TypeError, ValueError) as error:
             raise NandarrayError(f"the drive: results of programs that are none: {error}") from None
         return told

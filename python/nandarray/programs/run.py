@@ -181,7 +181,8 @@ class _AskedStage:
     """A stage of the native command; it reads these attributes."""
 
     program: int
-    form: str
+    #: None for the node's choice.
+    form: str | None
     entries: tuple[int, ...] | None
     inputs: list[Any]
     scalars: list[int]
@@ -269,7 +270,8 @@ def offload(
     form : {"interpreted", "translated", "native"}, optional
         Form in which programs are executed: instruction by instruction; translated to this machine's instructions as
         they run; or as a part of this process, for which they have to be :attr:`~Program.trusted`. If left out, native
-        for each that is, translated for each that is not. All give the same.
+        for each that is, translated for each that is not; at a node the node's choice, which is never native. All
+        give the same.
     threads : int, optional
         Cores; all of the machine if left out.
     task_bytes : int, optional
@@ -326,6 +328,7 @@ def offload(
     common["half_bytes"] = getattr(store, "_half_bytes", None)
     # A modelled device counts instructions, a door executes no native code of its clients.
     common["counted"] = native.clock is not None or door is not None
+    common["remote"] = door is not None
     watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
     try:
@@ -347,12 +350,7 @@ def offload(
     for name, one in wanted.items():
         value = given["stages"][run.places[id(one.step)]]["outputs"][one.number]
         got[name] = value if name in targets else _shaped(value, one._port, run.shapes.get((id(one.step), one.number)))
-    steps = tuple(
-        StepAccount(
-            step.program.name, part["tasks"], part["bytes_in"], part["bytes_out"], part["instructions"], stage.form
-        )
-        for step, part, stage in zip(run.steps, given["stages"], stages, strict=True)
-    )
+    steps = tuple(map(_step_account, run.steps, given["stages"], stages))
     used = {one.form for one in steps}
     tasks, bytes_in, bytes_out, wire = given["tasks"], given["bytes_in"], given["bytes_out"], given.get("wire") or ()
     from_host = sum(one.nbytes for stage in stages for one in stage.inputs if isinstance(one, np.ndarray))
@@ -363,6 +361,14 @@ def offload(
     notes = (ONE_A_CYCLE,) if native.clock is not None else ()
     account = Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes)
     return Offloaded(got, account)
+
+
+def _step_account(step: Step, told: Mapping[str, Any], asked: _AskedStage) -> StepAccount:
+    """Return the costs of one program; a node tells the form that it has chosen."""
+    form = asked.form or told["form"]
+    return StepAccount(
+        step.program.name, told["tasks"], told["bytes_in"], told["bytes_out"], told["instructions"], form
+    )
 
 
 @lru_cache(maxsize=64)
@@ -448,7 +454,9 @@ class _Run:
             target = outputs.get((id(step), output))
             going.append(target.native() if target else (id(step), output) in outputs)
         most = settings["instructions"]
-        form, entries = forms.choose(step.program, settings["form"], counted=most is not None or settings["counted"])
+        form, entries = settings["form"], None
+        if form is not None or not settings["remote"]:
+            form, entries = forms.choose(step.program, form, counted=most is not None or settings["counted"])
         scalars, cores = list(step._scalars), list(settings.get("cores", ()))
         task_bytes = settings["task_bytes"] or _task_bytes(step, self._boxes[id(step)], settings["half_bytes"])
         return _AskedStage(number, form, entries, inputs, scalars, going, task_bytes, most, cores)

@@ -749,7 +749,13 @@ impl Connection {
                 return Err((Status::CONNECT_PARAMETER, CNTLID));
             }
             let subnqn = self.stream.subsystem_name(subnqn, self.subsystem().nqn());
-            let host = HostIdentity { hostid: data.hostid, hostnqn, subnqn, local: self.stream.local() };
+            let host = HostIdentity {
+                hostid: data.hostid,
+                hostnqn,
+                subnqn,
+                local: self.stream.local(),
+                peer: self.stream.place(),
+            };
             let association = self.subsystem().associate(host, fields.kato_ms)?;
             if !self.shared.leaves_room(&association) {
                 return Err((Status::CONNECT_BUSY, 0));

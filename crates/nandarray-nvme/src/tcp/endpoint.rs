@@ -166,6 +166,14 @@ impl SocketStream {
         }
     }
 
+    /// Returns where the other end is: its address, or its user on a unix socket; `None` if it is gone.
+    pub(super) fn place(&self) -> Option<String> {
+        match self {
+            Self::Tcp(stream) => Some(stream.peer_addr().ok()?.ip().to_canonical().to_string()),
+            Self::Unix(_, peer) => Some(format!("user {}", peer.uid)),
+        }
+    }
+
     /// Returns the name of the subsystem that a host means. A host that has found the unix socket of the subsystem
     /// `own` may leave the name out.
     pub(super) fn subsystem_name(&self, given: String, own: &str) -> String {

@@ -177,7 +177,8 @@ impl ServerState {
             CommandPlace::Here | CommandPlace::Worker => (&self.workers, self.commands_max),
             CommandPlace::ProgramWorker => (&self.program_workers, runs),
         };
-        workers.execute(of.tenant_name(), WorkerShare { share, running_max }, Box::new(command));
+        let share = WorkerShare { share, running_max };
+        workers.execute(of.tenant_name(), of.tenant().owner(), share, Box::new(command));
     }
 
     /// Logins that failed.
@@ -244,8 +245,8 @@ impl ServerState {
     /// Whether a tenant's hosts may have one connection more: they leave as many free as they have. Connections whose
     /// host has not proved its identity do not count; their number and time are limited otherwise.
     pub(crate) fn leaves_room(&self, association: &Association) -> bool {
-        let name = association.tenant_name();
-        let is_own = |one: &&LiveAssociation| one.is_proven && one.association.tenant_name() == name;
+        let owner = association.tenant().owner();
+        let is_own = |one: &&LiveAssociation| one.is_proven && one.association.tenant().owner() == owner;
         let own: usize = self.live.lock().values().filter(is_own).map(|one| one.sockets.len()).sum();
         own <= self.connections_max.saturating_sub(self.connections.load(Ordering::Acquire))
     }

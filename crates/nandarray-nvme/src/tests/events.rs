@@ -129,6 +129,7 @@ fn a_discovery_controller_tells_no_events_and_has_two_log_pages() {
         hostnqn: "nqn.host".to_owned(),
         subnqn: DISCOVERY_NQN.to_owned(),
         local: Some(("2001:db8::1".to_owned(), "4420".to_owned())),
+        peer: None,
     };
     let association = host.subsystem.associate(identity, 0).unwrap();
     let discovery = Host { runtime: host.runtime.clone(), subsystem: host.subsystem.clone(), association };
@@ -179,7 +180,7 @@ fn a_stranger_finds_an_empty_discovery_log_and_others_the_advertised_address() {
         let local = Some(("10.0.0.1".to_owned(), "4420".to_owned()));
         let (hostnqn, subnqn) = (hostnqn.to_owned(), DISCOVERY_NQN.to_owned());
         let association =
-            host.subsystem.associate(HostIdentity { hostid: [0; 16], hostnqn, subnqn, local }, 0).unwrap();
+            host.subsystem.associate(HostIdentity { hostid: [0; 16], hostnqn, subnqn, local, peer: None }, 0).unwrap();
         let one = Host { runtime: host.runtime.clone(), subsystem: host.subsystem.clone(), association };
         one.enable(true);
         one.log(0x70, 2048)

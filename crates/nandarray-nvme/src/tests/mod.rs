@@ -78,7 +78,7 @@ impl Host {
 
     fn associate_as(subsystem: &Arc<Subsystem>, hostid: [u8; 16]) -> Arc<Association> {
         let subnqn = subsystem.nqn().to_owned();
-        let host = HostIdentity { hostid, hostnqn: "nqn.host".to_owned(), subnqn, local: None };
+        let host = HostIdentity { hostid, hostnqn: "nqn.host".to_owned(), subnqn, local: None, peer: None };
         subsystem.associate(host, 5000).unwrap()
     }
 

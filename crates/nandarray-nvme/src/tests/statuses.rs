@@ -235,6 +235,7 @@ fn admin_commands_and_hosts_are_refused_with_their_codes() {
         hostnqn: hostnqn.to_owned(),
         subnqn: subnqn.to_owned(),
         local: None,
+        peer: None,
     };
     let connect = |hostnqn, subnqn| {
         let refused = host.subsystem.associate(identity(hostnqn, subnqn), 0).unwrap_err();

@@ -34,7 +34,7 @@ fn subsystem() -> (Arc<Runtime>, Arc<Subsystem>) {
 
 fn enabled(subsystem: &Arc<Subsystem>) -> Arc<Association> {
     let subnqn = subsystem.nqn().to_owned();
-    let host = HostIdentity { hostid: [1; 16], hostnqn: "nqn.host".to_owned(), subnqn, local: None };
+    let host = HostIdentity { hostid: [1; 16], hostnqn: "nqn.host".to_owned(), subnqn, local: None, peer: None };
     let association = subsystem.associate(host, 0).expect("an association");
     let mut enable = SubmissionEntry::new(FABRICS_OPCODE, FabricsType::PropertySet as u32, 1);
     enable.set_cdw(11, Property::CC);

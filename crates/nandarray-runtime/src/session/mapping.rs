@@ -60,7 +60,7 @@ fn read(device: &Device, source: &SectionSource, bytes: Range<u64>) -> Result<Ve
     let into_ref = &mut into;
     device.compound(false, |compound| -> Result<()> {
         let input = from.input();
-        let mut reader = InputReader::new(compound);
+        let mut reader = InputReader::new(compound, None);
         let number = reader.add(&input, None)?;
         let has = reader.bytes(number);
         if bytes.end > has {
@@ -225,11 +225,11 @@ impl MappedSections {
         let bytes: Vec<Vec<u8>> = stored.iter_mut().map(|(_, bytes)| std::mem::take(bytes)).collect();
         device.compound(true, |compound| -> Result<()> {
             let spaces = spaces_of(compound, &wanted)?;
-            let mut writer = OutputWriter::begin(compound, &spaces, &wanted, u64::MAX, None)?;
+            let mut writer = OutputWriter::begin(compound, &spaces, &wanted, (u64::MAX, false), None)?;
             for (number, bytes) in bytes.into_iter().enumerate() {
                 writer.take(number, 0, bytes).map_err(transfer)?;
             }
-            writer.finish(compound)?;
+            writer.finish(compound, &spaces, &wanted)?;
             Ok(())
         })??;
         Ok(given)

@@ -181,6 +181,7 @@ fn go(seed: u64, runtime: &Runtime, rng: &mut Rng) {
         executor: &executor,
         hold_bytes: HOLD_BYTES,
         collect_bytes: u64::MAX,
+        locks_at_end: false,
         progress: &progress,
     };
     let context = format!("seed {seed}: {from:?} of {from_shape:?} to {to:?} of {to_shape:?}, tasks of {task_bytes}");

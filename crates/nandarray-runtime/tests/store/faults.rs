@@ -24,7 +24,7 @@ fn a_run_that_is_cut_off_at_any_write_is_whole_or_absent() {
     for number in 0.. {
         let at = if number < 12 { number + 1 } else { 12 + 9 * (number - 11) };
         let media = Arc::new(FaultMedia::default());
-        let store = Store::on(media.clone(), Some(0));
+        let store = Store { at_end: number % 2 == 1, ..Store::on(media.clone(), Some(0)) };
         store.runtime.device().execute(command::Flush).unwrap();
         media.crash_at_write(at);
         let done = store.copy(&Threads(1), u64::MAX);
@@ -84,7 +84,7 @@ fn a_damaged_input_is_named_and_changes_no_output() {
         bytes[at + 14] ^= 0x20;
         let device = Device::open(Arc::new(MemoryMedia::with_bytes(bytes)), "memory", Mode::ReadWrite, &options(None));
         let runtime = Runtime::new(Arc::new(device.unwrap()));
-        let damaged = Store { runtime, from: store.from, to: store.to, values: store.values.clone() };
+        let damaged = Store { runtime, from: store.from, to: store.to, values: store.values.clone(), at_end: false };
         for threads in [1, 3] {
             let error = damaged.copy(&Threads(threads), u64::MAX).unwrap_err();
             assert!(matches!(&error, Error::Engine(own) if own.kind() == "checksum"), "element {element}: {error}");

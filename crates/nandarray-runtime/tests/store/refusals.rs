@@ -22,6 +22,7 @@ fn run(store: &Store, request: &Request<'_>) -> Result<Executed, Error> {
         executor: &executor,
         hold_bytes: HOLD_BYTES,
         collect_bytes: u64::MAX,
+        locks_at_end: false,
         progress: &progress,
     };
     let done = store.runtime.execute(&execution);
@@ -169,6 +170,7 @@ fn runs_without_programs_or_with_unknown_ones_are_refused() {
         executor: &executor,
         hold_bytes: HOLD_BYTES,
         collect_bytes: u64::MAX,
+        locks_at_end: false,
         progress: &progress,
     };
     assert_eq!(store.runtime.execute(&none).unwrap_err().to_string(), "an execution without a program");

@@ -3,9 +3,9 @@
 //!
 //! All changes are checked first, each against the names that the changes before it would leave. Then all are applied
 //! in one epoch, without a cut in between, so that one journal record holds all of them or none. Elements are not
-//! changed here.
+//! changed here. Deletions wait for the runs of programs that write to what they delete.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Device;
@@ -14,6 +14,7 @@ use super::names::check_name;
 use super::wire::JournalOp;
 use crate::error::{Error, Result};
 use crate::ftl::Reservation;
+use crate::sched::RangeTicket;
 use crate::stl::space::{Space, SpaceId};
 
 impl<'a> Change<'a> {
@@ -30,16 +31,45 @@ impl Device {
     pub(super) fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
         self.sound()?;
         let _pages = self.reserve_changes(changes)?;
-        {
+        let mut deleted = self.deleted(changes);
+        loop {
+            let held: BTreeMap<SpaceId, RangeTicket> =
+                deleted.iter().map(|(&id, space)| Ok((id, self.hold_runs(space)?))).collect::<Result<_>>()?;
             // The lock is exclusive: the names that were checked cannot change before all changes are applied, and the
             // locks of spaces are taken one at a time.
             let _epoch = self.epoch.write();
             self.still_open()?;
             let spaces = self.spaces_changed(changes)?;
-            self.change_all(changes, &spaces);
+            let found = changes.iter().zip(&spaces).filter(|(change, _)| matches!(change, Change::Delete { .. }));
+            deleted = found.map(|(_, space)| (space.id, space.clone())).collect();
+            // A name may have become another space's since its runs were waited for.
+            if deleted.keys().all(|id| held.contains_key(id)) {
+                self.change_all(changes, &spaces);
+                break;
+            }
         }
         self.after_write();
         Ok(())
+    }
+
+    /// Returns the spaces that changes delete, as names are now; those that are not there are refused later.
+    fn deleted(&self, changes: &[Change<'_>]) -> BTreeMap<SpaceId, Arc<Space>> {
+        // The space of a name is that before all changes, or that which a change before gives the name to.
+        let mut names: HashMap<&str, &str> = HashMap::new();
+        let mut spaces = BTreeMap::new();
+        for change in changes {
+            match *change {
+                Change::Rename { from, to } => drop(names.insert(to, names.get(from).copied().unwrap_or(from))),
+                Change::Delete { name } => {
+                    let before = names.get(name).copied().unwrap_or(name);
+                    if let Ok(space) = self.find(before) {
+                        spaces.insert(space.id, space);
+                    }
+                }
+                Change::SetAttrs { .. } => {}
+            }
+        }
+        spaces
     }
 
     /// Checks the new name of each change by itself, and reserves pages for the new attributes; `None` if no change

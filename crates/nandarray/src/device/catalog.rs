@@ -88,7 +88,7 @@ impl Device {
         self.reserve(3 * attrs_bytes as u64 / u64::from(self.geometry().page_bytes) + 1)
     }
 
-    fn find(&self, name: &str) -> Result<Arc<Space>> {
+    pub(super) fn find(&self, name: &str) -> Result<Arc<Space>> {
         let catalog = self.catalog.read();
         match catalog.by_name.get(name) {
             Some(id) => Ok(catalog.by_id[id].clone()),
@@ -123,6 +123,7 @@ impl Device {
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         self.sound()?;
         let space = self.find(name)?;
+        let _runs = self.hold_runs(&space)?;
         let _range = self.hold(&space, vec![])?;
         {
             let _epoch = self.epoch.read();

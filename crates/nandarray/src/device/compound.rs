@@ -4,16 +4,19 @@
 //! Programs beside the data work this way (`nandarray-runtime`): they read boxes as they go, and their output is kept
 //! in [`StagedWrite`]s, which are applied together at the end. To a probe, and to a process that is forked in between,
 //! all of it is one command. Several threads may work for one compound command, each reading for itself. Between its
-//! calls the caller holds no lock of the engine except the block ranges of its staged writes.
+//! calls the caller holds no lock of the engine except the block ranges of its staged writes, or none: the bytes of a
+//! [`Spool`] are staged when the programs have ended.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Device;
 use super::command::Target;
+use super::spool::Spool;
 use super::staged_write::StagedWrite;
 use crate::error::{Error, Result};
-use crate::sched::BlockBox;
+use crate::sched::{BlockBox, RangeTicket, Share};
 use crate::sim::{Moves, Order};
 use crate::stl::read::BufferMut;
 use crate::stl::space::{Space, SpaceId};
@@ -107,6 +110,29 @@ impl<'d> Compound<'d> {
     /// As [`super::command::Write`], before any byte is written.
     pub fn stage(&self, space: Arc<Space>, blocks: BlockBox) -> Result<StagedWrite<'d>> {
         self.device.guarded(|| StagedWrite::begin(self.device, space, blocks))
+    }
+
+    /// Waits for other runs of programs that write to these building blocks (an empty box is all) and keeps later ones
+    /// from beginning, and the space from being deleted or shrunk, until the ticket is dropped. A caller that waits for
+    /// several does so in the order of their spaces' numbers, before it stages anything. Other writes go on.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] once `stop` is set; [`Error::Closed`] if the store was closed. Under a clock it waits for
+    /// nothing: [`Error::Busy`].
+    pub fn hold_run(&self, space: &Space, blocks: BlockBox, stop: &AtomicBool) -> Result<RangeTicket> {
+        self.device.guarded(|| {
+            let ticket = space.runs.request(blocks, Share::Exclusive);
+            let is_stopped = || stop.load(Ordering::Relaxed);
+            if !self.device.has_clock() && !ticket.wait_unless(&is_stopped) && is_stopped() {
+                return Err(Error::Cancelled);
+            }
+            self.device.granted(space, ticket)
+        })
+    }
+
+    /// Returns a spool, which keeps bytes of the command until it stages them.
+    pub fn spool(&self) -> Spool<'d> {
+        Spool::new(self.device)
     }
 
     /// Applies staged writes together, all of them or none.

@@ -341,7 +341,16 @@ impl Device {
     /// it fails with [`Error::Busy`] instead: the only other holder can be a transaction, and only this thread lets
     /// time pass.
     pub(super) fn hold(&self, space: &Space, blocks: BlockBox) -> Result<RangeTicket> {
-        let ticket = space.ranges.request(blocks, Share::Exclusive);
+        self.granted(space, space.ranges.request(blocks, Share::Exclusive))
+    }
+
+    /// Waits for the runs of programs that write to a space, and keeps others from beginning, as [`Self::hold`] does.
+    /// The caller must hold no blocks of the space yet, and take the runs of several spaces in the order of numbers.
+    pub(super) fn hold_runs(&self, space: &Space) -> Result<RangeTicket> {
+        self.granted(space, space.runs.request(vec![], Share::Exclusive))
+    }
+
+    pub(super) fn granted(&self, space: &Space, ticket: RangeTicket) -> Result<RangeTicket> {
         if self.has_clock() {
             if !ticket.is_granted() {
                 return Err(Error::Busy(format!(
@@ -350,7 +359,7 @@ impl Device {
                 )));
             }
         } else if !ticket.wait() {
-            return Err(Error::Closed("the store was closed while the command waited for a transaction".to_owned()));
+            return Err(Error::Closed("the store was closed while the command waited for another one".to_owned()));
         }
         Ok(ticket)
     }

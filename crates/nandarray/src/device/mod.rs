@@ -56,6 +56,7 @@ mod replay;
 mod reshape;
 mod salvage;
 mod service;
+mod spool;
 mod staged_write;
 mod target;
 mod transaction;
@@ -78,6 +79,7 @@ pub use identity::IdentityChoice;
 pub use opening::Dropped;
 pub use owned::{OwnedCommand, OwnedTarget};
 pub use service::ServiceCounts;
+pub use spool::Spool;
 pub use staged_write::StagedWrite;
 pub use transaction::TransactionId;
 
@@ -395,8 +397,11 @@ impl Device {
     pub fn close(&self) -> Result<()> {
         let done = self.close_once();
         if self.closed() && self.scope.is_here() {
-            // Wakes commands that wait for a transaction, which cannot end any more.
-            self.spaces().iter().for_each(|space| space.ranges.close());
+            // Wakes commands that wait for a transaction or a run, which cannot end any more.
+            self.spaces().iter().for_each(|space| {
+                space.ranges.close();
+                space.runs.close();
+            });
         }
         done
     }

@@ -78,6 +78,7 @@ impl Device {
     pub(super) fn resize(&self, id: SpaceId, to: &[u64]) -> Result<()> {
         self.sound()?;
         let space = self.space(id)?;
+        let _runs = self.hold_runs(&space)?;
         let _range = self.hold(&space, vec![])?;
         let from = space.read()?.record.shape.clone();
         let scalar = space.peek().record.scalar;

@@ -15,10 +15,14 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 pub use table::{RangeTable, SharedRange, WaitCircle};
+
+/// Time between two looks at whether a wait was stopped.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A box of building blocks: first and last coordinate (inclusive) along each dimension. An empty list is the whole
 /// space.
@@ -126,6 +130,18 @@ impl RangeTicket {
         }
         true
     }
+
+    /// As [`Self::wait`], but returns `false` soon after `is_stopped` is true, too.
+    pub fn wait_unless(&self, is_stopped: &dyn Fn() -> bool) -> bool {
+        let mut requests = self.queue.requests.lock();
+        while !requests.is_granted(self.number) {
+            if requests.closed || is_stopped() {
+                return false;
+            }
+            let _ = self.queue.released.wait_for(&mut requests, LOOK);
+        }
+        true
+    }
 }
 
 impl Drop for RangeTicket {
@@ -140,7 +156,7 @@ impl Drop for RangeTicket {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use super::*;
 
@@ -189,6 +205,12 @@ mod tests {
         let held = lock.lock(vec![]);
         std::thread::scope(|s| {
             let waits = s.spawn(|| lock.request(vec![(1, 1)], Share::Exclusive).wait());
+            let stopped = AtomicBool::new(false);
+            let stops = s.spawn(|| {
+                lock.request(vec![(1, 1)], Share::Exclusive).wait_unless(&|| stopped.load(Ordering::Relaxed))
+            });
+            stopped.store(true, Ordering::Relaxed);
+            assert!(!stops.join().unwrap());
             lock.close();
             assert!(!waits.join().unwrap());
         });

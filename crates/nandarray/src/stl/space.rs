@@ -215,6 +215,9 @@ pub struct Space {
     pub shape: BlockShape,
     /// Range lock, by which commands on the same blocks wait for each other.
     pub ranges: RangeLock,
+    /// Range lock of runs of programs that write here, taken before [`Self::ranges`]: runs wait for each other, and
+    /// commands that delete or shrink the space wait for them.
+    pub runs: RangeLock,
     /// History of accesses, from which the next ones are predicted.
     pub access: AccessHistory,
     spec: Option<CodecSpec>,
@@ -258,6 +261,7 @@ impl Space {
             id: record.id,
             shape,
             ranges: RangeLock::default(),
+            runs: RangeLock::default(),
             access: AccessHistory::default(),
             spec: (!spec.is_identity()).then_some(spec),
             encryption: record.encryption.clone(),

@@ -4,7 +4,10 @@
 //! some, or none of its staged writes, while an operation of the disk may fail. A staged write that was not applied
 //! has left nothing: no byte, no page that stays live, no lock.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
 
 use fastrand::Rng;
 use nandarray::{
@@ -145,7 +148,7 @@ fn staged_writes_whose_array_was_deleted_meanwhile_take_the_others_with_them() {
     let pages = number(&device, "pages_live");
     let done = device.compound(true, |inside| {
         let drafts = ["a", "c"].map(|name| stage(inside, &device, name, &model[name], &mut rng).unwrap().0);
-        // A batch waits for no range lock.
+        // A batch waits for runs, and for no other range lock.
         device.execute(command::Batch { changes: &[Change::Delete { name: "c" }] }).unwrap();
         let late = inside.stage(device.describe("b")?, vec![]);
         assert!(late.is_ok(), "the others can still be staged: {late:?}");
@@ -163,4 +166,44 @@ fn staged_writes_whose_array_was_deleted_meanwhile_take_the_others_with_them() {
     device.execute(command::Delete { name: "b" }).unwrap();
     let gone = device.compound(false, |inside| inside.space(space).map(drop)).unwrap();
     assert!(matches!(gone, Err(Error::Closed(_))), "{gone:?}");
+}
+
+#[test]
+fn deletions_wait_for_a_run_that_has_not_staged_yet_and_writes_do_not() {
+    let (device, mut model) = make(&Arc::new(Disk::default()), 2);
+    let changes = [Change::Rename { from: "c", to: "z" }, Change::Delete { name: "z" }, Change::Delete { name: "a" }];
+    let (begun, stop) = (Barrier::new(2), AtomicBool::new(false));
+    let write = |name: &str, model: &mut Model, salt| {
+        let op = Op::Write { name: name.to_owned(), part: Part::all(&model[name].shape), salt };
+        op.run(&device).unwrap();
+        op.tell(model);
+    };
+    thread::scope(|scope| {
+        let deletes = scope.spawn(|| {
+            begun.wait();
+            device.execute(command::Batch { changes: &changes })
+        });
+        let done = device.compound(true, |inside| {
+            let of = |name: &str| device.describe(name).unwrap();
+            let _runs = ["a", "c"].map(|name| inside.hold_run(&of(name), vec![], &stop).unwrap());
+            begun.wait();
+            for salt in 0..20 {
+                write("c", &mut model, salt);
+                thread::sleep(Duration::from_millis(5));
+            }
+            assert!(!deletes.is_finished(), "the deletion did not wait");
+            // Another run of these blocks waits, too, until it is stopped.
+            thread::scope(|others| {
+                let waits = others.spawn(|| inside.hold_run(&of("a"), vec![], &stop).map(drop));
+                stop.store(true, Ordering::Relaxed);
+                assert!(matches!(waits.join().unwrap(), Err(Error::Cancelled)));
+            });
+            inside.apply(vec![inside.stage(of("a"), vec![])?])
+        });
+        done.unwrap().unwrap();
+        deletes.join().unwrap().unwrap();
+    });
+    model.retain(|name, _| name != "a" && name != "c");
+    assert_holds(&device, &model, &String::new);
+    assert_sound(&device, &String::new);
 }

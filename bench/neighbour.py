@@ -210,7 +210,7 @@ def measure_load(url: str, pid: int, name: str, seconds: float) -> NeighbourRow:
     total = programs.get("sum", dtype="float64")
     with connect(url, hostnqn="nqn.neighbour") as store:
         room, block = bytearray(_LBA), bytes(_LBA)
-        small, place = store["small"], store["whole"]
+        small, place = store.open_array("small"), store.open_array("whole")
 
         def timed(into: list[float], work: Callable[[], Any]) -> None:
             before = time.perf_counter()

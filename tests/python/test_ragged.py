@@ -350,6 +350,11 @@ def test_parts_that_contradict_each_other_are_named(store: nandarray.Store) -> N
     for read in (lambda: x[2], lambda: x[:], lambda: x[[2]], lambda: list(x), x.to_arrow, lambda: pa.array(x)):
         with pytest.raises(CorruptError, match=r"text of 'x' must be UTF-8"):
             read()
+    x = made()
+    x.valid[0] = False
+    x.values[0] = 255  # of a row that is missing
+    assert x[:2].tolist() == [None, None]
+    assert x.to_arrow().to_pylist() == [None, None, "bb", "cc"]
     for places in ([0, 4, 2, 4, 6], [0, 2, 2, 4, 7], [-1, 2, 2, 4, 6]):
         x = made()
         x.offsets[:] = places

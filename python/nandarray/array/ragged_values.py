@@ -11,7 +11,6 @@ Arrow's nulls there are refused, but for times, where they are NaT. Stored rows 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -83,14 +82,15 @@ def settle_kind(data: Any, dtype: DTypeLike | None) -> tuple[RaggedKind, np.dtyp
         return kind, _item(pa, _plain(pa, chunked).value_type) if kind == "list" else _BYTE
     if isinstance(data, np.ndarray) and data.dtype.kind == "T":
         return "text", _BYTE
-    given = [row for row in _sequence(data) if not _is_missing(row)]
-    if not given:
+    rows = _sequence(data)
+    first = next((row for row in rows if not _is_missing(row)), None)
+    if first is None:
         raise InvalidError("rows that are all missing tell no dtype: it must be given")
-    if isinstance(given[0], str):
+    if isinstance(first, str):
         return "text", _BYTE
-    if isinstance(given[0], bytes | bytearray | memoryview):
+    if isinstance(first, bytes | bytearray | memoryview):
         return "bytes", _BYTE
-    filled = [np.asarray(row) for row in given if np.size(row)]
+    filled = [np.asarray(row) for row in rows if not _is_missing(row) and np.size(row)]
     try:
         common = np.result_type(*filled) if filled else np.dtype(np.float64)
     except TypeError as error:
@@ -112,13 +112,15 @@ def rows_of(data: Any, kind: RaggedKind, item: np.dtype[Any]) -> Iterator[Rows]:
             yield _of_arrow(pa, chunk, kind, item)
         return
     given = _sequence(data)
-    missing = np.fromiter(map(_is_missing, given), bool, len(given))
+    alike = {*map(type, given)} <= {str, bytes}  # none of which stands for a missing row
+    missing = np.zeros(len(given), bool) if alike else np.fromiter(map(_is_missing, given), bool, len(given))
     pieces: list[Any]
     if kind == "list":
         pieces = [_list(number, row, item) for number, row in _present(given, missing)]
         values = np.concatenate(pieces) if pieces else np.empty((0, *item.shape), item.base)
     else:
-        pieces = [(_encoded if kind == "text" else _bytes)(number, row) for number, row in _present(given, missing)]
+        make = _encoded if kind == "text" else _bytes
+        pieces = [make(number, row) for number, row in _present(given, missing)]
         values = np.frombuffer(b"".join(pieces), _BYTE)
     lengths = np.zeros(len(given), np.int64)
     lengths[~missing] = np.fromiter(map(len, pieces), np.int64, len(pieces))
@@ -139,7 +141,9 @@ def _is_missing(row: Any) -> bool:
     return isinstance(row, float | np.floating) and bool(np.isnan(row))
 
 
-def _present(given: Sequence[Any], missing: _NdArray) -> Iterator[tuple[int, Any]]:
+def _present(given: Sequence[Any], missing: _NdArray) -> Iterable[tuple[int, Any]]:
+    if not missing.any():
+        return enumerate(given)
     return ((number, given[number]) for number in np.flatnonzero(~missing).tolist())
 
 
@@ -296,10 +300,15 @@ def to_numpy(rows: Rows, kind: RaggedKind, dtype: np.dtype[Any], name: str) -> _
     CorruptError
         Text that is not UTF-8; ``name`` says of what.
     """
-    bounds = pairwise(rows.offsets.tolist())
+    starts, ends = rows.offsets[:-1], rows.offsets[1:]
+    if rows.valid is not None:  # what lies in a missing row means nothing
+        ends = np.where(rows.valid, ends, starts)
+    bounds = zip(starts.tolist(), ends.tolist(), strict=True)
     given: list[Any]
     if kind == "list":
         given = [rows.values[low:high] for low, high in bounds]
+    elif kind == "text":
+        given = [*_decoded(rows.values.tobytes(), bounds, name)]
     else:
         heap = rows.values.tobytes()
         given = [heap[low:high] for low, high in bounds]
@@ -307,17 +316,21 @@ def to_numpy(rows: Rows, kind: RaggedKind, dtype: np.dtype[Any], name: str) -> _
         for number in np.flatnonzero(~rows.valid).tolist():
             given[number] = None
     if kind == "text":
-        return np.array([_decoded(row, name) for row in given], dtype)
+        return np.array(given, dtype)
     found = np.empty(len(given), object)
     for number, row in enumerate(given):
         found[number] = row
     return found
 
 
-def _decoded(row: bytes | None, name: str) -> str | None:
+def _decoded(heap: bytes, bounds: Iterable[tuple[int, int]], name: str) -> list[str]:
+    if heap.isascii():
+        text = heap.decode("ascii")
+        return [text[low:high] for low, high in bounds]
     try:
-        return None if row is None else row.decode()
+        return [heap[low:high].decode() for low, high in bounds]
     except UnicodeDecodeError as error:
+        row = bytes(error.object)
         why = f"{error.reason} at byte {error.start} of {row!r:.60}"
         raise CorruptError(f"the text of {name!r} must be UTF-8: {why}") from None
 

@@ -421,10 +421,15 @@ def test_boxes_beside_their_peers(tmp_path: Path, capsys: pytest.CaptureFixture[
     given = ["--side", "40", "--box", "8", "--count", "30", "--rounds", "1", "--folder", str(tmp_path)]
     assert cli.main(["boxes", *given, "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
-    assert {(one["system"], one["state"]) for one in found} >= {
-        (n, s) for n in ("nandarray", "memmap", "reads") for s in ("cold", "warm")
+    names = {(name, "noise") for name in ("nandarray", "nandarray, blocks 4", "memmap", "reads")}
+    names |= {("nandarray", "waves"), ("nandarray, blocks 4", "waves")}
+    assert {(one["system"], one["data"], one["state"]) for one in found} >= {
+        (*name, state) for name in names for state in ("cold", "warm")
     }
-    assert all(one["bytes_s"] > 0 for one in found)
+    assert all(one["bytes_s"] > 0 and one["cpu_s_gb"] >= 0 and one["disk"] >= 0 for one in found)
+    for one in found:
+        assert (one["ratio"] is None) == one["system"].startswith("nandarray")
+        assert bool(one["verdict"]) <= one["system"].startswith(("zarr", "reads"))
     assert "nandarray is, times" in capsys.readouterr().out
 
 

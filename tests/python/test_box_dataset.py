@@ -45,6 +45,17 @@ def test_boxes_of_a_grid_hold_every_element_and_equal_slices(path: Path) -> None
             np.testing.assert_array_equal(dataset[-1][1], labels)
 
 
+def test_boxes_reach_the_end_of_the_longest_array(path: Path) -> None:
+    with nandarray.open(path, "r+") as store:
+        long = store.create("long", (2**64 - 1,), "u1", fill_value=7)
+        dataset = BoxDataset(long, box=8, step=1 << 62)
+        assert [dataset.place(i)[0] for i in range(len(dataset))] == [0, 1 << 62, 2 << 62, 3 << 62, 2**64 - 9]
+        np.testing.assert_array_equal(dataset[-1], [7] * 8)
+        crops = BoxDataset(long, box=8, count=100, seed=1)
+        assert max(crops.place(i)[0] for i in range(100)) > 1 << 63
+        np.testing.assert_array_equal(next(crops.batches(50)), np.full((50, 8), 7))
+
+
 def test_random_boxes_are_the_seeds_alone_and_reach_every_place(path: Path) -> None:
     with nandarray.open(path) as store:
         make = lambda seed: BoxDataset(store["label"], box=(20, 15, 8), count=10_000, seed=seed)  # noqa: E731

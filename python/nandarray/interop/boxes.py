@@ -38,7 +38,7 @@ _LINE = 64
 _AHEAD = 2
 
 _Batch = Any
-_Places = np.ndarray[Any, np.dtype[np.int64]]
+_Places = np.ndarray[Any, np.dtype[Any]]  # integers of 64 bits
 
 
 class BoxDataset:
@@ -172,9 +172,10 @@ class BoxDataset:
         found = np.array([self._index(number) for number in numbers], np.int64)
         if self._grid is None:
             return self._random_places(found)
-        at = np.stack(np.unravel_index(found, self._grid), axis=-1) if len(found) else np.empty((0, len(self._box)))
-        places: _Places = np.minimum(at.astype(np.int64) * self._steps, self._most)
-        return places
+        # Coordinates have 64 bits without a sign, and their products more: Python's integers carry them.
+        at = zip(*(axis.tolist() for axis in np.unravel_index(found, self._grid)), strict=True)
+        places = [[min(i * n, m) for i, n, m in zip(one, self._steps, self._most, strict=True)] for one in at]
+        return np.array(places, np.uint64).reshape(len(found), len(self._box))
 
     def _index(self, number: int) -> int:
         try:
@@ -187,7 +188,7 @@ class BoxDataset:
 
     def _random_places(self, found: _Places) -> _Places:
         draws, within = found // _DRAWN, found % _DRAWN
-        places = np.empty((len(found), len(self._box)), np.int64)
+        places = np.empty((len(found), len(self._box)), np.uint64)
         for draw in np.unique(draws).tolist():
             of = draws == draw
             places[of] = self._draw(draw)[within[of]]
@@ -198,7 +199,8 @@ class BoxDataset:
         made = drawn.get(key)
         if made is None:
             chance = np.random.default_rng([self._seed, *key])
-            made = chance.integers(0, self._most, (_DRAWN, len(self._box)), endpoint=True)
+            most = np.array(self._most, np.uint64)
+            made = chance.integers(0, most, (_DRAWN, len(most)), np.uint64, endpoint=True)
             self._drawn = {**({} if len(drawn) >= _DRAWS_KEPT else drawn), key: made}
         return made
 

@@ -187,6 +187,18 @@ def test_it_is_copied_renamed_and_deleted_as_one(served: Any, tmp_path: Path) ->
         served.open_array("names")
 
 
+def test_handles_append_in_turn(served: Any) -> None:
+    one = served.create_ragged("x", ["a"])
+    two, model = served["x"], ["a"]
+    for number in range(6):
+        rows_ = [str(number), None] if number > 2 else [str(number)]
+        assert (one if number % 2 else two).append(rows_) == len(model) + len(rows_)
+        model += rows_
+    assert served["x"][:].tolist() == model
+    served.refresh()
+    assert one[:].tolist() == two[:].tolist() == model
+
+
 def test_what_cannot_be_created_leaves_nothing(served: Any) -> None:
     def broken() -> Any:
         return np.array(["fine", 7], object)

@@ -388,6 +388,9 @@ class Ragged:
             A row is of another kind, or text that UTF-8 does not have.
         """
         with self._store._lock:
+            for part in (self._offsets, self._values, self._valid):
+                if part is not None:  # behind a door this learns its shape anew: another handle may have appended
+                    part._space.attrs  # noqa: B018
             count = len(self)
             end = int(self._offsets[count])
             kind, item = self._kind_and_item()

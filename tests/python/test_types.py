@@ -21,10 +21,15 @@ WRONG = {
 }
 
 
-def _mypy(*files: Path, folder: Path, options: tuple[str, ...] = ()) -> str:
+def _mypy(*files: Path, options: tuple[str, ...] = ()) -> str:
     # The package's own modules are checked by `mypy` at the root; here they are only followed.
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary"]
-    command += ["--config-file", str(HERE.parents[1] / "pyproject.toml"), "--cache-dir", str(folder / "cache")]
+    command += [
+        "--config-file",
+        str(HERE.parents[1] / "pyproject.toml"),
+        "--cache-dir",
+        str(HERE.parents[1] / "target" / "mypy-of-users"),
+    ]
     done = subprocess.run([*command, *options, *map(str, files)], capture_output=True, text=True, check=False)
     assert not done.stderr, done.stderr
     return done.stdout
@@ -37,7 +42,7 @@ def test_a_typed_user_needs_no_cast_and_sees_no_any_of_ours(tmp_path: Path, capf
     lines = ["import nandarray", "from typed_user import halved", 'store = nandarray.open("a.nand")', *WRONG]
     wrong.write_text("\n".join(lines))
     program = HERE / "typed_user.py"
-    told = _mypy(program, wrong, folder=tmp_path, options=("--warn-unreachable",))
+    told = _mypy(program, wrong, options=("--warn-unreachable",))
     by_file = {file: [line for line in told.splitlines() if f"{file}:" in line] for file in (program.name, wrong.name)}
     assert by_file[program.name] == []
     for number, (line, word) in enumerate(WRONG.items(), len(lines) - len(WRONG) + 1):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray.array.array import Array
 from nandarray.door import Source
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, ProgramFailedError
 from nandarray.interop.tables.schema import Column, columns_of, unreadable
@@ -31,7 +32,6 @@ from nandarray.programs.ports import Box
 from nandarray.programs.run import offload
 
 if TYPE_CHECKING:
-    from nandarray.array.array import Array
     from nandarray.array.group import Group
     from nandarray.programs.program import Program
 

@@ -30,7 +30,7 @@ from nandarray.programs.program import Program
 from nandarray.programs.step import FieldStep, Output, Step, in_order, source
 from nandarray.programs.storeless import storeless
 
-__all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "shape_of", "watched"]
+__all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "is_remote", "offload", "shape_of", "watched"]
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
@@ -308,6 +308,11 @@ def offload(
     notes = (ONE_A_CYCLE,) if native.clock is not None else ()
     account = Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes)
     return Offloaded(got, account)
+
+
+def is_remote(store: Any) -> bool:
+    """Return whether programs beside arrays of a store run in another process, behind a door."""
+    return isinstance(store._engine, Source)
 
 
 @lru_cache(maxsize=64)

@@ -90,6 +90,8 @@ def _side_commands(commands: Any) -> None:
     offload.add_argument(
         "--dtype", nargs="+", default=["float64", "float32"], help="of its elements, one after the other"
     )
+    offload.add_argument("--groups", action="store_true", help="group-by and median in bounded memory instead")
+    offload.add_argument("--keys", type=int, default=1_000_000, metavar="N", help="different ones of --groups")
     offload.add_argument("--rounds", type=int, default=5)
     offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
     offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum")
@@ -336,6 +338,18 @@ def _first(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _groups(arguments: argparse.Namespace, command: str, size: int) -> int:
+    import json
+
+    from . import groups
+
+    operations = tuple(arguments.only or groups.OPERATIONS)
+    rows = groups.measure(arguments.folder, size=size, keys=arguments.keys, operations=operations, say=_say)
+    print(f"promised: ours in no more than {groups.BUDGET >> 20} MiB of private memory")
+    _lines(arguments, command, *groups.table(rows, size), json.dumps([vars(one) for one in rows], indent=1))
+    return 0
+
+
 def _offload(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -350,6 +364,8 @@ def _offload(arguments: argparse.Namespace, command: str) -> int:
         )
         _lines(arguments, command, *offload_door.table(rows), json.dumps([vars(one) for one in rows], indent=1))
         return 0
+    if arguments.groups:
+        return _groups(arguments, command, arguments.bytes or offload.default_size())
     found = []
     for dtype in arguments.dtype:
         found += offload.measure(

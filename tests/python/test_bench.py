@@ -21,6 +21,7 @@ from bench import (
     cores,
     first_result,
     geometry,
+    groups,
     memory,
     micro,
     model,
@@ -550,6 +551,19 @@ def test_programs_beside_their_peers_from_end_to_end(tmp_path: Path, capsys: pyt
     assert all(row["private"] is not None and row["ratio"] == 1 for row in ours)
     assert "filter-sum" in capsys.readouterr().out
     assert not (tmp_path / "data" / "offload").exists()
+
+
+def test_groups_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["offload", "--groups", "--bytes", str(1 << 20), "--keys", "1000"]
+    arguments += ["--folder", str(tmp_path / "data"), "--json", str(tmp_path / "a.json")]
+    assert cli.main(arguments) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())
+    ours = {row["operation"]: row for row in rows if row["system"] == "nandarray"}
+    assert list(ours) == list(groups.OPERATIONS)
+    assert all(row["seconds"] > 0 and row["resident"] > row["private"] for row in ours.values())
+    assert all(row["verdict"] == "kept" for row in ours.values())
+    assert "peak RSS" in capsys.readouterr().out
+    assert not (tmp_path / "data" / "groups").exists()
 
 
 def test_a_wrong_result_is_not_timed() -> None:

@@ -105,7 +105,7 @@ def test_of_nothing_and_what_is_refused(store: Any) -> None:
         array.reduce("quantile", q=0.5)
     array = put(store, np.arange(6.0).reshape(2, 3))
     for name, options, says in (
-        ("median", {"initial": 0}, "it has no initial value"),
+        ("median", {"initial": 0}, "median has no initial value"),
         ("median", {"q": 0.5}, "median takes no q; quantile does"),
         ("median", {"weights": 1}, "median takes no 'weights'"),
         ("quantile", {}, "quantile takes q, numbers from 0 to 1"),

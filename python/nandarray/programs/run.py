@@ -31,7 +31,7 @@ from nandarray.programs.program import Program
 from nandarray.programs.step import FieldStep, Output, Step, in_order, source
 from nandarray.programs.storeless import storeless
 
-__all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "shape_of", "watched"]
+__all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "is_remote", "offload", "shape_of", "watched"]
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
@@ -369,6 +369,11 @@ def _step_account(step: Step, told: Mapping[str, Any], asked: _AskedStage) -> St
     return StepAccount(
         step.program.name, told["tasks"], told["bytes_in"], told["bytes_out"], told["instructions"], form
     )
+
+
+def is_remote(store: Any) -> bool:
+    """Return whether programs beside arrays of a store run in another process, behind a door."""
+    return isinstance(store._engine, Source)
 
 
 @lru_cache(maxsize=64)

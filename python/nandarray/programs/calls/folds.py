@@ -28,7 +28,7 @@ from nandarray.programs.program import Program
 __all__ = ["c_type", "fold_box", "spelled"]
 
 _HERE = Path(__file__).parent / "c"
-#: Those that choose an element, with NumPy's function where it takes several axes.
+#: Reductions that choose an element, with NumPy's function where it takes several axes.
 _CHOSEN: Mapping[str, Any] = {"argmin": None, "argmax": None, "min": np.min, "max": np.max}
 #: By their numbers in ``c/fold.c``.
 _OPS: Mapping[str, int] = {**axes.FOLDS, "min": 6, "max": 7}

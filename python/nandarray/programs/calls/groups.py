@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.door import Source
 from nandarray.dtypes import computed, is_short
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.programs import ports, run
@@ -123,7 +122,7 @@ class _Given:
 class GroupBy:
     """Values in groups of equal keys, made by :meth:`Array.group_by` and :func:`nandarray.group_by`.
 
-    Arrays are read when statistics are asked for, each time.
+    Arrays are read by each call of :meth:`reduce`.
     """
 
     def __init__(self, keys: _Given, values: _Given, *, dropna: bool, budget: int) -> None:
@@ -388,7 +387,7 @@ class _Passes:
         given = [keys, values] if layout.value_bytes else [keys]
         self._inputs, self._layout, self._records = [one.source for one in given], layout, math.prod(keys.shape)
         stores = [one.store for one in given]
-        self._door = any(store is not None and isinstance(store._engine, Source) for store in stores)
+        self._door = any(store is not None and run.is_remote(store) for store in stores)
         sent = self._door and any(store is None for store in stores)  # once for each part
         threads = options.get("threads") or os.cpu_count() or 1
         self._parts = 1 if sent or self._records <= _FEW_RECORDS else min(threads, _PARTS)

@@ -178,16 +178,9 @@ def _reduced(
         ddof = scalars.get("ddof", 0) if isinstance(what, str) and what in _VARIANCES else 0
         return each(grid, what, key=key, dtype=None if dtype is None else dtypes.parse(dtype), ddof=ddof)
     if isinstance(what, str) and what in _ORDERED:
-        named = {name: scalars[name] for name in _ORDERED[what] if name in scalars}
-        _refuse_scalars(what, {name: one for name, one in scalars.items() if name not in named}, dtype)
         if initial is not None:
             raise InvalidError(f"{what} has no initial value")
-        native = _native(grid)  # short floats, and elements of the other order of bytes
-        if what == "top":
-            best = top_of(native, axis, key=key, options=options, **named)
-            own = grid.dtype.base.newbyteorder("=")
-            return best if native is grid else {**best, "values": best["values"].astype(own)}
-        return quantiles(native, what, axis, key=key, options=options, **named)
+        return _by_order(grid, what, axis, key=key, dtype=dtype, options=options, scalars=scalars)
     if axis is not None:
         if isinstance(what, str) and what in _VARIANCES:
             _refuse_scalars(what, {name: one for name, one in scalars.items() if name != "ddof"}, dtype)
@@ -228,6 +221,20 @@ def _reduced(
     if isinstance(what, str):
         return _JOINED[what](first, found)
     return found.dtype.type(what(first, found, **scalars))
+
+
+def _by_order(
+    grid: Operand, what: str, axis: Any, *, key: Any, dtype: Any, options: _Options, scalars: _Options
+) -> Any:
+    """Return the greatest elements, or quantiles, of a box or along axes."""
+    named = {name: scalars[name] for name in _ORDERED[what] if name in scalars}
+    _refuse_scalars(what, {name: one for name, one in scalars.items() if name not in named}, dtype)
+    native = _native(grid)  # short floats, and elements of the other order of bytes
+    if what != "top":
+        return quantiles(native, what, axis, key=key, options=options, **named)
+    best = top_of(native, axis, key=key, options=options, **named)
+    own = grid.dtype.base.newbyteorder("=")
+    return best if native is grid else {**best, "values": best["values"].astype(own)}
 
 
 def _first(initial: Any, dtype: np.dtype[Any] | None) -> Any:

@@ -5,8 +5,8 @@
  * record gives a row. The result of an operation over no rows is the value that changes nothing; the last four
  * have none, and the caller does not ask for it.
  *
- * Operations (OP): 0 any, 1 all, 2 prod, 3 count, 4 argmin, 5 argmax, 6 min, 7 max. A NaN counts as true and not as zero; it is the
- * least and the greatest element, and the first one is found, as NumPy does.
+ * Operations (OP): 0 any, 1 all, 2 prod, 3 count, 4 argmin, 5 argmax, 6 min, 7 max. A NaN counts as true and not as
+ * zero; it is the least and the greatest element, and the first one is found, as NumPy does.
  */
 #include "element.h"
 

@@ -10,9 +10,9 @@
  * records, and the last hash of the range; the caller makes another pass for the hashes behind it. A hash of at most 8
  * bytes is that of one key, so a range of one hash has room; longer keys may share one.
  *
- * T, KIND_OF_T: the values (see element.h), of which there are none if INNER is 0. KEY_BYTES, KEY_KIND: the keys, 'f' floats, 'M' dates or durations, else
- * bytes that are equal or not. HAS_*: the members of a cell; names of NumPy's reductions. SKIPNA leaves out values, and
- * DROPNA records, that are NaN or NaT.
+ * T, KIND_OF_T: the values (see element.h), of which there are none if INNER is 0. KEY_BYTES, KEY_KIND: the keys, 'f'
+ * floats, 'M' dates or durations, else bytes that are equal or not. HAS_*: the members of a cell; names of NumPy's
+ * reductions. SKIPNA leaves out values, and DROPNA records, that are NaN or NaT.
  */
 #include "element.h"
 

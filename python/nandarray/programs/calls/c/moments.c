@@ -2,9 +2,9 @@
  *
  * The box is rows of INNER elements, which lie behind the axis, as in fold.c: with WHOLE the axis is of the whole box,
  * and a state has a row; without, a record has the LENGTH rows of an axis. Rows are added by Welford's recurrence,
- * states are joined by Chan's, so that no difference of large squares is taken; and elements less the first one of their
- * column, so that the mean of large numbers that hardly differ is not rounded. A result is a row of first elements, one of
- * means less these, and one of sums; of no rows all are 0. Parts of complex numbers are columns of their own.
+ * states are joined by Chan's, so that no difference of large squares is taken; and elements less the first one of
+ * their column, so that the mean of large numbers that hardly differ is not rounded. A result is a row of first
+ * elements, one of means less these, and one of sums; of no rows all are 0. Parts of complex numbers are columns.
  */
 #include "element.h"
 

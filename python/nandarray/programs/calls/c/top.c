@@ -1,10 +1,10 @@
 /* top.c: the K greatest or least elements along an axis, and their places along it.
  *
- * The box is rows of INNER elements, which lie behind the axis, as in fold.c: with WHOLE the axis is of the whole box (of
- * a flat one with rows of one element), and a state has a heap for each column; without, a record has the LENGTH rows of
- * an axis. A heap's root is the worst that is kept; it is sorted at the end, the best first. Of equal elements the one
- * at the lower place is better. A NaN or NaT is better than any other element, as argmax and argmin have it. Results are
- * rows of INNER elements, the best first.
+ * The box is rows of INNER elements, which lie behind the axis, as in fold.c: with WHOLE the axis is of the whole box
+ * (of a flat one with rows of one element), and a state has a heap for each column; without, a record has the LENGTH
+ * rows of an axis. A heap's root is the worst that is kept; it is sorted at the end, the best first. Of equal elements
+ * the one at the lower place is better. A NaN or NaT is better than any other element, as argmax and argmin have it.
+ * Results are rows of INNER elements, the best first.
  */
 #include "element.h"
 

@@ -87,6 +87,7 @@ def _side_commands(commands: Any) -> None:
     _output(offload)
     offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits; of a door 2 GiB")
     offload.add_argument("--door", choices=["nvme"], help="at a node instead, beside reading all and Arrow Flight")
+    offload.add_argument("--dask", action="store_true", help="a merge and a stencil instead, beside Dask on the store")
     offload.add_argument(
         "--dtype", nargs="+", default=["float64", "float32"], help="of its elements, one after the other"
     )
@@ -94,7 +95,9 @@ def _side_commands(commands: Any) -> None:
     offload.add_argument("--keys", type=int, default=1_000_000, metavar="N", help="different ones of --groups")
     offload.add_argument("--rounds", type=int, default=5)
     offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
-    offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum")
+    offload.add_argument(
+        "--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum; with Dask merge stencil"
+    )
     schedule = commands.add_parser(
         "schedule", help="schedulers of kernels: decisions a CPU second; sessions beside pools"
     )
@@ -353,8 +356,19 @@ def _groups(arguments: argparse.Namespace, command: str, size: int) -> int:
 def _offload(arguments: argparse.Namespace, command: str) -> int:
     import json
 
-    from . import offload, offload_door
+    from . import offload, offload_door, offload_pairs
 
+    if arguments.dask:
+        pairs = offload_pairs.measure(
+            arguments.folder,
+            size=arguments.bytes or offload_pairs.DEFAULT_BYTES,
+            rounds=arguments.rounds,
+            operations=tuple(arguments.only or offload_pairs.OPERATIONS),
+            say=_say,
+        )
+        print("promised: no slower than Dask on the same store, in 256 MiB of memory")
+        _lines(arguments, command, *offload_pairs.table(pairs), json.dumps([vars(one) for one in pairs], indent=1))
+        return 0
     if arguments.door:
         size = arguments.bytes or offload_door.DEFAULT_BYTES
         rows = offload_door.measure(arguments.folder, size=size, rounds=arguments.rounds, say=_say)

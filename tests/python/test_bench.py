@@ -27,6 +27,7 @@ from bench import (
     model,
     offload,
     offload_door,
+    offload_pairs,
     opening,
     programs,
     report,
@@ -531,6 +532,19 @@ def test_timed_cores_are_measured_and_judged(tmp_path: Path, monkeypatch: pytest
     assert {one.work for one in rows} == {"mix", "sum"}
     header, lines = cores.table(rows)
     assert all(len(line) == len(header) for line in lines)
+
+
+def test_a_merge_and_a_stencil_beside_dask_from_end_to_end(tmp_path: Path) -> None:
+    pytest.importorskip("dask")
+    pytest.importorskip("numba")
+    arguments = ["offload", "--dask", "--bytes", str(1 << 20), "--rounds", "1", "--folder", str(tmp_path / "data")]
+    assert cli.main([*arguments, "--json", str(tmp_path / "a.json")]) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())
+    wanted = [(operation, system) for operation in offload_pairs.OPERATIONS for system in offload_pairs.SYSTEMS]
+    assert [(row["operation"], row["system"]) for row in rows] == wanted
+    assert all(
+        row["ratio"] > 0 and (row["verdict"] in {"held", "MISSED"}) == (row["system"] == "nandarray") for row in rows
+    )
 
 
 def test_programs_beside_their_peers_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

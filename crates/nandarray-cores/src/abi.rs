@@ -2,8 +2,6 @@
 //!
 //! docs/reference/program-abi.md is the specification. Everything is 64 bits, little-endian, on 32-bit harts too.
 
-use crate::task::InputPace;
-
 /// Version number of the interface.
 pub const ABI: u64 = 1;
 /// Name of the ELF section that holds the program's metadata.
@@ -66,6 +64,15 @@ pub struct Port {
     pub offset: u64,
     /// Shape of the port's data, counted in records: 1 to 4 dimensions.
     pub shape: Vec<u64>,
+}
+
+/// The place of a task in an input that has a pace of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputPace {
+    /// Number of the first record that the task sees.
+    pub first: u64,
+    /// Whether the input is known to end with the last record that the task sees.
+    pub ended: bool,
 }
 
 /// The arguments of one call.

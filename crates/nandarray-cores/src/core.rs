@@ -346,7 +346,8 @@ impl<'p> Core<'p> {
         let used = match &mut self.place {
             _ if self.program.entry(entry).is_none() => return Ok(vec![0; outputs.len()]),
             CoreBackend::Host(host) => {
-                let streams = if self.program.metadata().kind == ProgramKind::Stream { task.inputs.len() } else { 0 };
+                // Inputs with paces of their own report what was taken of them, in the field of torn streams.
+                let streams = if self.program.metadata().is_paced() { 0 } else { task.inputs.len() };
                 // SAFETY: the arguments name the task's inputs, `outputs` and the host's scratchpad, all of which live
                 // longer.
                 let given = unsafe { host.call(entry, arguments, streams, outputs.len()) };

@@ -43,5 +43,5 @@ pub use native::{Form, Native};
 pub use processor::{HartOwner, OwnedHart, Processor};
 pub use profile::Profiler;
 pub use program::{EntryPoint, Program};
-pub use task::{BorrowedTask, InputPace, TaskPlace};
+pub use task::{BorrowedTask, TaskPlace};
 pub use timer::{CallMark, CoreFigures, CoreTimer, check, timed_core, timed_hart};

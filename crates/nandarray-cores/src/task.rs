@@ -1,6 +1,8 @@
 //! A task as a core gets it: its number, its place in the input, and its bytes. Not here: how inputs are cut into
 //! tasks.
 
+use crate::abi::InputPace;
+
 /// The inputs of one task, borrowed from the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct BorrowedTask<'t> {
@@ -30,15 +32,6 @@ pub struct TaskPlace {
     pub total: Vec<u64>,
     /// Place of the task in each input, if the inputs have paces of their own; else empty.
     pub paces: Vec<InputPace>,
-}
-
-/// The place of a task in an input that has a pace of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InputPace {
-    /// Number of the first record that the task sees.
-    pub first: u64,
-    /// Whether the input is known to end with the last record that the task sees.
-    pub ended: bool,
 }
 
 /// The place of what is no task.

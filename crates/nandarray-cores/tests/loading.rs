@@ -4,7 +4,7 @@
 mod common;
 
 use common::{COPY, METADATA, at, by_hand, elf};
-use nandarray_cores::abi::{self, Arguments, Port};
+use nandarray_cores::abi::{self, Arguments, InputPace, Port};
 use nandarray_cores::{Bound, EntryPoint, LoadError, Metadata, OutputPhase, Program, ProgramKind, Records};
 use proptest::prelude::*;
 
@@ -171,6 +171,7 @@ fn the_argument_block_is_laid_out_as_it_is_written_down() {
         screens: 9,
         first: vec![30],
         total: vec![40, 5],
+        paces: vec![InputPace { first: 6, ended: false }, InputPace { first: 8, ended: true }],
     };
     let mut block = vec![0xff; abi::ARGS_BYTES as usize];
     arguments.write(&mut block);
@@ -184,6 +185,7 @@ fn the_argument_block_is_laid_out_as_it_is_written_down() {
     assert_eq!(port(at::OUTPUT), [0x6000_0000, 24, 0, 4, 2, 3, 4, 5]);
     assert_eq!((word(at::SCALAR), word(at::SCALAR + 8), word(at::SCALAR + 16)), (7, u64::MAX, 0));
     assert_eq!((0..8).map(|i| word(1312 + 8 * i)).collect::<Vec<_>>(), [30, 0, 0, 0, 40, 5, 1, 1]);
+    assert_eq!((0..6).map(|i| word(1376 + 8 * i)).collect::<Vec<_>>(), [6, 0, 8, 1, 0, 0]);
     block[at::OUTPUT + 64 + 16..][..8].copy_from_slice(&99u64.to_le_bytes());
     assert_eq!((Arguments::used(&block, 0), Arguments::used(&block, 1)), (0, 99));
     assert_eq!((abi::input_window(1), abi::output_window(7)), (0x2400_0000, 0x7c00_0000));

@@ -7,11 +7,14 @@
 use nandarray_cores::{ALL_BYTES, InputPort, Metadata, Records, RunError, Tasks, abi};
 
 use crate::io::InputSource;
-use crate::paced::PacedInputs;
 use crate::queue::StreamQueue;
 
+mod paced;
 #[cfg(test)]
 mod tests;
+
+use paced::PacedInputs;
+pub(crate) use paced::check_taken;
 
 /// A task's range of records, the same in each input that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,6 @@ mod inputs;
 mod io;
 mod job;
 mod outputs;
-mod paced;
 mod pipeline;
 mod programs;
 mod progress;

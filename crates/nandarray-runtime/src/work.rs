@@ -12,9 +12,8 @@ use nandarray::panics::caught;
 use nandarray_cores::{BorrowedTask, Call, Core, EntryPoint, Inflow, RunError};
 
 use crate::context::StageContext;
-use crate::cut::{Edges, TaskCutter};
+use crate::cut::{Edges, TaskCutter, check_taken};
 use crate::io::{Delivery, InputLocation, OutputSink};
-use crate::paced::check_taken;
 use crate::progress::Account;
 use crate::queue::joined;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};

@@ -100,7 +100,7 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-cores",
         uses: &["nandarray-uarch", "nandarray-hart"],
-        layers: "abi task < error < json < element < metadata < program < native < processor < core < kernel_table < \
+        layers: "abi < task < error < json < element < metadata < program < native < processor < core < kernel_table < \
                  kernel < kernel_metered < check < inflow < call < profile timer < lib",
         ..PLAIN
     },

@@ -4,7 +4,8 @@
 
 use std::ops::Range;
 
-use nandarray_cores::{InputPace, Metadata, RunError, abi};
+use nandarray_cores::abi::{self, InputPace};
+use nandarray_cores::{Metadata, RunError};
 
 use crate::cut::{Cut, NextCut, Supply};
 

@@ -206,7 +206,7 @@ impl OutputBox<'_> {
     fn unspool(&mut self, output: usize, spool: &mut Spool<'_>, write: &mut StagedWrite<'_>) -> Result<()> {
         let mut bytes = Vec::new();
         loop {
-            let some = spool.next()?;
+            let some = spool.take_next()?;
             if some.is_empty() {
                 assert!(bytes.is_empty(), "{} bytes of an element", bytes.len());
                 return Ok(());

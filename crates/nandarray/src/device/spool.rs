@@ -82,7 +82,7 @@ impl<'d> Spool<'d> {
     ///
     /// # Errors
     /// Errors of the medium, and [`Error::Checksum`] for damaged pages.
-    pub fn next(&mut self) -> Result<Vec<u8>> {
+    pub fn take_next(&mut self) -> Result<Vec<u8>> {
         let Some(chunk) = self.chunks.pop_front() else { return Ok(std::mem::take(&mut self.waiting)) };
         let device = self.device;
         let page = device.geometry().page_bytes as usize;
@@ -136,7 +136,8 @@ mod tests {
             let options = Options { geometry: Geometry::TINY, threads: Some(1), ..Options::default() };
             let device = Device::open(media.clone(), "memory", Mode::Exclusive, &options).unwrap();
             let staged = || device.ftl.with_segments(|s| s.infos().iter().map(|info| info.staged).sum::<u32>());
-            let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(rng.usize(..5 * CHUNK_BYTES / 2)).collect();
+            let count = rng.usize(..5 * CHUNK_BYTES / 2);
+            let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(count).collect();
             let mut spool = Spool::new(&device);
             let mut left = &bytes[..];
             while !left.is_empty() {
@@ -152,7 +153,7 @@ mod tests {
             assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
             let mut back = Vec::new();
             loop {
-                let next = spool.next().unwrap();
+                let next = spool.take_next().unwrap();
                 if next.is_empty() {
                     break;
                 }

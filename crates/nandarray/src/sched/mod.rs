@@ -202,10 +202,9 @@ mod tests {
     #[test]
     fn closing_ends_waiting() {
         let lock = RangeLock::default();
-        let held = lock.lock(vec![]);
+        let (held, stopped) = (lock.lock(vec![]), AtomicBool::new(false));
         std::thread::scope(|s| {
             let waits = s.spawn(|| lock.request(vec![(1, 1)], Share::Exclusive).wait());
-            let stopped = AtomicBool::new(false);
             let stops = s.spawn(|| {
                 lock.request(vec![(1, 1)], Share::Exclusive).wait_unless(&|| stopped.load(Ordering::Relaxed))
             });

@@ -165,7 +165,7 @@ def _check(path: Path, operation: str) -> None:
     import nandarray
 
     with nandarray.open(path) as store:
-        ours, dask = (store[f"{operation} {system}"] for system in (OURS, DASK))
+        ours, dask = (store.open_array(f"{operation} {system}") for system in (OURS, DASK))
         rows = max(1, _PIECE // math.prod(ours.shape[1:]))
         for at in range(0, ours.shape[0], rows):
             if not np.array_equal(ours[at : at + rows], dask[at : at + rows]):

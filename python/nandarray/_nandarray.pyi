@@ -63,6 +63,8 @@ __all__ = [
     "nvme_space",
     "nvme_status_kind",
     "nvme_statuses",
+    "nvme_tls_key",
+    "nvme_tls_psks",
     "nvme_store_box_entry",
     "nvme_unload_entry",
     "program_disassemble",
@@ -500,6 +502,8 @@ class NvmeServer:
         advertise: tuple[str, int | None] | None = None,
         access: tuple[int | None, int | None, bool] | None = None,  # of unix sockets: owner, group, all others
         rules: tuple[str, str] | None = None,  # a TOML text, and its name in errors
+        tls: dict[str, str] | None = None,
+        fallback: list[int] = ...,  # of the places, by their numbers
     ) -> NvmeServer: ...
     @property
     def addresses(self) -> list[str]: ...
@@ -507,7 +511,12 @@ class NvmeServer:
     def nqn(self) -> str: ...
     def status(self) -> dict[str, Any]: ...
     def reload(
-        self, *, hosts: list[str], secrets: dict[str, tuple[str, str | None]], rules: tuple[str, str] | None
+        self,
+        *,
+        hosts: list[str],
+        secrets: dict[str, tuple[str, str | None]],
+        rules: tuple[str, str] | None,
+        tls: dict[str, str] | None = None,
     ) -> list[str]: ...  # names of hosts whose connections it has ended
     # operations: tenant, kind, failed, bytes from and to hosts, sum of durations in ns, commands by bucket; bounds_ns;
     # failures by the name of their status
@@ -528,6 +537,7 @@ class NvmeHost:
         secrets: tuple[str, str | None] | None = None,
         header_digest: bool = False,
         data_digest: bool = False,
+        tls: str | None = None,
     ) -> NvmeHost: ...
     def close(self) -> None: ...
     def wire_bytes(self) -> tuple[int, int]: ...  # sent and received
@@ -543,6 +553,8 @@ class NvmeHost:
     def write_many(self, entries: list[bytes], data: bytes, depth: int) -> None: ...
 
 def dhchap_secret(hash: int, key: bytes) -> str: ...
+def nvme_tls_key(key: bytes, *, transformed: bool) -> str: ...
+def nvme_tls_psks(key: str, hostnqn: str, subnqn: str) -> list[tuple[str, bytes]]: ...  # identities, pre-shared keys
 def nvme_rules_hosts(text: str, name: str) -> list[str]: ...
 
 # Name, range and meaning of each key: those of the node, those of a tenant.

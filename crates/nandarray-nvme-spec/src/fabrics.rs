@@ -302,6 +302,11 @@ impl DataDescriptor {
     }
 }
 
+/// Transport requirements of an entry of the discovery log: a secure channel is required.
+pub const TREQ_SECURE_CHANNEL: u8 = 1;
+/// Security of an entry of the discovery log for TCP, in byte 0 of its transport-specific address: TLS 1.3.
+pub const TSAS_TLS_13: u8 = 2;
+
 /// An entry of the discovery log, 1024 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -120,7 +120,17 @@ pub struct IdentifyController {
     reserved312: [u8; 8],
     /// Granularity of the keep alive timer, in units of 100 ms.
     pub kas: U16,
-    reserved322: [u8; 190],
+    reserved322: [u8; 20],
+    /// Longest time that a path's state changes, in seconds (ANATT).
+    pub anatt: u8,
+    /// States of paths that the controller tells (ANACAP): bit 0, optimized; bit 1, non-optimized; bit 6, the group of
+    /// a namespace does not change.
+    pub anacap: u8,
+    /// Largest identifier of a group of namespaces whose paths have a state (ANAGRPMAX).
+    pub anagrpmax: U32,
+    /// Number of these groups (NANAGRPID).
+    pub nanagrpid: U32,
+    reserved352: [u8; 160],
     /// Sizes of submission entries as powers of two: the required one in bits 3:0, the largest in bits 7:4.
     pub sqes: u8,
     /// Sizes of completion entries, in the same form as `sqes`.
@@ -243,7 +253,10 @@ pub struct IdentifyNamespace {
     pub mcl: U32,
     /// Maximum number of source ranges of a copy, minus one.
     pub msrc: u8,
-    reserved81: [u8; 18],
+    reserved81: [u8; 11],
+    /// Group whose state the paths to the namespace have (ANAGRPID).
+    pub anagrpid: U32,
+    reserved96: [u8; 3],
     /// Namespace attributes; bit 0 is set if the namespace is write protected.
     pub nsattr: u8,
     reserved100: [u8; 4],
@@ -266,7 +279,9 @@ pub struct NamespaceOfAnySet {
     pub nmic: u8,
     /// Reservation capabilities ([`crate::ReservationCapabilities`]).
     pub rescap: u8,
-    reserved3: [u8; 5],
+    reserved3: u8,
+    /// Group whose state the paths to the namespace have (ANAGRPID).
+    pub anagrpid: U32,
     /// Attributes; bit 0 is set if the namespace is write protected.
     pub nsattr: u8,
     reserved9: [u8; 5],
@@ -372,6 +387,10 @@ mod tests {
             (offset_of!(IdentifyController, wctemp), 266),
             (offset_of!(IdentifyController, cctemp), 268),
             (offset_of!(IdentifyController, kas), 320),
+            (offset_of!(IdentifyController, anacap), 343),
+            (offset_of!(IdentifyController, nanagrpid), 348),
+            (offset_of!(IdentifyNamespace, anagrpid), 92),
+            (offset_of!(NamespaceOfAnySet, anagrpid), 4),
             (offset_of!(IdentifyController, maxcmd), 514),
             (offset_of!(IdentifyController, ioccsz), 1792),
             (offset_of!(IdentifyController, iorcsz), 1796),

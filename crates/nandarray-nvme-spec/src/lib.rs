@@ -47,7 +47,7 @@ pub use entry::{CompletionEntry, SubmissionEntry};
 pub use fabrics::{
     ADMIN_IN_CAPSULE_BYTES, AuthFields, CNTLID_ANY, CONNECT_AUTHENTICATE, CONNECT_SECURE_CHANNEL, ConnectData,
     ConnectFields, DISCOVERY_NQN, DataDescriptor, DataLocation, DiscoveryEntry, FABRICS_OPCODE, FabricsCommand,
-    FabricsType, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL,
+    FabricsType, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL, TREQ_SECURE_CHANNEL, TSAS_TLS_13,
 };
 pub use features::{EventMask, Feature, FeatureCapabilities, FeatureChange, FeatureSelect, QueueCounts};
 pub use identify::{
@@ -57,7 +57,7 @@ pub use identify::{
 pub use io::{BlockPart, Blocks, Coordinates, NdBox, NvmeCommand, Opcode, OpenAction, Unit};
 pub use logs::{
     ChangedPage, DiscoveryHeader, EffectsPage, ErrorEntry, FirmwarePage, HealthPage, LogPage, LogRequest, NamesPage,
-    SupportedBits, SupportedPage,
+    PathState, PathsGroup, PathsHeader, SupportedBits, SupportedPage,
 };
 pub use memory::{MemoryCommand, MemoryCopyRange, MemoryOpcode};
 pub use nd::{NdCommand, NdOpcode, NdPlace, ReplyPart, RequestPart};

@@ -22,6 +22,8 @@ numbers! {
         Changed = 0x04,
         /// Supported commands and their effects.
         Effects = 0x05,
+        /// States of the paths to groups of namespaces ([`PathsHeader`], [`PathsGroup`]).
+        Paths = 0x0c,
         /// Supported features and their effects.
         Features = 0x12,
         /// Subsystems that a discovery service knows.
@@ -41,6 +43,8 @@ numbers! {
 
 /// Log page identifier (LID; base 2.0, figures 198 to 201).
 type Identifier = DwordBits<10, 7, 0>;
+/// Groups alone, without their namespaces, of log page 0Ch (RGO, bit 0 of the log specific field).
+type GroupsOnly = Bit<10, 8>;
 /// Retain asynchronous event (RAE).
 type Retain = Bit<10, 15>;
 /// Number of dwords minus one (NUMDL, NUMDU).
@@ -64,6 +68,8 @@ pub struct LogRequest {
     pub offset: u64,
     /// Whether the page stays as unread for events.
     pub retain: bool,
+    /// Whether log page 0Ch has groups without their namespaces.
+    pub groups_only: bool,
     /// Identifier within the page; of accounts, the execution's tag.
     pub specific: u16,
     /// Command set, of pages that depend on one.
@@ -94,6 +100,7 @@ impl LogRequest {
             dwords_z: DwordsLower::get(entry) | DwordsUpper::get(entry) << 16,
             offset: LogOffset::get(entry),
             retain: Retain::flag(entry),
+            groups_only: GroupsOnly::flag(entry),
             specific: Specific::u16(entry),
             csi: CommandSetOf::u8(entry),
             nsid: entry.nsid.get(),
@@ -107,6 +114,7 @@ impl LogRequest {
         DwordsUpper::put(entry, self.dwords_z >> 16);
         LogOffset::put(entry, self.offset);
         Retain::put(entry, self.retain);
+        GroupsOnly::put(entry, self.groups_only);
         Specific::put(entry, self.specific);
         CommandSetOf::put(entry, self.csi);
     }
@@ -270,6 +278,44 @@ impl ChangedPage {
         page
     }
 }
+
+/// Header of log page 0Ch (states of paths: asymmetric namespace access), 16 bytes (base 2.0, figure 228).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct PathsHeader {
+    /// Number of changes of any group.
+    pub changes: U64,
+    /// Number of groups that follow.
+    pub groups: U16,
+    reserved10: [u8; 6],
+}
+
+/// A group of log page 0Ch, 32 bytes; the identifiers of its namespaces follow, 4 bytes each.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct PathsGroup {
+    /// Identifier of the group.
+    pub group: U32,
+    /// Number of namespaces that follow.
+    pub namespaces: U32,
+    /// Number of changes of this group.
+    pub changes: U64,
+    /// State of this controller's paths to the group ([`PathState`]).
+    pub state: u8,
+    reserved17: [u8; 15],
+}
+
+/// State of the paths from a controller to a group of namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathState {
+    /// A host uses these paths before others.
+    #[default]
+    Optimized = 1,
+    /// A host uses these paths while it has no optimized one.
+    NonOptimized = 2,
+}
+
+const _: () = assert!(size_of::<PathsHeader>() == 16 && size_of::<PathsGroup>() == 32);
 
 /// Header of log page 70h (discovery), 1024 bytes (base 2.0, figure 264); [`crate::DiscoveryEntry`]s follow.
 #[repr(C)]

@@ -9,6 +9,7 @@ use nandarray::nvme::{ArrayAccess, NSID_ALL};
 use nandarray_nvme_spec::{
     AdminCommand, AdminOpcode, CNTLID_ANY, ChangedPage, CommandSet, CompletionEntry, DiscoveryEntry, DiscoveryHeader,
     FABRICS_OPCODE, FabricsCommand, Feature, FeatureChange, LogPage, LogRequest, NamesPage, Status, SubmissionEntry,
+    TREQ_SECURE_CHANNEL, TSAS_TLS_13,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -17,6 +18,7 @@ use crate::commands::{CommandEffect, admin_effect, admin_opcode};
 use crate::features;
 use crate::logs;
 use crate::payload::Payload;
+use crate::ports;
 use crate::properties::{self, PropertyWrite};
 use crate::running::RunCommand;
 
@@ -157,6 +159,10 @@ impl Association {
                 logs::effects(csi, subsystem.read_only(), programs, nd).as_bytes().to_vec()
             }
             LogPage::Reservations => return self.give_notice(retain, payload, offset),
+            LogPage::Paths => {
+                let state = ports::state_of(&subsystem.ports(), self.host().local.as_ref());
+                ports::page(state, &self.active(None)?, request.groups_only)
+            }
             LogPage::Features => features::effects().as_bytes().to_vec(),
             LogPage::Discovery => self.discovery_log(),
             LogPage::Programs => self.tenant().programs.list(),
@@ -181,6 +187,7 @@ impl Association {
             _ if self.is_discovery() => false,
             LogPage::Errors | LogPage::Health | LogPage::Firmware | LogPage::Changed => true,
             LogPage::Effects | LogPage::Features | LogPage::Reservations => true,
+            LogPage::Paths => self.has_path_states(),
             LogPage::Programs | LogPage::RangeSets | LogPage::Execution => self.has(CommandSet::PROGRAMS),
             LogPage::Names => self.has(CommandSet::ND),
         }
@@ -207,28 +214,39 @@ impl Association {
         Ok(())
     }
 
-    /// Returns log page 70h: a header of 1024 bytes, and an entry for the subsystem if the host may connect to it by an
-    /// address. There is no type of transport for a unix socket, so such a port has no entry.
+    /// Returns log page 70h: a header of 1024 bytes, and an entry for each port of the subsystem if the host may
+    /// connect to it by an address. There is no type of transport for a unix socket, so such a port has no entry.
     fn discovery_log(&self) -> Vec<u8> {
-        let (mut address, mut port) = self.host().local.clone().unwrap_or_default();
-        if let Some((other, other_port)) = self.subsystem().options().advertised.clone() {
-            address = other;
-            port = other_port.unwrap_or(port);
-        }
-        if port.is_empty() || !self.subsystem().admits(&self.host().hostnqn) {
+        let subsystem = self.subsystem();
+        let local = self.host().local.as_ref();
+        let places = match subsystem.options().advertised.clone() {
+            Some((address, port)) => {
+                let port = port.or_else(|| local.map(|(_, port)| port.clone()));
+                port.map(|port| vec![(address, port)]).unwrap_or_default()
+            }
+            None => local.map(|local| ports::reached(&subsystem.ports(), local)).unwrap_or_default(),
+        };
+        if !subsystem.admits(&self.host().hostnqn) {
             return DiscoveryHeader::new(0).as_bytes().to_vec();
         }
-        let mut entry = DiscoveryEntry::new_zeroed();
-        (entry.trtype, entry.adrfam, entry.subtype) = (3, if address.contains(':') { 2 } else { 1 }, 2);
-        entry.portid.set(1);
-        entry.cntlid.set(CNTLID_ANY);
-        entry.asqsz.set(32);
-        entry.trsvcid.fill(b' ');
-        entry.traddr.fill(b' ');
-        let fill = |to: &mut [u8], text: &str| to[..text.len()].copy_from_slice(text.as_bytes());
-        fill(&mut entry.trsvcid, &port);
-        fill(&mut entry.traddr, &address);
-        fill(&mut entry.subnqn, self.subsystem().nqn());
-        [DiscoveryHeader::new(1).as_bytes(), entry.as_bytes()].concat()
+        let mut log = DiscoveryHeader::new(places.len() as u64).as_bytes().to_vec();
+        for (number, (address, port)) in (1..).zip(&places) {
+            let mut entry = DiscoveryEntry::new_zeroed();
+            (entry.trtype, entry.adrfam, entry.subtype) = (3, if address.contains(':') { 2 } else { 1 }, 2);
+            if subsystem.requires_tls() {
+                (entry.treq, entry.tsas[0]) = (TREQ_SECURE_CHANNEL, TSAS_TLS_13);
+            }
+            entry.portid.set(number);
+            entry.cntlid.set(CNTLID_ANY);
+            entry.asqsz.set(32);
+            entry.trsvcid.fill(b' ');
+            entry.traddr.fill(b' ');
+            let fill = |to: &mut [u8], text: &str| to[..text.len()].copy_from_slice(text.as_bytes());
+            fill(&mut entry.trsvcid, port);
+            fill(&mut entry.traddr, address);
+            fill(&mut entry.subnqn, subsystem.nqn());
+            log.extend_from_slice(entry.as_bytes());
+        }
+        log
     }
 }

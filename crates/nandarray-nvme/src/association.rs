@@ -226,6 +226,11 @@ impl Association {
         self.is_discovery() && !is_known
     }
 
+    /// Whether the controller tells states of paths: its subsystem has several ports.
+    pub(crate) fn has_path_states(&self) -> bool {
+        !self.is_discovery() && self.subsystem.ports().len() > 1
+    }
+
     /// Returns the keep alive timeout in milliseconds: the time without a command after which the association ends; 0
     /// is never.
     pub fn kato_ms(&self) -> u32 {

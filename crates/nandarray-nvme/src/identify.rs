@@ -12,6 +12,7 @@ use zerocopy::FromZeros;
 use crate::association::Association;
 use crate::features::WARNING_KELVIN;
 use crate::limits::{IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX};
+use crate::ports;
 use crate::programs::{ACTIVE_MAX, PROGRAMS_BYTES_MAX, RANGE_SETS, RANGES};
 use crate::subsystem::NN;
 
@@ -26,8 +27,14 @@ const LBA_BYTES_MAX: usize = 64 << 10;
 const AWUPF_Z: u16 = (TRANSFER_BYTES_MAX / LBA_BYTES_MAX - 1) as u16;
 /// Version of the N-D commands over fabrics, which have a command set of their own.
 const ND_VERSION: u16 = 2;
-/// CMIC: the subsystem may have several controllers.
+/// CMIC: the subsystem may have several ports, several controllers, and states of the paths to its namespaces.
+const SEVERAL_PORTS: u8 = 1;
 const SEVERAL_CONTROLLERS: u8 = 1 << 1;
+const PATH_STATES: u8 = 1 << 3;
+/// ANACAP: paths are optimized or not, and a namespace stays in its group.
+const PATH_CAPABILITIES: u8 = 1 | 1 << 1 | 1 << 6;
+/// ANATT: longest time of a change in seconds, which is not to be 0; there is none.
+const PATH_CHANGE_SECONDS: u8 = 1;
 /// NMIC: several controllers have the namespace.
 const IS_SHARED: u8 = 1;
 /// NSTAT: the namespace is ready.
@@ -57,6 +64,11 @@ const RESERVATIONS: u16 = 1 << 5;
 const SGLS: u32 = 0x0010_0001;
 
 impl Association {
+    /// Returns the group of every namespace; 0 if paths have no states.
+    fn path_group(&self) -> u32 {
+        if self.has_path_states() { ports::GROUP } else { 0 }
+    }
+
     /// Returns the data of an identify command.
     pub(crate) fn identify(&self, cns: Cns, csi: u8, nsid: u32) -> Result<IdentifyPage, Status> {
         if self.is_discovery() && cns != Cns::Controller {
@@ -78,6 +90,7 @@ impl Association {
                 self.csi(nsid)?;
                 let mut told = NamespaceOfAnySet::new_zeroed();
                 told.nmic = IS_SHARED;
+                told.anagrpid.set(self.path_group());
                 if self.csi(nsid)? == CommandSet::NVM {
                     told.rescap = self.reservation_capabilities();
                 }
@@ -98,10 +111,12 @@ impl Association {
         if self.csi(nsid)? != CommandSet::NVM {
             let mut told = IdentifyNamespace::new_zeroed();
             told.nmic = IS_SHARED;
+            told.anagrpid.set(self.path_group());
             return Ok(zerocopy::transmute!(told));
         }
         let mut told = self.controller().identify_namespace(nsid)?;
         told.nmic = IS_SHARED;
+        told.anagrpid.set(self.path_group());
         told.rescap = self.reservation_capabilities();
         // No boundary, since a host would split its requests there.
         told.noiob.set(0);
@@ -118,6 +133,14 @@ impl Association {
         let discovery = self.is_discovery();
         assert_eq!(told.ver.get(), VERSION_2_0, "the version of identify is that of the property");
         told.cmic = SEVERAL_CONTROLLERS;
+        if self.has_path_states() {
+            told.cmic |= SEVERAL_PORTS | PATH_STATES;
+            (told.anacap, told.anatt) = (PATH_CAPABILITIES, PATH_CHANGE_SECONDS);
+            told.anagrpmax.set(ports::GROUP);
+            told.nanagrpid.set(1);
+            // A host sizes its room for the log page by this number.
+            told.mnan.set(NN);
+        }
         told.mdts = MDTS;
         told.cntlid.set(self.cntlid());
         told.oaes.set(if discovery { DISCOVERY_EVENTS } else { NAMESPACE_EVENTS });

@@ -27,6 +27,7 @@
 //! | `requests`, `arrays`, `offload` | array requests: what they carry, what they do to arrays, programs |
 //! | `identify`, `logs` | data of identify and of log pages |
 //! | `auth` | in-band authentication of hosts |
+//! | `tls`, `ports` | keys of TLS; addresses of a subsystem, and states of the paths by them |
 //! | `registrants`, `reservations` | rules of one namespace's reservation; those of all, and who is excluded |
 //! | `reserve` | commands on reservations of one host |
 //! | `saved_registrants`, `notices` | registrants as an attribute; notifications of one host |
@@ -58,6 +59,7 @@ mod metrics;
 mod notices;
 mod offload;
 mod payload;
+mod ports;
 mod programs;
 mod properties;
 mod queue;
@@ -73,6 +75,7 @@ mod subsystem;
 #[allow(clippy::disallowed_methods, reason = "a transport gives up silent hosts: it has the machine's clock")]
 pub mod tcp;
 mod tenants;
+pub mod tls;
 mod unlocked;
 
 #[cfg(test)]
@@ -86,5 +89,5 @@ pub use nandarray_nvme_spec::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
 pub use payload::{Payload, TransferDirection};
 pub use queue::QueuePair;
 pub use running::RunStatus;
-pub use subsystem::{Subsystem, SubsystemOptions};
+pub use subsystem::{KnownHosts, Subsystem, SubsystemOptions};
 pub use tenants::{NodeLimits, NodeRules, TenantRules};

@@ -81,6 +81,8 @@ pub(crate) struct Health {
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
     failures: AtomicU64,
+    /// Seconds of service since the start.
+    seconds: AtomicU64,
     /// Starts of the service, and those whose end was cut off.
     service: ServiceCounts,
 }
@@ -99,6 +101,10 @@ impl Health {
     pub(crate) fn wrote(&self, bytes: u64) {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn served(&self, seconds: u64) {
+        self.seconds.fetch_add(seconds, Ordering::Relaxed);
     }
 
     /// Counts a failure; returns its number.
@@ -131,6 +137,7 @@ impl Health {
         page.writes = wide(of(&self.writes));
         page.errors = wide(of(&self.failures));
         page.power_cycles = wide(self.service.power_cycles.into());
+        page.power_on_hours = wide(self.service.seconds.saturating_add(of(&self.seconds)) / 3600);
         page.unsafe_shutdowns = wide(self.service.unsafe_shutdowns.into());
         page
     }

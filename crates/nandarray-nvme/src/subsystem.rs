@@ -20,9 +20,11 @@ use crate::events::{EventLog, ServerEvent};
 use crate::host_entries::entry_of;
 use crate::logs::Health;
 use crate::metrics::{Meters, OperationCounts};
+use crate::ports::SubsystemPort;
 use crate::reservations::Reservations;
 use crate::running::RunStatus;
 use crate::tenants::{NoRules, NodeRules, Tenant, Tenants};
+use crate::tls::{NamedHost, TlsKeys, TlsPsk};
 
 /// Maximum namespace identifier (NN).
 pub(crate) const NN: u32 = 1024;
@@ -58,6 +60,8 @@ pub struct SubsystemOptions {
     pub hosts: Vec<String>,
     /// Secrets of hosts by their qualified names: these hosts may connect, and have to authenticate themselves.
     pub credentials: BTreeMap<String, HostCredentials>,
+    /// Keys of TLS of hosts by their qualified names: these hosts may connect, by TCP with TLS alone.
+    pub tls_keys: TlsKeys,
     /// Whether a completed write survives the end of this process (the default); otherwise only after a host's flush.
     pub kill_safe: bool,
     /// Address that the discovery log names, and port; `None` for those that the host has reached.
@@ -77,6 +81,7 @@ impl Default for SubsystemOptions {
             rules: NodeRules::default(),
             hosts: Vec::new(),
             credentials: BTreeMap::new(),
+            tls_keys: TlsKeys::new(),
             kill_safe: true,
             advertised: None,
             executor: None,
@@ -102,6 +107,8 @@ pub struct Subsystem {
     table: Mutex<AssociationTable>,
     tenants: Tenants,
     hosts: RwLock<KnownHosts>,
+    /// Addresses where a server listens.
+    ports: RwLock<Vec<SubsystemPort>>,
     pub(crate) health: Health,
     pub(crate) reservations: Reservations,
     /// Counts of commands by kind and tenant.
@@ -113,10 +120,14 @@ pub struct Subsystem {
 }
 
 /// The hosts that may connect, which can change while the subsystem is used.
-#[derive(Debug)]
-struct KnownHosts {
-    names: Vec<String>,
-    credentials: BTreeMap<String, HostCredentials>,
+#[derive(Clone, Debug, Default)]
+pub struct KnownHosts {
+    /// Qualified names of hosts, beside those below. Without any host here, each may connect.
+    pub names: Vec<String>,
+    /// Secrets of hosts by their qualified names.
+    pub credentials: BTreeMap<String, HostCredentials>,
+    /// Keys of TLS of hosts by their qualified names.
+    pub tls_keys: TlsKeys,
 }
 
 impl KnownHosts {
@@ -147,7 +158,12 @@ impl Subsystem {
             uuid,
             table: Mutex::default(),
             tenants: Tenants::new(options.rules.clone(), options.programs.then_some(options.memory_bytes)),
-            hosts: RwLock::new(KnownHosts { names: options.hosts.clone(), credentials: options.credentials.clone() }),
+            hosts: RwLock::new(KnownHosts {
+                names: options.hosts.clone(),
+                credentials: options.credentials.clone(),
+                tls_keys: options.tls_keys.clone(),
+            }),
+            ports: RwLock::default(),
             // A store that is closed meanwhile tells so to every command.
             health: Health::new(device.begin_service().unwrap_or_default()),
             meters: Meters::default(),
@@ -155,6 +171,23 @@ impl Subsystem {
             last_run: AtomicU64::new(0),
             options,
         })
+    }
+
+    /// Returns the addresses where a server listens.
+    pub(crate) fn ports(&self) -> Vec<SubsystemPort> {
+        self.ports.read().clone()
+    }
+
+    /// Replaces the addresses where a server listens.
+    pub(crate) fn set_ports(&self, ports: Vec<SubsystemPort>) {
+        *self.ports.write() = ports;
+    }
+
+    /// Adds to the time for which the store was served, in its file where that is possible.
+    pub(crate) fn add_service_time(&self, seconds: u64) {
+        self.health.served(seconds);
+        // A store that is closed meanwhile has its time up to here.
+        drop(self.device().map(|device| device.add_service_time(seconds)));
     }
 
     /// Returns the qualified name.
@@ -307,10 +340,10 @@ impl Subsystem {
 
     /// Whether a host of this name may connect.
     pub(crate) fn admits(&self, hostnqn: &str) -> bool {
-        let KnownHosts { names, credentials } = &*self.hosts.read();
-        let anyone = names.is_empty() && credentials.is_empty();
+        let KnownHosts { names, credentials, tls_keys } = &*self.hosts.read();
+        let anyone = names.is_empty() && credentials.is_empty() && tls_keys.is_empty();
         let is_named = || entry_of(names.iter().chain(credentials.keys()).map(String::as_str), hostnqn).is_some();
-        (anyone || is_named()) && self.tenants.knows(hostnqn)
+        (anyone || tls_keys.contains_key(hostnqn) || is_named()) && self.tenants.knows(hostnqn)
     }
 
     /// Returns the name by which the tenant of a host is found: the host's; without rules, the entry of its secret.
@@ -324,14 +357,30 @@ impl Subsystem {
 
     /// Returns the tenant of a host that connects.
     fn admit(&self, host: &HostIdentity) -> Option<Arc<Tenant>> {
-        let is_proven = self.hosts.read().credentials_of(&self.tenants.rules(), &host.hostnqn).is_some();
-        self.tenants.admit(&self.known_as(&host.hostnqn), host.peer.as_deref().filter(|_| !is_proven))
+        let name = &host.hostnqn;
+        let hosts = self.hosts.read();
+        let is_proven =
+            hosts.tls_keys.contains_key(name) || hosts.credentials_of(&self.tenants.rules(), name).is_some();
+        drop(hosts);
+        self.tenants.admit(&self.known_as(name), host.peer.as_deref().filter(|_| !is_proven))
     }
 
-    /// Whether every host that may connect has to authenticate itself.
+    /// Whether every host that comes by a network has to prove its name, by a secret or a key of TLS.
     pub fn authenticates_all(&self) -> bool {
-        let KnownHosts { names, credentials } = &*self.hosts.read();
-        !credentials.is_empty() && names.iter().all(|host| credentials.contains_key(host))
+        let KnownHosts { names, credentials, tls_keys } = &*self.hosts.read();
+        !tls_keys.is_empty() || !credentials.is_empty() && names.iter().all(|host| credentials.contains_key(host))
+    }
+
+    /// Whether hosts have keys of TLS: then none comes by TCP without it.
+    pub fn requires_tls(&self) -> bool {
+        !self.hosts.read().tls_keys.is_empty()
+    }
+
+    /// Returns the pre-shared key that an identity names; `named` is what it says. `None` if it is another subsystem's,
+    /// or that of no host that is known.
+    pub(crate) fn tls_key(&self, named: &NamedHost, identity: &str) -> Option<TlsPsk> {
+        let is_here = named.subnqn == self.nqn || named.subnqn == DISCOVERY_NQN;
+        named.key_of(identity, &self.hosts.read().tls_keys).filter(|_| is_here)
     }
 
     /// Whether hosts have secrets by which they authenticate.
@@ -360,20 +409,18 @@ impl Subsystem {
 
     /// Replaces the hosts that may connect, their secrets, and the rules of tenants, for hosts that connect from now on
     /// and for the next command of those that are connected. Returns associations that the transport has to end: those
-    /// of hosts that are not admitted any more, that belong to another tenant, or that have other secrets.
-    pub fn replace_hosts(
-        &self,
-        names: Vec<String>,
-        credentials: BTreeMap<String, HostCredentials>,
-        rules: NodeRules,
-    ) -> Vec<Arc<Association>> {
+    /// of hosts that are not admitted any more, that belong to another tenant, or that have other secrets or keys.
+    pub fn replace_hosts(&self, hosts: KnownHosts, rules: NodeRules) -> Vec<Arc<Association>> {
         let ruled = self.tenants.rules();
-        let before = std::mem::replace(&mut *self.hosts.write(), KnownHosts { names, credentials });
+        let before = std::mem::replace(&mut *self.hosts.write(), hosts);
         self.tenants.replace(rules);
         let rules = self.tenants.rules();
         let has_to_go = |association: &Arc<Association>| {
             let name = &association.host().hostnqn;
-            let same = before.credentials_of(&ruled, name) == self.hosts.read().credentials_of(&rules, name);
+            let hosts = self.hosts.read();
+            let same_secret = before.credentials_of(&ruled, name) == hosts.credentials_of(&rules, name);
+            let same = same_secret && before.tls_keys.get(name) == hosts.tls_keys.get(name);
+            drop(hosts);
             !same || !self.admits(name) || !self.tenants.is_host_of(&self.known_as(name), association.tenant())
         };
         let all = self.associations().into_iter().filter(|association| !association.is_discovery());

@@ -85,6 +85,8 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(index::selection::select, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_tcp::dhchap_secret, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_tcp::nvme_tls_key, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_tcp::nvme_tls_psks, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_tcp::nvme_rules_hosts, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_tcp::nvme_rules_keys, m)?)?;
     m.add_function(wrap_pyfunction!(queues::queue_path, m)?)?;

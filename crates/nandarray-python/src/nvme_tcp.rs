@@ -14,7 +14,8 @@ use nandarray_nvme::auth::{DhchapHash, DhchapSecret, HostCredentials};
 use nandarray_nvme::tcp::{
     ConnectionEnder, Digests, Endpoint, Initiator, InitiatorOptions, Server, ServerOptions, SocketAccess,
 };
-use nandarray_nvme::{NodeLimits, NodeRules, Subsystem, SubsystemOptions, TenantRules};
+use nandarray_nvme::tls::{TlsKey, TlsKeys};
+use nandarray_nvme::{KnownHosts, NodeLimits, NodeRules, Subsystem, SubsystemOptions, TenantRules};
 use nandarray_runtime::Executor;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -76,6 +77,15 @@ fn all_credentials(
     Ok(made)
 }
 
+fn tls_key_of(py: Python<'_>, nqn: &str, text: &str) -> PyResult<TlsKey> {
+    TlsKey::parse(text).map_err(|e| io_error(py, &format!("the key of {nqn}: {e}")))
+}
+
+fn all_tls_keys(py: Python<'_>, keys: Option<BTreeMap<String, String>>) -> PyResult<TlsKeys> {
+    let keys = keys.unwrap_or_default().into_iter();
+    keys.map(|(host, text)| tls_key_of(py, &host, &text).map(|key| (host, key))).collect()
+}
+
 /// The text of rules, and its name in errors.
 type RulesText = (String, String);
 
@@ -107,6 +117,25 @@ pub(crate) fn dhchap_secret(py: Python<'_>, hash: u8, key: &[u8]) -> PyResult<St
     }
     let made = DhchapSecret::new(transform, key).map_err(|e| io_error(py, &e))?;
     Ok(made.reveal())
+}
+
+/// Makes a key of TLS of 32 or 48 random bytes, as text; `transformed`: another key is derived of it for each host.
+#[pyfunction]
+#[pyo3(signature = (key, *, transformed))]
+pub(crate) fn nvme_tls_key(py: Python<'_>, key: &[u8], transformed: bool) -> PyResult<String> {
+    TlsKey::new(transformed, key).map(|made| made.reveal()).map_err(|e| io_error(py, &e))
+}
+
+/// Returns the identities and the pre-shared keys of TLS that a host with a key offers to a subsystem.
+#[pyfunction]
+pub(crate) fn nvme_tls_psks(
+    py: Python<'_>,
+    key: &str,
+    hostnqn: &str,
+    subnqn: &str,
+) -> PyResult<Vec<(String, Vec<u8>)>> {
+    let offers = tls_key_of(py, hostnqn, key)?.offers(hostnqn, subnqn);
+    Ok(offers.into_iter().map(|offer| (offer.identity, offer.secret)).collect())
 }
 
 /// Owner, group and others that may use a unix socket beside this user and root.
@@ -161,7 +190,8 @@ impl WallTime for MachineTime {
 impl PyNvmeServer {
     #[staticmethod]
     #[pyo3(signature = (store, listen, *, nqn=None, insecure=false, read_only=false, programs=true, hosts=None,
-        secrets=None, kill_safe=true, pace=false, nd=true, advertise=None, access=None, rules=None))]
+        secrets=None, kill_safe=true, pace=false, nd=true, advertise=None, access=None, rules=None, tls=None,
+        fallback=Vec::new()))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
     fn start(
         py: Python<'_>,
@@ -179,6 +209,8 @@ impl PyNvmeServer {
         advertise: Option<(String, Option<u16>)>,
         access: Option<AccessFields>,
         rules: Option<RulesText>,
+        tls: Option<BTreeMap<String, String>>,
+        fallback: Vec<usize>,
     ) -> PyResult<Self> {
         let clock = match (pace, store.clock(py)) {
             (false, _) => None,
@@ -198,6 +230,7 @@ impl PyNvmeServer {
             advertised: advertise.map(|(address, port)| (address, port.map(|port| port.to_string()))),
             hosts: hosts.unwrap_or_default(),
             credentials,
+            tls_keys: all_tls_keys(py, tls)?,
             rules: rules_of(py, rules)?,
             kill_safe,
             executor: executor.map(|executor| Arc::new(executor) as Arc<dyn Executor>),
@@ -205,7 +238,7 @@ impl PyNvmeServer {
         };
         let (owner, group, others) = access.unwrap_or_default();
         let access = SocketAccess { owner, group, others };
-        let server = ServerOptions { insecure, waits: pace, access, ..ServerOptions::default() };
+        let server = ServerOptions { insecure, waits: pace, access, fallback, ..ServerOptions::default() };
         let paced = match clock {
             Some(clock) => {
                 clock.pace(Box::new(MachineTime::default())).map_err(|e| to_py(py, &e, None))?;
@@ -250,20 +283,22 @@ impl PyNvmeServer {
         Ok(dict)
     }
 
-    /// Replaces the hosts that may connect, their secrets, and the rules of tenants; returns the names of hosts whose
-    /// connections this has ended.
-    #[pyo3(signature = (*, hosts, secrets, rules))]
+    /// Replaces the hosts that may connect, their secrets and keys, and the rules of tenants; returns the names of
+    /// hosts whose connections this has ended.
+    #[pyo3(signature = (*, hosts, secrets, rules, tls=None))]
     fn reload(
         &self,
         py: Python<'_>,
         hosts: Vec<String>,
         secrets: BTreeMap<String, SecretTexts>,
         rules: Option<RulesText>,
+        tls: Option<BTreeMap<String, String>>,
     ) -> PyResult<Vec<String>> {
         at_home(py, self.home, "server")?;
         let credentials = all_credentials(py, Some(secrets))?;
         let rules = rules_of(py, rules)?;
-        let replace = || self.server.lock().replace_hosts(hosts, credentials, rules);
+        let known = KnownHosts { names: hosts, credentials, tls_keys: all_tls_keys(py, tls)? };
+        let replace = || self.server.lock().replace_hosts(known, rules);
         detached(py, replace).map_err(|e| to_py(py, &e, None))
     }
 
@@ -312,7 +347,8 @@ pub(crate) struct PyNvmeHost {
 #[pymethods]
 impl PyNvmeHost {
     #[staticmethod]
-    #[pyo3(signature = (address, nqn, *, hostnqn=None, secrets=None, header_digest=false, data_digest=false))]
+    #[pyo3(signature = (address, nqn, *, hostnqn=None, secrets=None, header_digest=false, data_digest=false, tls=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
     fn connect(
         py: Python<'_>,
         address: &str,
@@ -321,12 +357,14 @@ impl PyNvmeHost {
         secrets: Option<SecretTexts>,
         header_digest: bool,
         data_digest: bool,
+        tls: Option<&str>,
     ) -> PyResult<Self> {
         let at = endpoint_of(py, address)?;
         let mut options = InitiatorOptions::default();
         options.digests = Digests { header: header_digest, data: data_digest };
         options.hostnqn = hostnqn.unwrap_or(options.hostnqn);
         options.credentials = secrets.map(|texts| credentials_of(py, &options.hostnqn, &texts)).transpose()?;
+        options.tls_key = tls.map(|text| tls_key_of(py, &options.hostnqn, text)).transpose()?;
         let made = detached(py, || Initiator::connect(at, nqn, &options)).map_err(|e| to_py(py, &e, None))?;
         let lost = |e: &dyn std::fmt::Display| io_error(py, &format!("cannot connect to {address}: {e}"));
         let host = made.map_err(|e| lost(&e))?;

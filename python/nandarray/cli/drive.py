@@ -12,8 +12,9 @@ import contextlib
 import resource
 import sys
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -25,7 +26,16 @@ from nandarray.cli.operate import KillRun, LogForm, LogLevel, MetricsAddress, Op
 from nandarray.cli.signals import Signals
 from nandarray.errors import DoorError, InvalidError, NandarrayError
 from nandarray.inputs import read_input
-from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
+from nandarray.nvme import (
+    RemoteProgram,
+    RemoteStore,
+    Server,
+    connect,
+    new_secret,
+    new_tls_key,
+    read_secrets,
+    read_tls_keys,
+)
 from nandarray.nvme.names import check_nqn
 from nandarray.units import format_size
 from nandarray.urls import is_served, shared_name
@@ -38,6 +48,8 @@ program_app = typer.Typer(
 )
 app.add_typer(program_app, name="program")
 
+T = TypeVar("T")
+
 Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]
 Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN, nvme+unix:///PATH or /dev/nvmeX", metavar="URL")]
 StoreOrUrl = Annotated[
@@ -48,6 +60,10 @@ Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the 
 SecretFile = Annotated[
     Path | None,
     typer.Option("--secret-file", metavar="FILE", help="Lines of a host's NQN, its secret, and the controller's."),
+]
+TlsFile = Annotated[
+    Path | None,
+    typer.Option("--tls", metavar="FILE", help="Lines of a host's NQN and its key of TLS, which TCP then needs."),
 ]
 
 
@@ -67,12 +83,14 @@ ClientGroup = Annotated[
 #: Options of ``serve`` that only one of its two doors has.
 _OF_TCP = {
     "listen",
+    "fallback",
     "advertise",
     "insecure",
     "read_only",
     "no_nd",
     "host",
     "secret_file",
+    "tls",
     "config",
     "device",
     "pace",
@@ -147,6 +165,7 @@ def _serve_drive(
     *,
     device: str | None,
     secrets: Path | None,
+    tls: Path | None,
     how: dict[str, Any],
 ) -> None:
     """Serve a store as a drive until SIGTERM or SIGINT; ``how`` has options of :func:`nandarray.serve`."""
@@ -155,12 +174,15 @@ def _serve_drive(
     def known() -> dict[str, tuple[str, str | None]] | None:
         return None if secrets is None else read_secrets(secrets)
 
+    def keys() -> dict[str, str] | None:
+        return None if tls is None else read_tls_keys(tls)
+
     signals = Signals(rereads=True)
     with signals, operator, open_store(path, "r" if how["read_only"] else "r+", device=device) as opened:
-        with nandarray.serve(opened, listen, secrets=known(), **how) as server:
+        with nandarray.serve(opened, listen, secrets=known(), tls=keys(), **how) as server:
 
             def reload() -> str:
-                ended = server.reload(hosts=how["hosts"], secrets=known(), config=how["config"])
+                ended = server.reload(hosts=how["hosts"], secrets=known(), config=how["config"], tls=keys())
                 return f"rules and secrets are read; connections that have ended: {len(ended)}"
 
             _run(server, opened, operator, signals, {**about, "reload": reload})
@@ -174,6 +196,9 @@ def serve(
     *,
     store: StorePath,
     listen: Listen = None,
+    fallback: Annotated[
+        list[str] | None, typer.Option(metavar="ADDRESS:PORT", help="Address of a path that hosts use as the last.")
+    ] = None,
     advertise: Advertised = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
@@ -188,6 +213,7 @@ def serve(
         list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")
     ] = None,
     secret_file: SecretFile = None,
+    tls: TlsFile = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Rules of tenants (TOML); SIGHUP reads them, and secrets, anew.")
     ] = None,
@@ -230,12 +256,13 @@ def serve(
         "nqn": nqn, "identity": "new" if new_ids else "kept" if keep_ids else "own", "insecure": insecure,
         "read_only": read_only, "programs": not no_programs, "nd": not no_nd, "advertise": advertise,
         "hosts": host or (), "pace": pace, "metrics": metrics, "config": config, "group": group,
+        "fallback": fallback or (),
     }  # fmt: skip
     operator = Operator(store, "tcp", log=log, level=log_level)
-    _serve_drive(store, listen or "127.0.0.1:4420", operator, device=device, secrets=secret_file, how=how)
+    _serve_drive(store, listen or "127.0.0.1:4420", operator, device=device, secrets=secret_file, tls=tls, how=how)
 
 
-def _opened(store: str, mode: str, secret_file: Path | None, *, device: str | None = None) -> Any:
+def _opened(store: str, mode: str, secret_file: Path | None, tls: Path | None, *, device: str | None = None) -> Any:
     """Open a file, or connect to a store that is served."""
     if is_served(store):
         if device is not None:
@@ -243,9 +270,11 @@ def _opened(store: str, mode: str, secret_file: Path | None, *, device: str | No
         mode = "r" if mode == "r" else "r+"
         if shared_name(store) is not None:
             return nandarray.open(store, "r+")
-        return _connect(store, secret_file, mode)
+        return _connect(store, secret_file, tls, mode)
     if secret_file is not None:
         raise typer.BadParameter("--secret-file: a file asks for no secret, a served store does")
+    if tls is not None:
+        raise typer.BadParameter("--tls: a file has no connection, a served store does")
     return open_store(Path(store), mode, device=device)
 
 
@@ -275,19 +304,22 @@ def create(
     lba: Annotated[int, typer.Option(help="Bytes of a logical block.")] = 4096,
     device: DeviceName = None,
     secret_file: SecretFile = None,
+    tls: TlsFile = None,
 ) -> None:
     """Create a block namespace, which reads as zeroes, and the store where there is none."""
     if lba not in (1 << bits for bits in range(9, 17)):
         raise InvalidError(f"a logical block must have a power of two from 512 to 65536 bytes, not {lba}")
     blocks = _blocks(size, lba)
-    with _opened(store, "a", secret_file, device=device) as opened:
+    with _opened(store, "a", secret_file, tls, device=device) as opened:
         _check(nsid, _host(opened).create_namespace(nsid, blocks, lba))
 
 
 @app.command("list")
-def list_command(*, store: StoreOrUrl, as_json: Json = False, secret_file: SecretFile = None) -> None:
+def list_command(
+    *, store: StoreOrUrl, as_json: Json = False, secret_file: SecretFile = None, tls: TlsFile = None
+) -> None:
     """List block namespaces."""
-    with _opened(store, "r", secret_file) as opened:
+    with _opened(store, "r", secret_file, tls) as opened:
         found = []
         for name in opened.get("ns", ()):
             array = opened[f"ns/{name}"]
@@ -310,17 +342,18 @@ def resize(
     nsid: Nsid,
     size: Annotated[str, typer.Argument(help="Bytes.", metavar="SIZE")],
     secret_file: SecretFile = None,
+    tls: TlsFile = None,
 ) -> None:
     """Give a block namespace another size; its first blocks stay."""
-    with _opened(store, "r+", secret_file) as opened:
+    with _opened(store, "r+", secret_file, tls) as opened:
         array = opened[f"ns/{nsid}"]
         array.resize((_blocks(size, array.dtype.itemsize),))
 
 
 @app.command()
-def delete(*, store: StoreOrUrl, nsid: Nsid, secret_file: SecretFile = None) -> None:
+def delete(*, store: StoreOrUrl, nsid: Nsid, secret_file: SecretFile = None, tls: TlsFile = None) -> None:
     """Delete a block namespace and its data."""
-    with _opened(store, "r+", secret_file) as opened:
+    with _opened(store, "r+", secret_file, tls) as opened:
         _check(nsid, _host(opened).delete_namespace(nsid))
 
 
@@ -337,17 +370,42 @@ def secret(
     say(made if nqn is None else f"{nqn} {made}")
 
 
-def _connect(url: str, secret_file: Path | None, mode: Any = "r+") -> RemoteStore:
-    """Connect to a drive as the host that a file of secrets has."""
-    if secret_file is None:
-        return connect(url, mode=mode)
-    found = read_secrets(secret_file)
-    if len(found) != 1:
-        raise InvalidError(f"{secret_file} has secrets of {len(found)} hosts; this one needs its own alone")
-    ((host, (own, controller)),) = found.items()
-    if host.endswith("*"):  # a token, for any name that begins so
+@app.command("tls-key")
+def tls_key(
+    nqn: Annotated[str | None, typer.Argument(help="A host's NQN, for a whole line of a file of keys.")] = None,
+    *,
+    hash: Annotated[str, typer.Option(help="sha256 or sha384: that of the cipher suite.")] = "sha256",
+) -> None:
+    """Print a new random key of TLS, which a host and the drive have."""
+    if nqn is not None:
+        check_nqn(nqn, "the host")
+    made = new_tls_key(hash)  # type: ignore[arg-type]  # another word is an error of its own
+    say(made if nqn is None else f"{nqn} {made}")
+
+
+def _connect(url: str, secret_file: Path | None, tls: Path | None, mode: Any = "r+") -> RemoteStore:
+    """Connect to a drive as the host that a file of secrets, or one of keys, has."""
+    host: str | None = None
+    pair: tuple[str | None, str | None] = (None, None)
+    key: str | None = None
+    if secret_file is not None:
+        host, pair = _own(read_secrets(secret_file), secret_file, "secrets")
+    if tls is not None:
+        named, key = _own(read_tls_keys(tls), tls, "keys")
+        if host is not None and named != host and not (host.endswith("*") and named.startswith(host[:-1])):
+            raise InvalidError(f"{tls} has the key of {named}, and {secret_file} the secret of {host}")
+        host = named
+    if host is not None and host.endswith("*"):  # a token, for any name that begins so
         host = f"{host[:-1]}{uuid.uuid4()}"
-    return connect(url, hostnqn=host, secret=own, controller_secret=controller, mode=mode)
+    return connect(url, hostnqn=host, secret=pair[0], controller_secret=pair[1], mode=mode, tls=key)
+
+
+def _own(found: Mapping[str, T], file: Path, what: str) -> tuple[str, T]:
+    """Return the name of this host and what a file has for it."""
+    if len(found) != 1:
+        raise InvalidError(f"{file} has {what} of {len(found)} hosts; this one needs its own alone")
+    ((host, given),) = found.items()
+    return host, given
 
 
 @program_app.command("load")
@@ -357,16 +415,17 @@ def program_load(
     file: Annotated[Path, typer.Argument(help="An ELF of the program ABI.")],
     index: Index = 1,
     secret_file: SecretFile = None,
+    tls: TlsFile = None,
 ) -> None:
     """Load a program into a slot, in parts, and activate it."""
-    with _connect(url, secret_file) as remote:
+    with _connect(url, secret_file, tls) as remote:
         remote.load(read_input(file), index=index)
 
 
 @program_app.command("activate")
-def program_activate(*, url: Url, index: Index = 1, secret_file: SecretFile = None) -> None:
+def program_activate(*, url: Url, index: Index = 1, secret_file: SecretFile = None, tls: TlsFile = None) -> None:
     """Activate a loaded program."""
-    with _connect(url, secret_file) as remote:
+    with _connect(url, secret_file, tls) as remote:
         RemoteProgram(remote, index).activate()
 
 
@@ -379,10 +438,11 @@ def program_execute(
     scalar: Annotated[list[int] | None, typer.Option(help="Bit pattern of a scalar; may be repeated.")] = None,
     outputs: Annotated[int, typer.Option(help="Outputs of the program.")] = 1,
     secret_file: SecretFile = None,
+    tls: TlsFile = None,
     room: Annotated[str, typer.Option(metavar="SIZE", help="Room for each output.")] = "1MiB",
 ) -> None:
     """Run a program beside the data and write its outputs to standard output."""
-    with _connect(url, secret_file) as remote:
+    with _connect(url, secret_file, tls) as remote:
         given = [read_input(one[1:]) if one.startswith("@") else remote[one] for one in inputs]
         program = RemoteProgram(remote, index)
         for output in program.execute(*given, scalars=scalar or (), room=parse_size(room), outputs=outputs):

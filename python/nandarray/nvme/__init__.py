@@ -9,7 +9,7 @@ from nandarray.nvme import commands
 from nandarray.nvme.commands import *  # noqa: F403
 from nandarray.nvme.controller import Controller
 from nandarray.nvme.remote import RemoteProgram, RemoteStore, connect
-from nandarray.nvme.secrets import new_secret, read_secrets
+from nandarray.nvme.secrets import new_secret, new_tls_key, read_secrets, read_tls_keys
 from nandarray.nvme.server import Server, serve
 
 __all__ = [
@@ -19,7 +19,9 @@ __all__ = [
     "Server",
     "connect",
     "new_secret",
+    "new_tls_key",
     "read_secrets",
+    "read_tls_keys",
     "serve",
 ]
 __all__ += commands.__all__

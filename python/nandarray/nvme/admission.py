@@ -23,11 +23,12 @@ Secrets = Mapping[str, "str | tuple[str, str | None]"]
 
 @dataclass(frozen=True)
 class Admission:
-    """Hosts that may connect, pairs of secrets, and the text of rules with its name in errors."""
+    """Hosts that may connect, pairs of secrets, keys of TLS, and the text of rules with its name in errors."""
 
     hosts: list[str]
     secrets: dict[str, tuple[str, str | None]]
     rules: tuple[str, str] | None
+    tls: dict[str, str]
 
     @classmethod
     def of(
@@ -35,34 +36,47 @@ class Admission:
         hosts: Sequence[str] | str,
         secrets: Secrets | None,
         config: str | os.PathLike[str] | None,
+        tls: Mapping[str, str] | None,
         *,
         insecure: bool,
     ) -> Admission:
-        """Check hosts, secrets and rules together.
+        """Check hosts, secrets, keys and rules together.
 
         Raises
         ------
         InvalidError
-            A text is no qualified name or no secret; there is no secret; the rules are none; a host of a tenant has no
-            secret, by which it would prove its name, while ``insecure`` is not set; a host beside the rules.
+            A text is no qualified name or no secret; there is no secret, or no key; the rules are none; a host of a
+            tenant has neither, by which it would prove its name, while ``insecure`` is not set; a host beside the
+            rules.
         """
         if secrets is not None and not secrets:
             raise InvalidError("secrets is empty: no host could connect; None is for a server without authentication")
         pairs = {check_nqn(host, "a host"): _pair(host, given) for host, given in (secrets or {}).items()}
+        if tls is not None and not tls:
+            raise InvalidError("tls is empty: no host could connect; None is for a server without TLS")
+        keys = {check_nqn(host, "a host"): _key(host, given) for host, given in (tls or {}).items()}
         known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
         if config is None:
-            return cls(known, pairs, None)
+            if keys and (without := [host for host in (*known, *pairs) if host not in keys]):
+                raise InvalidError(f"{without[0]} has no key of TLS, without which no host can connect to this server")
+            return cls(known, pairs, None, keys)
         name = os.fspath(config)
         text = read_text(name, "rules of tenants in TOML")
         named = [check_nqn(host, f"a host in {name}") for host in _nandarray.nvme_rules_hosts(text, name)]
-        if beside := sorted({*known, *pairs}.difference(named)):
+        if beside := sorted({*known, *pairs, *keys}.difference(named)):
             raise InvalidError(f"{beside[0]} is a host of no tenant in {name}: it could not connect")
-        if not insecure and (open_ := [host for host in named if host not in pairs]):
+        if not insecure and (open_ := [host for host in named if host not in pairs and host not in keys]):
             raise InvalidError(
-                f"{open_[0]}, a host of a tenant in {name}, has no secret: anyone could take its name. Give it one, or "
-                "allow names without proof (insecure)"
+                f"{open_[0]}, a host of a tenant in {name}, has no secret and no key of TLS: anyone could take its "
+                "name. Give it one, or allow names without proof (insecure)"
             )
-        return cls(named, pairs, (text, name))
+        return cls(named, pairs, (text, name), keys)
+
+
+def _key(host: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise InvalidError(f"the key of {host} must be a text, not {type(given).__name__}")
+    return given
 
 
 def _pair(host: str, given: Any) -> tuple[str, str | None]:

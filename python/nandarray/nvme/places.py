@@ -1,7 +1,8 @@
 """Places where a drive is served: addresses and unix sockets, as texts and in URLs.
 
-A place is ``HOST:PORT`` or ``unix:PATH``. Its URL is ``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix://PATH/NQN``, where
-the path is absolute; a drive at a unix socket is found without its name, too.
+A place is ``HOST:PORT`` or ``unix:PATH``. Its URL is ``nvme+tcp://HOST:PORT/NQN``, with TLS
+``nvme+tls://HOST:PORT/NQN``, or ``nvme+unix://PATH/NQN``, where the path is absolute; a drive at a unix socket is
+found without its name, too.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import re
 from collections.abc import Sequence
 
 from nandarray.errors import InvalidError
-from nandarray.urls import SOCKET, TCP, UNIX
+from nandarray.urls import SOCKET, TCP, TLS, UNIX
 
-__all__ = ["is_unix", "parse_url", "places", "unix_url"]
+__all__ = ["has_tls", "is_unix", "parse_url", "places", "unix_url"]
 
-_TCP_URL = re.compile(re.escape(TCP) + r"(?P<address>[^/]+)/(?P<nqn>nqn\..+)", re.DOTALL)
+_TCP_URL = re.compile(rf"(?:{re.escape(TCP)}|{re.escape(TLS)})" + r"(?P<address>[^/]+)/(?P<nqn>nqn\..+)", re.DOTALL)
 # The first name in the path that is one of a drive ends the path.
 _UNIX_URL = re.compile(re.escape(UNIX) + r"(?P<path>/.+?)(?:/(?P<nqn>nqn\..+))?", re.DOTALL)
 
@@ -22,6 +23,11 @@ _UNIX_URL = re.compile(re.escape(UNIX) + r"(?P<path>/.+?)(?:/(?P<nqn>nqn\..+))?"
 def is_unix(place: str) -> bool:
     """Whether a place is a unix socket."""
     return place.startswith(SOCKET)
+
+
+def has_tls(url: str) -> bool:
+    """Whether the connections of a drive with this URL have TLS."""
+    return url.startswith(TLS)
 
 
 def places(listen: str | Sequence[str]) -> list[str]:
@@ -50,7 +56,9 @@ def parse_url(url: str) -> tuple[str, str]:
         return found["address"], found["nqn"]
     if found := _UNIX_URL.fullmatch(url):
         return SOCKET + found["path"], found["nqn"] or ""
-    raise InvalidError(f"{url!r} is not {TCP}HOST:PORT/NQN, {UNIX}/PATH or /dev/nvmeX; an NQN begins with 'nqn.'")
+    raise InvalidError(
+        f"{url!r} is not {TCP}HOST:PORT/NQN, {TLS}..., {UNIX}/PATH or /dev/nvmeX; an NQN begins with 'nqn.'"
+    )
 
 
 def unix_url(place: str, nqn: str) -> str:

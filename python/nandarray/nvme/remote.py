@@ -23,7 +23,7 @@ from nandarray.nvme.commands import ALL, CloseSpace, Command, Completion, Create
 from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn, own_nqn
 from nandarray.nvme.namespaces import BlockNamespaces
-from nandarray.nvme.places import parse_url
+from nandarray.nvme.places import has_tls, parse_url
 from nandarray.nvme.source import ND, TRANSFER, DriveSource, DriveSpace
 
 if TYPE_CHECKING:
@@ -52,15 +52,17 @@ def connect(
     controller_secret: str | None = None,
     digests: bool = False,
     mode: Mode = "r+",
+    tls: str | None = None,
 ) -> RemoteStore:
     """Connect to a drive.
 
     Parameters
     ----------
     url : str or path
-        ``nvme+tcp://HOST:PORT/NQN``; ``nvme+unix:///PATH``, a unix socket of this machine, with ``/NQN`` behind it
-        where the name is to be checked, as a secret needs; or ``/dev/nvmeX``, the controller's device of a drive that
-        this machine's kernel is connected to, whose host and secrets are the kernel's.
+        ``nvme+tcp://HOST:PORT/NQN``; ``nvme+tls://HOST:PORT/NQN``, with TLS 1.3; ``nvme+unix:///PATH``, a unix socket
+        of this machine, with ``/NQN`` behind it where the name is to be checked, as a secret needs; or
+        ``/dev/nvmeX``, the controller's device of a drive that this machine's kernel is connected to, whose host and
+        secrets are the kernel's.
     hostnqn : str, optional
         Qualified name of this host; one of this machine's user by default.
     secret : str, optional
@@ -71,6 +73,8 @@ def connect(
         Whether headers and data have CRC32C digests.
     mode : {"r+", "r"}
         Whether the store may be changed from here.
+    tls : str, optional
+        Key of TLS, which this host and the drive have (:func:`nandarray.nvme.new_tls_key`): for ``nvme+tls://`` alone.
 
     Returns
     -------
@@ -81,14 +85,18 @@ def connect(
     ------
     InvalidError
         The URL is no URL of a drive, the drive cannot be reached or refuses, or one of the two sides does not know its
-        secret.
+        secret; there is no key of TLS, another one than the drive has, or a drive without TLS.
     """
     url = os.fspath(url)
     if url.startswith("/dev/"):
-        if digests or not (hostnqn is secret is controller_secret is None):
+        if digests or tls is not None or not (hostnqn is secret is controller_secret is None):
             raise InvalidError(f"{url}: the kernel has chosen host, secrets and digests when it connected")
         return RemoteStore(KernelDrive(url), url, mode, (url, ()))
     address, nqn = parse_url(url)
+    if has_tls(url) and tls is None:
+        raise InvalidError(f"{url} needs a key of TLS: nandarray.nvme.connect(url, tls=KEY), or --tls FILE")
+    if tls is not None and not has_tls(url):
+        raise InvalidError(f"{url} has no TLS, and a key of it was given: nvme+tls://HOST:PORT/NQN has")
     if secret is None and controller_secret is not None:
         raise InvalidError("a controller's secret needs the host's, too")
     if nqn:
@@ -106,6 +114,7 @@ def connect(
             secrets=None if secret is None else (secret, controller_secret),
             header_digest=digests,
             data_digest=digests,
+            tls=tls,
         )
 
     try:
@@ -115,8 +124,12 @@ def connect(
             raise InvalidError(f"no subsystem there has the name {nqn!r}: {error}") from error
         raise
     shown = {"hostnqn": hostnqn, "digests": digests or None}
-    # A pickle has no secret: another process connects with its own.
-    opening = None if secret is not None else (url, tuple((key, value) for key, value in shown.items() if value))
+    # A pickle has no secret and no key: another process connects with its own.
+    opening = (
+        None
+        if secret is not None or tls is not None
+        else (url, tuple((key, value) for key, value in shown.items() if value))
+    )
     return RemoteStore(native, url, mode, opening, link)
 
 

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from nandarray.nvme.names import check_nqn
 from nandarray.nvme.places import is_unix, places, unix_url
 from nandarray.serving.endpoint import MetricsEndpoint
 from nandarray.serving.metrics import exposition, observe
-from nandarray.urls import TCP
+from nandarray.urls import TCP, TLS
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -43,13 +43,14 @@ class Server:
         native: _nandarray.NvmeServer,
         *,
         authenticates: bool = False,
+        tls: bool = False,
         advertised: tuple[str, int | None] | None = None,
         insecure: bool = False,
         store: Store | None = None,
         metrics: str | None = None,
     ) -> None:
         self._native = native
-        self._authenticates = authenticates
+        self._authenticates, self._tls = authenticates, tls
         self._advertised = advertised
         self._insecure = insecure
         self._store = store
@@ -97,7 +98,7 @@ class Server:
 
     def _tcp_url(self, place: str) -> str:
         address, port = self._reached(place)
-        return f"{TCP}{f'[{address}]' if ':' in address else address}:{port}/{self.nqn}"
+        return f"{TLS if self._tls else TCP}{f'[{address}]' if ':' in address else address}:{port}/{self.nqn}"
 
     @property
     def connect_line(self) -> str | None:
@@ -107,7 +108,9 @@ class Server:
             return None
         address, port = self._reached(place)
         line = f"nvme connect -t tcp -a {address} -s {port} -n {self.nqn}"
-        return line + " -q HOSTNQN --dhchap-secret SECRET" if self._authenticates else line
+        if self._authenticates or self._tls:
+            line += " -q HOSTNQN"
+        return line + " --dhchap-secret SECRET" * self._authenticates + " --tls" * self._tls
 
     def status(self) -> dict[str, Any]:
         """Describe the server.
@@ -167,15 +170,16 @@ class Server:
         hosts: Sequence[str] | str = (),
         secrets: Secrets | None = None,
         config: str | os.PathLike[str] | None = None,
+        tls: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Replace hosts, secrets and rules of tenants, which :func:`serve` took; what is wrong leaves the old ones.
+        """Replace hosts, secrets, keys and rules of tenants, which :func:`serve` took; what is wrong changes nothing.
 
         Limits and arrays of a tenant change for the next command of its hosts. The connections of a host that may not
-        connect any more, that has another secret, or that belongs to another tenant end.
+        connect any more, that has another secret or key, or that belongs to another tenant end.
 
         Parameters
         ----------
-        hosts, secrets, config
+        hosts, secrets, config, tls
             As for :func:`serve`: those left out are none.
 
         Returns
@@ -188,10 +192,12 @@ class Server:
         InvalidError
             As :func:`serve`.
         """
-        made = Admission.of(hosts, secrets, config, insecure=self._insecure)
+        made = Admission.of(hosts, secrets, config, tls, insecure=self._insecure)
         if bool(made.secrets) != self._authenticates:
             raise InvalidError("a running server must keep its secrets, or stay without: start it anew")
-        return self._native.reload(hosts=made.hosts, secrets=made.secrets, rules=made.rules)
+        if bool(made.tls) != self._tls:
+            raise InvalidError("a running server must keep its keys of TLS, or stay without: start it anew")
+        return self._native.reload(hosts=made.hosts, secrets=made.secrets, rules=made.rules, tls=made.tls)
 
     def stop(self) -> None:
         """End all connections, and the server. Commands that have begun are executed."""
@@ -227,6 +233,8 @@ def serve(
     advertise: str | None = None,
     group: str | int | None = None,
     metrics: str | None = None,
+    tls: Mapping[str, str] | None = None,
+    fallback: Sequence[str] | str = (),
 ) -> Server:
     """Serve a store as an NVMe drive, over TCP or a unix socket or several of them.
 
@@ -277,6 +285,13 @@ def serve(
     metrics : str, optional
         Address of ``/metrics`` in Prometheus' text form: ``HOST:PORT`` of loopback, or the path of a socket, which has
         mode 0600. Without, there are none.
+    tls : mapping, optional
+        Keys of TLS by the qualified names of hosts (:func:`nandarray.nvme.new_tls_key`): these hosts may connect, and
+        by TCP with TLS 1.3 alone, which proves that they know their key. ``secrets`` may be required besides. Unix
+        sockets have no TLS.
+    fallback : sequence of str, or str
+        Further addresses to listen on, which a host with several paths uses while it has no other (ANA:
+        non-optimized). Those of ``listen`` are used in turn.
 
     Returns
     -------
@@ -290,7 +305,7 @@ def serve(
         path of a unix socket that another server has, or a file that is not the socket of a server that has ended;
         ``pace`` without a described device; a text that is no secret, or no qualified name, or no address; no identity
         to keep; a group that there is not, or one without a unix socket; rules that are wrong, with their lines; a host
-        of a tenant without a secret, or one of no tenant.
+        of a tenant without a secret and a key, or one of no tenant; a host without a key beside ``tls``.
     DoorError
         The store is behind a door itself.
     ReadOnlyError
@@ -305,10 +320,14 @@ def serve(
     ...     remote["a"][1:]
     array([2, 3])
     """
-    admission = Admission.of(hosts, secrets, config, insecure=insecure)
+    admission = Admission.of(hosts, secrets, config, tls, insecure=insecure)
     if nqn is not None:
         check_nqn(nqn, "the subsystem")
-    listening = places(listen)
+    first = places(listen)
+    second = places(fallback) if fallback else []
+    if wrong := [place for place in second if is_unix(place)]:
+        raise InvalidError(f"fallback must have addresses, HOST:PORT, and not {wrong[0]}: a unix socket is one path")
+    listening = first + second
     if group is not None and not any(map(is_unix, listening)):
         raise InvalidError(f"group {group!r} is for unix sockets; the server would listen on {', '.join(listening)}")
     if advertise is not None and all(map(is_unix, listening)):
@@ -328,12 +347,12 @@ def serve(
         engine, listening, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
         hosts=admission.hosts, secrets=admission.secrets, rules=admission.rules, nd=nd, advertise=advertised,
         kill_safe=kill_safe and not pace, pace=pace,
-        access=access,
+        access=access, tls=admission.tls, fallback=list(range(len(first), len(listening))),
     )  # fmt: skip
     try:
         return Server(
-            native, authenticates=bool(admission.secrets), advertised=advertised, insecure=insecure, store=store,
-            metrics=metrics,
+            native, authenticates=bool(admission.secrets), tls=bool(admission.tls), advertised=advertised,
+            insecure=insecure, store=store, metrics=metrics,
         )  # fmt: skip
     except BaseException:
         native.stop()

@@ -40,7 +40,7 @@ use crate::payload::{Payload, TransferDirection};
 use crate::queue::QueuePair;
 
 /// Time within which a new connection has to become a queue by a connect command, and again for authentication.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Time after which a discovery connection of a host that has proved nothing ends.
 const DISCOVERY_TIME: Duration = Duration::from_secs(120);
 /// Size of the read buffer before and after the connect command, in bytes.
@@ -105,8 +105,8 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Serves a connection until it ends.
-    pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: SocketStream) {
+    /// Serves a connection until it ends; it has to become a queue until `deadline`.
+    pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: SocketStream, deadline: Instant) {
         let Ok(outgoing) = stream.try_clone().and_then(|s| Outgoing::new(s, Digests::default())) else { return };
         let mut connection = Self {
             shared,
@@ -115,7 +115,7 @@ impl Connection {
             buffer: vec![0; BUFFER_BYTES.0],
             start: 0,
             end: 0,
-            deadline: Some(Instant::now() + CONNECT_TIME),
+            deadline: Some(deadline),
             digests: Digests::default(),
             outgoing: Arc::new(outgoing),
             state: ConnectionState::Initialising,
@@ -743,6 +743,9 @@ impl Connection {
         };
         let (subnqn, hostnqn) = (text(&data.subnqn, 256)?, text(&data.hostnqn, 512)?);
         let queue = QueuePair::new(fields.qid, u32::from(fields.sqsize_z) + 1, fields.has_flow_control());
+        if !self.stream.has_names(&hostnqn, &subnqn) {
+            return Err((Status::CONNECT_HOST, 0));
+        }
         let socket = self.stream.try_clone().map_err(|_| (Status::CONNECT_BUSY, 0))?;
         if fields.qid == 0 {
             if data.cntlid.get() != CNTLID_ANY {

@@ -12,8 +12,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendmsg, sockopt,
+};
 
+use super::secure::{SecureStream, TlsFailure};
+use crate::tls::TlsPsk;
+
+/// Number of bytes that are encrypted at once, where several parts are sent.
+const JOINED_BYTES: usize = 16 << 10;
 /// Bytes of the longest path that the address of a unix socket holds.
 const PATH_BYTES_MAX: usize = 107;
 
@@ -155,22 +163,69 @@ pub(super) enum SocketStream {
     Tcp(TcpStream),
     /// With the process at the other end.
     Unix(UnixStream, Peer),
+    /// A TCP socket with TLS.
+    Secure(SecureStream),
 }
 
 impl SocketStream {
     /// Returns the process at the other end of a unix socket.
     pub(super) fn peer(&self) -> Option<Peer> {
         match self {
-            Self::Tcp(_) => None,
+            Self::Tcp(_) | Self::Secure(_) => None,
             Self::Unix(_, peer) => Some(*peer),
         }
     }
 
     /// Returns where the other end is: its address, or its user on a unix socket; `None` if it is gone.
     pub(super) fn place(&self) -> Option<String> {
+        let socket = match self {
+            Self::Tcp(stream) => stream,
+            Self::Secure(stream) => stream.socket(),
+            Self::Unix(_, peer) => return Some(format!("user {}", peer.uid)),
+        };
+        Some(socket.peer_addr().ok()?.ip().to_canonical().to_string())
+    }
+
+    /// Whether the connection has proved these names of a host and a subsystem, or is of a kind that proves none. The
+    /// key of TLS is one of a host for one subsystem.
+    pub(super) fn has_names(&self, hostnqn: &str, subnqn: &str) -> bool {
         match self {
-            Self::Tcp(stream) => Some(stream.peer_addr().ok()?.ip().to_canonical().to_string()),
-            Self::Unix(_, peer) => Some(format!("user {}", peer.uid)),
+            Self::Tcp(_) | Self::Unix(..) => true,
+            Self::Secure(stream) => {
+                (stream.named().hostnqn.as_str(), stream.named().subnqn.as_str()) == (hostnqn, subnqn)
+            }
+        }
+    }
+
+    /// Sends bytes of these parts, one behind the other; returns their number, or none if the thread may not wait and
+    /// would have to. The next call must begin with the bytes that were not sent.
+    pub(super) fn send(&self, parts: &[IoSlice<'_>], may_wait: bool, limit: Duration) -> io::Result<Option<usize>> {
+        let Self::Secure(stream) = self else { return self.send_plain(parts, may_wait) };
+        let first = parts.first().map_or(&[][..], |part| &**part);
+        let joined: Vec<u8>;
+        let from = if parts.len() == 1 || first.len() >= JOINED_BYTES {
+            first
+        } else {
+            joined = parts.iter().flat_map(|part| part.iter().copied()).take(JOINED_BYTES).collect();
+            &joined
+        };
+        loop {
+            match stream.write_now(from)? {
+                None if may_wait => stream.wait_to_write(limit)?,
+                done => return Ok(done),
+            }
+        }
+    }
+
+    fn send_plain(&self, parts: &[IoSlice<'_>], may_wait: bool) -> io::Result<Option<usize>> {
+        let flags = if may_wait { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
+        loop {
+            match sendmsg(self, parts, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(n) => return Ok(Some(n)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if !may_wait => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
@@ -180,10 +235,19 @@ impl SocketStream {
         if given.is_empty() && self.peer().is_some() { own.to_owned() } else { given }
     }
 
+    /// Makes a TCP connection one with TLS, as the host that has these keys.
+    pub(super) fn secured(self, offers: &[TlsPsk], limit: Duration) -> Result<Self, TlsFailure> {
+        match self {
+            Self::Tcp(stream) => Ok(Self::Secure(SecureStream::connect(stream, offers, limit)?)),
+            Self::Unix(..) | Self::Secure(_) => Err(TlsFailure::Protocol("TLS needs a TCP socket".to_owned())),
+        }
+    }
+
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
             Self::Unix(stream, peer) => Self::Unix(stream.try_clone()?, *peer),
+            Self::Secure(stream) => Self::Secure(stream.clone()),
         })
     }
 
@@ -191,6 +255,7 @@ impl SocketStream {
         match self {
             Self::Tcp(stream) => stream.shutdown(how),
             Self::Unix(stream, _) => stream.shutdown(how),
+            Self::Secure(stream) => stream.socket().shutdown(how),
         }
     }
 
@@ -198,6 +263,7 @@ impl SocketStream {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(limit),
             Self::Unix(stream, _) => stream.set_read_timeout(limit),
+            Self::Secure(stream) => stream.set_read_timeout(limit),
         }
     }
 
@@ -205,6 +271,7 @@ impl SocketStream {
         match self {
             Self::Tcp(stream) => stream.set_write_timeout(limit),
             Self::Unix(stream, _) => stream.set_write_timeout(limit),
+            Self::Secure(stream) => stream.socket().set_write_timeout(limit),
         }
     }
 
@@ -213,10 +280,11 @@ impl SocketStream {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(true),
             Self::Unix(..) => Ok(()),
+            Self::Secure(stream) => stream.socket().set_nodelay(true),
         }
     }
 
-    /// Waits for bytes and copies some of them, which stay to be read.
+    /// Waits for bytes of the socket and copies some of them, which stay to be read.
     pub(super) fn peek(&self, to: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::net::recv(self, to, RecvFlags::PEEK)?.0)
     }
@@ -224,8 +292,12 @@ impl SocketStream {
     /// Returns the address and the port that the other side has reached, as texts; a unix socket has none. An IPv4 host
     /// that reached an IPv6 socket knows the address as that of IPv4.
     pub(super) fn local(&self) -> Option<(String, String)> {
-        let Self::Tcp(stream) = self else { return None };
-        let at = stream.local_addr().ok()?;
+        let socket = match self {
+            Self::Tcp(stream) => stream,
+            Self::Secure(stream) => stream.socket(),
+            Self::Unix(..) => return None,
+        };
+        let at = socket.local_addr().ok()?;
         Some((at.ip().to_canonical().to_string(), at.port().to_string()))
     }
 }
@@ -235,6 +307,7 @@ impl AsFd for SocketStream {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream, _) => stream.as_fd(),
+            Self::Secure(stream) => stream.socket().as_fd(),
         }
     }
 }
@@ -244,6 +317,7 @@ impl Read for SocketStream {
         match self {
             Self::Tcp(stream) => stream.read(to),
             Self::Unix(stream, _) => stream.read(to),
+            Self::Secure(stream) => stream.read(to),
         }
     }
 }
@@ -253,6 +327,7 @@ impl Write for SocketStream {
         match self {
             Self::Tcp(stream) => stream.write(from),
             Self::Unix(stream, _) => stream.write(from),
+            Self::Secure(stream) => stream.write(from),
         }
     }
 
@@ -260,6 +335,7 @@ impl Write for SocketStream {
         match self {
             Self::Tcp(stream) => stream.write_vectored(from),
             Self::Unix(stream, _) => stream.write_vectored(from),
+            Self::Secure(stream) => stream.write(from.first().map_or(&[][..], |part| &**part)),
         }
     }
 

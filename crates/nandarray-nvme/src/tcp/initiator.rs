@@ -23,8 +23,10 @@ use super::endpoint::{Endpoint, Peer, SocketStream};
 use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FLAG_SUCCESS, HEADER_BYTES, PduHeader, PduKind, TransferFields,
 };
+use super::secure::TlsFailure;
 use crate::auth::{AuthFailure, HostCredentials, HostExchange};
 use crate::limits::{IN_CAPSULE_BYTES, TRANSFER_BYTES_MAX};
+use crate::tls::TlsKey;
 
 /// Time after which an initiator gives up on a controller that does not answer.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
@@ -56,6 +58,9 @@ pub enum ConnectError {
     /// The controller is to prove its identity, and does not ask for authentication.
     #[error("the controller does not ask for authentication, and so cannot prove its identity")]
     NoAuthentication,
+    /// There is no TLS between this host and the server, although one of them asks for it.
+    #[error("{0}")]
+    Tls(#[from] TlsFailure),
     /// The controller asks for a secure channel.
     #[error("the controller asks for a secure channel, which is not supported")]
     SecureChannel,
@@ -76,6 +81,8 @@ pub struct InitiatorOptions {
     pub entries: u16,
     /// Secrets of this host and of the controller.
     pub credentials: Option<HostCredentials>,
+    /// Key of TLS of this host; `None` to connect without TLS.
+    pub tls_key: Option<TlsKey>,
 }
 
 impl Default for InitiatorOptions {
@@ -87,6 +94,7 @@ impl Default for InitiatorOptions {
             kato_ms: 0,
             entries: 128,
             credentials: None,
+            tls_key: None,
         }
     }
 }
@@ -143,7 +151,10 @@ impl HostQueue {
         cntlid: u16,
         options: &InitiatorOptions,
     ) -> Result<(Self, CompletionEntry), ConnectError> {
-        let stream = address.into().connect(ANSWER_TIME)?;
+        let mut stream = address.into().connect(ANSWER_TIME)?;
+        if let Some(key) = &options.tls_key {
+            stream = stream.secured(&key.offers(&options.hostnqn, subnqn), ANSWER_TIME)?;
+        }
         stream.set_read_timeout(Some(ANSWER_TIME))?;
         let mut queue = Self {
             stream,
@@ -166,6 +177,9 @@ impl HostQueue {
         pdu::begin(&mut queue.output, PduKind::ICReq, 0, &rest, 0, Digests::default());
         queue.flush()?;
         let (header, bytes) = queue.header()?;
+        if header.kind == PduKind::C2HTermReq && options.tls_key.is_none() {
+            return Err(TlsFailure::Required.into());
+        }
         if header.kind != PduKind::ICResp {
             return Err(broken(format!("{:?} in place of ICResp", header.kind)).into());
         }

@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 
 use nandarray::nvme::{CompletionEntry, Status};
 use parking_lot::Mutex;
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use zerocopy::IntoBytes;
 
 use super::endpoint::SocketStream;
@@ -133,23 +131,18 @@ enum Patience {
 impl Sending {
     /// Sends the rest of the batch; returns false if the host does not receive now and the thread may not wait.
     fn send(&mut self, patience: Patience) -> io::Result<bool> {
-        let flags = match patience {
-            Patience::Waits => SendFlags::NOSIGNAL,
-            Patience::Never => SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-        };
+        let may_wait = patience == Patience::Waits;
         let rest = (self.batch.len() - self.sent) as u64;
         let limit = SEND_TIME + Duration::from_secs(rest / RATE_BYTES);
         let begun = Instant::now();
         while self.sent < self.batch.len() {
             let parts = self.batch.parts(self.sent);
-            match sendmsg(&self.stream, &parts, &mut SendAncillaryBuffer::default(), flags) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => self.sent += n,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if patience == Patience::Never => return Ok(false),
-                Err(error) => return Err(error.into()),
+            match self.stream.send(&parts, may_wait, SEND_TIME)? {
+                Some(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Some(n) => self.sent += n,
+                None => return Ok(false),
             }
-            if patience == Patience::Waits && begun.elapsed() > limit {
+            if may_wait && begun.elapsed() > limit {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }

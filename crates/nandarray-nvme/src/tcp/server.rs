@@ -13,21 +13,23 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nandarray::Home;
+use nandarray_nvme_spec::PathState;
 use parking_lot::{Condvar, Mutex};
 
-use super::connection::Connection;
+use super::connection::{CONNECT_TIME, Connection};
 use super::connection_state::ConnectionState;
 use super::endpoint::{Endpoint, Peer, SocketStream};
+use super::greeting::{TlsDoor, greet};
 use super::listener::{Listener, SocketAccess};
 use super::logins::FailedLogins;
 use super::outgoing::{Outgoing, SEND_TIME};
 use super::workers::{CommandWorkers, WorkerCounts, WorkerShare};
 use crate::association::Association;
-use crate::auth::HostCredentials;
 use crate::events::EventKind;
 use crate::io::CommandPlace;
+use crate::ports::SubsystemPort;
 use crate::running::RunStatus;
-use crate::subsystem::Subsystem;
+use crate::subsystem::{KnownHosts, Subsystem};
 use crate::tenants::NodeRules;
 
 /// Number of worker threads for long commands, and of those for programs.
@@ -40,6 +42,8 @@ const STACK_BYTES: usize = 1 << 20;
 const HALF_OPEN_MAX: usize = 128;
 /// Time between two checks of keep alive timeouts and namespaces.
 const LOOK: Duration = Duration::from_millis(200);
+/// Time of service after which it is recorded; a server that is killed loses less.
+const TIME_RECORD: Duration = Duration::from_secs(600);
 /// Granularity of keep alive timeouts, as stated by Identify, in milliseconds.
 const KEEP_ALIVE_MS: u64 = 1000;
 
@@ -55,11 +59,19 @@ pub struct ServerOptions {
     pub waits: bool,
     /// Users who may connect by unix sockets, beside this one and root.
     pub access: SocketAccess,
+    /// Numbers, from 0 on, of places that hosts with several paths use while no other is left.
+    pub fallback: Vec<usize>,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { insecure: false, connections_max: 512, waits: false, access: SocketAccess::default() }
+        Self {
+            insecure: false,
+            connections_max: 512,
+            waits: false,
+            access: SocketAccess::default(),
+            fallback: Vec::new(),
+        }
     }
 }
 
@@ -113,6 +125,8 @@ struct LiveAssociation {
 /// State that the threads of a server share.
 pub(crate) struct ServerState {
     begun: Instant,
+    /// Seconds since then that the store has counted.
+    counted_seconds: AtomicU64,
     /// Maximum number of a tenant's long commands that run at once: they may wait for each other.
     commands_max: u32,
     subsystem: Arc<Subsystem>,
@@ -127,6 +141,8 @@ pub(crate) struct ServerState {
     /// Number of connections that were accepted so far.
     accepted: AtomicU64,
     logins: FailedLogins,
+    /// Handshakes of TLS, without which no host comes by TCP; `None` if hosts have no keys of it.
+    pub(super) tls: Option<TlsDoor>,
     stopping: AtomicBool,
     waits: bool,
     workers: Arc<CommandWorkers>,
@@ -163,6 +179,15 @@ impl ServerState {
     /// Returns the time since the server began.
     pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
+    }
+
+    /// Counts the whole seconds of service that were not counted, if it is at least `least`.
+    fn count_time(&self, least: Duration) {
+        let (now, counted) = (self.elapsed().as_secs(), self.counted_seconds.load(Ordering::Relaxed));
+        if now > counted && now - counted >= least.as_secs() {
+            self.counted_seconds.store(now, Ordering::Relaxed);
+            self.subsystem.add_service_time(now - counted);
+        }
     }
 
     /// Returns whether every I/O command may wait in the engine.
@@ -353,10 +378,12 @@ impl Server {
             && !subsystem.authenticates_all()
         {
             let what = format!(
-                "{place} is no loopback address: every host that may connect needs a secret, or insecure has to be set"
+                "{place} is no loopback address: every host that may connect needs a secret or a key of TLS, or \
+                 insecure has to be set"
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
+        let tls = TlsDoor::of(&subsystem)?;
         let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
         for place in places {
             let (listener, endpoint) = Listener::bind(place, options.access)
@@ -364,12 +391,14 @@ impl Server {
             listeners.push(Arc::new(listener));
             endpoints.push(endpoint);
         }
+        subsystem.set_ports(ports_of(&endpoints, &options.fallback));
         let count = if options.waits { WAITING_WORKERS } else { WORKERS };
         let (workers, mut threads) = CommandWorkers::start(count, true);
         let (program_workers, of_programs) = CommandWorkers::start(count, true);
         threads.extend(of_programs);
         let shared = Arc::new(ServerState {
             begun: Instant::now(),
+            counted_seconds: AtomicU64::new(0),
             commands_max: count as u32,
             subsystem,
             live: Mutex::default(),
@@ -380,6 +409,7 @@ impl Server {
             connections_max: options.connections_max,
             accepted: AtomicU64::new(0),
             logins: FailedLogins::new(Instant::now()),
+            tls,
             stopping: AtomicBool::new(false),
             waits: options.waits,
             workers,
@@ -412,15 +442,10 @@ impl Server {
         &self.shared.subsystem
     }
 
-    /// Replaces the hosts that may connect, their secrets and the rules of tenants, and ends associations of hosts that
-    /// are not admitted as they were; returns the names of these hosts.
-    pub fn replace_hosts(
-        &self,
-        names: Vec<String>,
-        credentials: BTreeMap<String, HostCredentials>,
-        rules: NodeRules,
-    ) -> Vec<String> {
-        let ended = self.shared.subsystem.replace_hosts(names, credentials, rules);
+    /// Replaces the hosts that may connect, their secrets and keys and the rules of tenants, and ends associations of
+    /// hosts that are not admitted as they were; returns the names of these hosts.
+    pub fn replace_hosts(&self, hosts: KnownHosts, rules: NodeRules) -> Vec<String> {
+        let ended = self.shared.subsystem.replace_hosts(hosts, rules);
         ended.iter().for_each(|association| self.shared.end_association(association));
         ended.iter().map(|association| association.host().hostnqn.clone()).collect()
     }
@@ -484,6 +509,7 @@ impl Server {
         self.shared.workers.join();
         self.shared.program_workers.join();
         self.listeners.iter().for_each(|listener| listener.remove());
+        self.shared.count_time(Duration::ZERO);
         let until = Instant::now() + Duration::from_secs(10);
         while self.shared.connections.load(Ordering::Acquire) > 0 && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
@@ -497,6 +523,13 @@ impl Drop for Server {
     }
 }
 
+/// Returns the ports of the places that have an address.
+fn ports_of(places: &[Endpoint], fallback: &[usize]) -> Vec<SubsystemPort> {
+    let state = |i: usize| if fallback.contains(&i) { PathState::NonOptimized } else { PathState::Optimized };
+    let of = |(i, place): (usize, &Endpoint)| place.tcp().map(|address| SubsystemPort { address, state: state(i) });
+    places.iter().enumerate().filter_map(of).collect()
+}
+
 /// Checks keep alive timeouts and changed namespaces until the server stops; `known` is the inventory of namespaces at
 /// the beginning.
 fn look(shared: &ServerState, mut known: Vec<(u32, u64, u32)>) {
@@ -506,6 +539,7 @@ fn look(shared: &ServerState, mut known: Vec<(u32, u64, u32)>) {
         shared.end_silent();
         shared.end_overdue();
         shared.subsystem.end_idle(shared.elapsed());
+        shared.count_time(TIME_RECORD);
         round += 1;
         if round.is_multiple_of(2) {
             let found = shared.subsystem.inventory();
@@ -564,7 +598,10 @@ fn accept(shared: &Arc<ServerState>, listener: &Listener) {
         let of = shared.clone();
         let serve = move || {
             let _counted = CountedConnection { shared: of.clone(), number };
-            Connection::serve(of, number, stream);
+            let deadline = Instant::now() + CONNECT_TIME;
+            if let Some(stream) = greet(&of, stream, deadline) {
+                Connection::serve(of, number, stream, deadline);
+            }
         };
         if thread::Builder::new().name("nvme-tcp".to_owned()).stack_size(STACK_BYTES).spawn(serve).is_err() {
             shared.no_longer_half_open(number);

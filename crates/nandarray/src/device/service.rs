@@ -1,15 +1,15 @@
 //! The record of a store's service as a drive: how often it was served, and how often that ended without a close.
 //!
 //! ```text
-//! offset 16896 | magic, CRC-32C | identity | power cycles, unsafe shutdowns, in service |     64 bytes, or zeroes
+//! offset 16896 | magic, CRC-32C | identity | power cycles, unsafe shutdowns, in service, seconds |  64 bytes
 //! ```
 //!
 //! The record lies in a sector of its own: a torn one loses counts, not the identity. It names the drive's identity:
 //! a copy of a file is another drive, with counts of its own. While the store is served the record says so; a close
 //! takes that back, and a start that finds it counts an unsafe shutdown. A store that cannot be written, or lies on a
-//! full disk, counts in memory alone. Time is not here: the store takes none.
+//! full disk, counts in memory alone. The store takes no time: who serves it says for how long it did.
 
-use zerocopy::byteorder::little_endian::U32;
+use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::Device;
@@ -34,7 +34,8 @@ struct ServiceWire {
     power_cycles: U32,
     unsafe_shutdowns: U32,
     in_service: U32,
-    _reserved: [u8; 20],
+    seconds: U64,
+    _reserved: [u8; 12],
 }
 
 const WIRE_BYTES: usize = size_of::<ServiceWire>();
@@ -47,6 +48,8 @@ pub struct ServiceCounts {
     pub power_cycles: u32,
     /// Number of these that did not end by a close of the store.
     pub unsafe_shutdowns: u32,
+    /// Time for which it was served, in seconds; what a service that was cut off had not recorded is not in it.
+    pub seconds: u64,
 }
 
 /// The record in a store's head.
@@ -68,8 +71,11 @@ impl ServiceRecord {
         if wire.magic != MAGIC || wire.crc.get() != crc32c(&bytes[12..]) || wire.identity != identity {
             return Self::default();
         }
-        let counts =
-            ServiceCounts { power_cycles: wire.power_cycles.get(), unsafe_shutdowns: wire.unsafe_shutdowns.get() };
+        let counts = ServiceCounts {
+            power_cycles: wire.power_cycles.get(),
+            unsafe_shutdowns: wire.unsafe_shutdowns.get(),
+            seconds: wire.seconds.get(),
+        };
         Self { counts, in_service: wire.in_service.get() != 0 }
     }
 
@@ -83,7 +89,8 @@ impl ServiceRecord {
             power_cycles: self.counts.power_cycles.into(),
             unsafe_shutdowns: self.counts.unsafe_shutdowns.into(),
             in_service: u32::from(self.in_service).into(),
-            _reserved: [0; 20],
+            seconds: self.counts.seconds.into(),
+            _reserved: [0; 12],
         };
         wire.crc = U32::new(crc32c(&wire.as_bytes()[12..]));
         media.write_at(PLACE, wire.as_bytes())
@@ -107,6 +114,7 @@ impl Device {
         let counts = ServiceCounts {
             power_cycles: before.counts.power_cycles.saturating_add(1),
             unsafe_shutdowns: before.counts.unsafe_shutdowns.saturating_add(before.in_service.into()),
+            seconds: before.counts.seconds,
         };
         assert!(counts.unsafe_shutdowns < counts.power_cycles || counts.power_cycles == u32::MAX, "{counts:?}");
         if !self.read_only {
@@ -116,6 +124,23 @@ impl Device {
         }
         *served = Some(counts);
         Ok(counts)
+    }
+
+    /// Adds to the time for which the store was served, in its file where that is possible.
+    ///
+    /// # Errors
+    /// The store is closed, or failed.
+    pub fn add_service_time(&self, seconds: u64) -> Result<()> {
+        let _inside = self.enter()?;
+        let mut served = self.served.lock();
+        let Some(counts) = served.as_mut() else { return Ok(()) };
+        counts.seconds = counts.seconds.saturating_add(seconds);
+        if !self.read_only {
+            let record = ServiceRecord { counts: *counts, in_service: true };
+            // A full disk must not keep a store from being served. No barrier: the next one takes it along.
+            drop(record.write(self.ftl.media().as_ref(), self.identity()));
+        }
+        Ok(())
     }
 
     /// Records that the store, whose content is durable, is not served any more.
@@ -173,5 +198,21 @@ mod tests {
         assert_eq!(both.map(|counts| (counts.power_cycles, counts.unsafe_shutdowns)), [(2, 0), (3, 0)]);
         device.close().unwrap();
         assert!(device.begin_service().is_err());
+        assert!(device.add_service_time(1).is_err());
+    }
+
+    #[test]
+    fn time_of_service_adds_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("one");
+        for (mode, expected) in [(Mode::Append, 0), (Mode::ReadWrite, 12), (Mode::Read, 24), (Mode::ReadWrite, 24)] {
+            let device = Device::open_file(&path, mode, &Options::default()).unwrap();
+            device.add_service_time(100).unwrap();
+            assert_eq!(device.begin_service().unwrap().seconds, expected, "nothing counts before the service");
+            device.add_service_time(5).unwrap();
+            device.add_service_time(7).unwrap();
+            assert_eq!(device.begin_service().unwrap().seconds, expected + 12);
+            device.close().unwrap();
+        }
     }
 }

@@ -149,10 +149,10 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-nvme",
         uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec", "nandarray-describe"],
-        layers: "limits cpu_time events budget < commands features properties executing running unlocked registrants \
-                 notices < payload queue saved_registrants metrics < auth reservations < accounts slm boxes logs \
-                 < programs < tenants < requests arrays offload < subsystem association identify < run_outputs \
-                 < reserve < admin io < measures < tcp < lib < tests",
+        layers: "limits cpu_time events budget ports < commands features properties executing running unlocked \
+                 registrants notices < payload queue saved_registrants metrics < auth reservations < accounts slm \
+                 boxes logs tls < programs < tenants < requests arrays offload < subsystem association identify < \
+                 run_outputs < reserve < admin io < measures < tcp < lib < tests",
         lines_max: 800,
         up: &[
             ("budget.rs", "run_outputs", "collected outputs go to the host that fetches them"),
@@ -177,6 +177,8 @@ pub(crate) const CRATES: &[Crate] = &[
             ("tcp/held.rs", "a transfer waits a moment for memory of its tenant"),
             ("tcp/workers.rs", "tenants share workers by the time that their commands take"),
             ("tcp/server.rs", SILENCE),
+            ("tcp/secure.rs", SILENCE),
+            ("tcp/greeting.rs", SILENCE),
             ("tcp/logins.rs", SILENCE),
             ("tcp/initiator.rs", SILENCE),
             ("tcp/run_output.rs", "commands are measured from their arrival on"),

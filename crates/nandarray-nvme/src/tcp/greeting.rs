@@ -1,0 +1,181 @@
+//! The beginning of a TCP connection at a server with keys of TLS: the host's hello, its key, the handshake.
+//!
+//! The connection's own thread does this, within the time that a connection has to become a queue, and counted among
+//! those that are none yet: a slow handshake holds nothing that others need. A host that begins without TLS gets the
+//! PDU that ends a connection.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use s2n_tls::callbacks::{ClientHelloCallback, ConnectionFuture};
+use s2n_tls::config::Config;
+use s2n_tls::connection::Connection as Session;
+use s2n_tls::enums::Mode;
+use s2n_tls::error::Error as SessionError;
+
+use super::endpoint::SocketStream;
+use super::outgoing::Outgoing;
+use super::pdu::{Digests, FatalError, FatalStatus};
+use super::secure::{self, HANDSHAKE_RECORD, SecureStream, TlsFailure};
+use super::server::ServerState;
+use crate::subsystem::Subsystem;
+use crate::tls::NamedHost;
+
+/// The extension of a hello that names pre-shared keys (RFC 8446, section 4.2).
+const PRE_SHARED_KEY: u16 = 41;
+/// Maximum number of identities of a hello that are looked up: a host has one for each version of them.
+const IDENTITIES_MAX: usize = 8;
+
+/// The means of a server to do handshakes.
+#[derive(Debug)]
+pub(super) struct TlsDoor(Config);
+
+/// Chooses the keys that a host's hello names.
+struct KeyChoice(Weak<Subsystem>);
+
+/// The host that a hello names first, with or without a key that is known.
+struct ClaimedHost {
+    named: NamedHost,
+    is_known: bool,
+}
+
+/// Begins a connection: with a handshake where hosts have keys, and come by TCP. Returns none if that failed.
+pub(super) fn greet(shared: &ServerState, stream: SocketStream, until: Instant) -> Option<SocketStream> {
+    match (&shared.tls, stream) {
+        (Some(door), SocketStream::Tcp(stream)) => door.greet(shared, stream, until),
+        // Unix sockets are of this machine, whose kernel knows their users.
+        (_, stream) => Some(stream),
+    }
+}
+
+impl TlsDoor {
+    /// Makes the door of a subsystem; `None` if its hosts have no keys.
+    pub(super) fn of(subsystem: &Arc<Subsystem>) -> std::io::Result<Option<Self>> {
+        if !subsystem.requires_tls() {
+            return Ok(None);
+        }
+        let choice = KeyChoice(Arc::downgrade(subsystem));
+        let made = secure::settings(|settings| settings.set_client_hello_callback(choice).map(drop))?;
+        Ok(Some(Self(made)))
+    }
+
+    /// Does the handshake of a new connection until a point in time; returns none if it failed, which is counted.
+    pub(super) fn greet(&self, shared: &ServerState, stream: TcpStream, until: Instant) -> Option<SocketStream> {
+        let mut first = [0];
+        let left = || Some(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+        stream.set_read_timeout(left()).ok()?;
+        if stream.peek(&mut first).ok()? == 0 {
+            return None;
+        }
+        if first[0] != HANDSHAKE_RECORD {
+            refuse_plain(stream);
+            shared.tell_refusal("", "no TLS");
+            shared.logins().refuse(Instant::now());
+            return None;
+        }
+        let mut session = secure::session(&stream, Mode::Server, &self.0).ok()?;
+        match secure::shake_hands(&stream, &mut session, until) {
+            Ok(()) => {
+                let named = negotiated(&session)?;
+                stream.set_read_timeout(None).ok()?;
+                Some(SocketStream::Secure(SecureStream::new(stream, session, named)))
+            }
+            Err(TlsFailure::Io(_)) => {
+                shared.logins().abandon();
+                None
+            }
+            Err(failure) => {
+                let claimed = session.application_context::<ClaimedHost>();
+                let (host, why) = match claimed {
+                    Some(claimed) if !claimed.is_known => (claimed.named.hostnqn.as_str(), "unknown TLS identity"),
+                    Some(claimed) => (claimed.named.hostnqn.as_str(), failure.reason()),
+                    None => ("", "no TLS identity"),
+                };
+                shared.tell_refusal(host, why);
+                if let Some(delay) = shared.logins().refuse(Instant::now()) {
+                    // The socket of a server that stops ends the wait.
+                    drop(stream.set_read_timeout(Some(delay)));
+                    drop(stream.peek(&mut first));
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Returns the host and the subsystem of the key that a handshake has used.
+fn negotiated(session: &Session) -> Option<NamedHost> {
+    let mut identity = vec![0; session.negotiated_psk_identity_length().ok()?];
+    session.negotiated_psk_identity(&mut identity).ok()?;
+    NamedHost::parse(str::from_utf8(&identity).ok()?)
+}
+
+/// Tells a host without TLS that its first PDU was out of order here, and ends the connection.
+fn refuse_plain(mut stream: TcpStream) {
+    // A socket that is closed with bytes that were not read discards what it has sent.
+    let mut header = [0; 128];
+    let bytes = stream.read(&mut header).unwrap_or(0);
+    if let Ok(outgoing) = Outgoing::new(SocketStream::Tcp(stream), Digests::default()) {
+        outgoing.terminate(FatalError::new(FatalStatus::Sequence, 0), &header[..bytes]);
+        outgoing.close();
+    }
+}
+
+impl ClientHelloCallback for KeyChoice {
+    fn on_client_hello(
+        &self,
+        session: &mut Session,
+    ) -> Result<Option<std::pin::Pin<Box<dyn ConnectionFuture>>>, SessionError> {
+        let hello = session.client_hello()?.raw_message()?;
+        let Some(subsystem) = self.0.upgrade() else { return Ok(None) };
+        for identity in identities(&hello).into_iter().flatten().take(IDENTITIES_MAX) {
+            let Some(named) = str::from_utf8(identity).ok().and_then(NamedHost::parse) else { continue };
+            let found = subsystem.tls_key(&named, str::from_utf8(identity).unwrap_or_default());
+            let is_known = found.is_some();
+            if let Some(found) = found {
+                session.append_psk(&secure::psk(&found)?)?;
+            }
+            if is_known || session.application_context::<ClaimedHost>().is_none() {
+                session.set_application_context(ClaimedHost { named, is_known });
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Takes a part of the bytes whose length is in front of it, in `width` bytes.
+fn part<'a>(bytes: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
+    let (length, rest) = bytes.split_at_checked(width)?;
+    let length = length.iter().fold(0, |all, &byte| all << 8 | usize::from(byte));
+    let (part, rest) = rest.split_at_checked(length)?;
+    *bytes = rest;
+    Some(part)
+}
+
+/// Returns the identities of pre-shared keys that a hello names; `None` if it names none, or is none.
+fn identities(hello: &[u8]) -> Option<Vec<&[u8]>> {
+    // Version and random number.
+    let mut rest = hello.get(34..)?;
+    part(&mut rest, 1)?;
+    part(&mut rest, 2)?;
+    part(&mut rest, 1)?;
+    let mut extensions = part(&mut rest, 2)?;
+    while let Some((kind, mut body)) = extensions.split_at_checked(2) {
+        let found = part(&mut body, 2)?;
+        extensions = body;
+        if u16::from_be_bytes([kind[0], kind[1]]) == PRE_SHARED_KEY {
+            let mut found = found;
+            let mut list = part(&mut found, 2)?;
+            let mut identities = Vec::new();
+            while !list.is_empty() {
+                identities.push(part(&mut list, 2)?);
+                // The age of a ticket.
+                list = list.get(4..)?;
+            }
+            return Some(identities);
+        }
+    }
+    None
+}

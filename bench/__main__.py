@@ -43,6 +43,24 @@ def _drive_commands(commands: Any) -> None:
     neighbour.add_argument("--only", default="", metavar="LOAD", help="loads whose name contains this")
 
 
+def _offload_command(commands: Any) -> None:
+    offload = commands.add_parser("offload", help="programs over an array of a store beside peers with it in memory")
+    _output(offload)
+    offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits; of a door 2 GiB")
+    offload.add_argument("--door", choices=["nvme"], help="at a node instead, beside reading all and Arrow Flight")
+    offload.add_argument("--dask", action="store_true", help="a merge and a stencil instead, beside Dask on the store")
+    offload.add_argument(
+        "--dtype", nargs="+", default=["float64", "float32"], help="of its elements, one after the other"
+    )
+    offload.add_argument("--groups", action="store_true", help="group-by and median in bounded memory instead")
+    offload.add_argument("--keys", type=int, default=1_000_000, metavar="N", help="different ones of --groups")
+    offload.add_argument("--rounds", type=int, default=5)
+    offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
+    offload.add_argument(
+        "--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum; with Dask merge stencil"
+    )
+
+
 def _core_commands(commands: Any) -> None:
     cores = commands.add_parser("cores", help="speed of timed cores: instructions a second, with and without caches")
     _output(cores)
@@ -83,21 +101,7 @@ def _side_commands(commands: Any) -> None:
     programs.add_argument("--rounds", type=int, default=5)
     programs.add_argument("--only", nargs="+", metavar="PROGRAM", help="mix dct sha256 quicksort runs")
     _core_commands(commands)
-    offload = commands.add_parser("offload", help="programs over an array of a store beside peers with it in memory")
-    _output(offload)
-    offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits; of a door 2 GiB")
-    offload.add_argument("--door", choices=["nvme"], help="at a node instead, beside reading all and Arrow Flight")
-    offload.add_argument("--dask", action="store_true", help="a merge and a stencil instead, beside Dask on the store")
-    offload.add_argument(
-        "--dtype", nargs="+", default=["float64", "float32"], help="of its elements, one after the other"
-    )
-    offload.add_argument("--groups", action="store_true", help="group-by and median in bounded memory instead")
-    offload.add_argument("--keys", type=int, default=1_000_000, metavar="N", help="different ones of --groups")
-    offload.add_argument("--rounds", type=int, default=5)
-    offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
-    offload.add_argument(
-        "--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum; with Dask merge stencil"
-    )
+    _offload_command(commands)
     schedule = commands.add_parser(
         "schedule", help="schedulers of kernels: decisions a CPU second; sessions beside pools"
     )

@@ -458,8 +458,8 @@ mod tests {
         drop(began);
     }
 
-    /// Has an honest tenant, and 20 of one owner, send commands of 2 ms each; when those of the honest one are done, the
-    /// owner has had no more time than a tenant.
+    /// An honest tenant and 20 of one owner send commands of 2 ms each: until those of the honest one are done, the
+    /// owner has no more time than a tenant.
     #[test]
     fn twenty_names_of_one_owner_have_the_turns_of_one() {
         let (workers, threads) = CommandWorkers::start(1, false);

@@ -55,7 +55,7 @@ impl Device {
     /// Returns the spaces that changes delete, as names are now; those that are not there are refused later.
     fn deleted(&self, changes: &[Change<'_>]) -> BTreeMap<SpaceId, Arc<Space>> {
         // The space of a name is that before all changes, or that which a change before gives the name to.
-        let mut names: HashMap<&str, &str> = HashMap::new();
+        let mut names: BTreeMap<&str, &str> = BTreeMap::new();
         let mut spaces = BTreeMap::new();
         for change in changes {
             match *change {

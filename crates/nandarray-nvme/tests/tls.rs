@@ -218,8 +218,8 @@ fn noise_ends_a_connection_and_no_more() {
         if round % 4 > 0 {
             sent.splice(..0, head);
         }
-        stream.write_all(&sent).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // The server may end the connection at its first byte.
+        drop(stream.write_all(&sent).and_then(|()| stream.shutdown(std::net::Shutdown::Write)));
         drop(stream.read_to_end(&mut Vec::new()));
     }
     exercise(&mut target.connect(HOST, Some(key(1, 32))).unwrap());

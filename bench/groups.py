@@ -9,6 +9,7 @@ beside it the most that was resident, with the page cache as it sees it and all 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import shutil
 import time
@@ -67,19 +68,17 @@ def _ours(store: Any, part: slice) -> dict[str, Callable[[], Any]]:
 
 
 def _dask(store: Any, part: slice) -> dict[str, Callable[[], Any]]:
-    import dask.array
-    import dask.dataframe
-
-    keys, values = (dask.array.from_array(store[name], chunks=1 << 20)[part] for name in ("keys", "values"))  # type: ignore[no-untyped-call]
+    arrays: Any = importlib.import_module("dask.array")
+    frames: Any = importlib.import_module("dask.dataframe")
+    keys, values = (arrays.from_array(store[name], chunks=1 << 20)[part] for name in ("keys", "values"))
 
     def groups() -> Any:
-        both = dask.array.stack([keys, values], axis=1)  # type: ignore[no-untyped-call]
-        table = dask.dataframe.from_dask_array(both, columns=["k", "v"])
+        table = frames.from_dask_array(arrays.stack([keys, values], axis=1), columns=["k", "v"])
         found = table.groupby("k")["v"].agg(["sum", "size"]).compute().sort_index()
         return found.index.to_numpy().astype("i8"), found["sum"].to_numpy(), found["size"].to_numpy()
 
     def median() -> Any:
-        return dask.array.median(values.rechunk(-1), axis=0).compute()
+        return arrays.median(values.rechunk(-1), axis=0).compute()
 
     return {"group-by": groups, "median": median}
 

@@ -149,8 +149,8 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate {
         name: "nandarray-nvme",
         uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec", "nandarray-describe"],
-        layers: "limits cpu_time events budget host_entries ports < commands features properties executing running unlocked \
-                 registrants notices < payload queue saved_registrants metrics < auth reservations < accounts slm \
+        layers: "limits cpu_time events budget host_entries ports < commands features properties executing running \
+                 unlocked registrants notices < payload queue saved_registrants metrics < auth reservations < accounts slm \
                  boxes logs tls < programs < tenants < requests arrays offload < subsystem association identify < \
                  run_outputs < reserve < admin io < measures < tcp < lib < tests",
         lines_max: 800,

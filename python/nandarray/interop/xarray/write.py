@@ -32,6 +32,7 @@ from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
 from nandarray.array.group import MARKER, is_unfinished, make_marker
 from nandarray.array.opening import open as open_store
+from nandarray.array.pickling import has_versions
 from nandarray.array.unfinished import active_lock, hidden
 from nandarray.door import native_only
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
@@ -42,6 +43,8 @@ from nandarray.interop.dask import store_all
 from nandarray.interop.xarray import naming
 from nandarray.interop.xarray.backend import _at
 from nandarray.interop.xarray.plan import SLAB_BYTES, How, New, Plan, There
+from nandarray.parts.staging import Staging
+from nandarray.parts.store import PartedStore, PartsTransaction
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -110,7 +113,10 @@ def from_xarray(
     how = How.of(mode, append_dim, region, encoding=encoding or {}, create=create)
     with ExitStack() as stack:
         target = _open(store, how, stack)
-        native_only(target._engine, "command that writes several arrays as one: from_xarray needs the file")
+        if isinstance(target, PartedStore) and not isinstance(target, PartsTransaction):
+            target = stack.enter_context(target.transaction("from_xarray"))
+        elif not has_versions(target):
+            native_only(target._engine, "command that writes several arrays as one: from_xarray needs the file")
         top = target._join_new("" if group is None else group)
         if isinstance(dataset, DataTree):
             if append_dim is not None or region is not None:
@@ -174,7 +180,7 @@ def _write(parts: list[tuple[str, Dataset]], store: Store, top: str, how: How) -
             raise
 
 
-def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[Plan, Transaction]:
+def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[Plan, Transaction | Staging]:
     """Plan, and hold the arrays that are there as they were when it was planned."""
     with active_lock:
         turn = _planning.setdefault(store, StoreLock())
@@ -186,7 +192,7 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
                 plan = Plan()
                 for where, part in parts:
                     plan.add(part, store, where, how)
-                held = Transaction(store._engine, [(one.array._space, one.after) for one in plan.there])
+                held = _held(store, [(one.array._space, one.after) for one in plan.there])
                 if all(one.array.shape == one.before for one in plan.there):
                     return plan, held
                 held.abort()  # the plan is stale: another append came first
@@ -196,6 +202,13 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
                 # Planning anew is for what another thread changed meanwhile, not for an interrupt.
                 if not isinstance(error, Exception) or _shapes(store, parts) == before:
                     raise
+
+
+def _held(store: Store, spaces: list[tuple[Any, Any]]) -> Transaction | Staging:
+    """Hold arrays, with the shapes that they will have."""
+    engine: Any = store._engine
+    staged: Staging | Transaction = engine.stage(spaces) if has_versions(store) else Transaction(engine, spaces)
+    return staged
 
 
 def _shapes(store: Store, parts: list[tuple[str, Dataset]]) -> dict[str, Any]:
@@ -248,12 +261,15 @@ def _create(store: Store, name: str, variable: Variable, attrs: dict[str, Any], 
     return Array(store, space)
 
 
-def _write_there(there: list[There], transaction: Transaction) -> None:
+def _write_there(there: list[There], transaction: Transaction | Staging) -> None:
     lazy: list[tuple[Any, Any, tuple[int, ...]]] = []
+    if isinstance(transaction, Staging):
+        transaction.begin()
     for one in there:
         target = _Staged(transaction, one)
         if one.variable.chunks is not None:
-            lazy.append((one.variable.data, target, one.start))
+            # Workers write to the array itself: all of the store's transaction is seen as one.
+            lazy.append((one.variable.data, one.array if has_versions(one.array.store) else target, one.start))
         else:
             _write_slabs(one.variable, target, target.chunks)
     store_all(lazy)
@@ -276,7 +292,7 @@ def _write_slabs(variable: Variable, target: Any, block: Sequence[int]) -> None:
 class _Staged:
     """A part of an array, as something to assign boxes to: they go into the transaction."""
 
-    def __init__(self, transaction: Transaction, one: There) -> None:
+    def __init__(self, transaction: Transaction | Staging, one: There) -> None:
         self._transaction, self._one = transaction, one
         self.shape, self.dtype, self.ndim = one.variable.shape, one.array.dtype, one.variable.ndim
         self.chunks = one.array.chunks

@@ -48,7 +48,7 @@ def test_a_version_is_whole_and_stays(sky: Any) -> None:
     assert list(old) == ["a"]
     assert list(sky) == ["a", "g"]
     assert sky.diff(2, 3) == {
-        "created": ["g/.group", "g/b"], "deleted": [], "renamed": [], "resized": {}, "attributes": [],
+        "created": ["g/b"], "deleted": [], "renamed": [], "resized": {}, "attributes": [],
         "written": {
             "a": [((0, 0), (8, 8)), ((0, 8), (8, 16)), ((8, 0), (16, 8)), ((8, 8), (16, 16))], "g/b": [((0,), (5,))]
         },

@@ -14,7 +14,7 @@ import numpy as np
 from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.lazy import Field
-from nandarray.array.pickling import location, reopen_array
+from nandarray.array.pickling import has_versions, location, reopen_array
 from nandarray.array.view import View
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import aligned_chunks, run_shape
@@ -174,6 +174,8 @@ class Part:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.encrypted:
             raise TypeError(f"{self.name!r} is encrypted, and its key stays in this process")
+        if has_versions(self.store):  # the array says which
+            return part_of, (self.array, self.how)
         if not self.store.read_only:
             self.store.flush()  # another process sees what has been flushed
         return _again, (location(self.store), self.name, self.how)

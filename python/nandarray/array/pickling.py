@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "dask_runs_elsewhere",
     "dask_token",
+    "has_versions",
     "location",
     "reduce_array",
     "reduce_group",
@@ -127,8 +128,13 @@ def dask_token(array: Array, *how: Any) -> Any:
 
 def takes_workers(store: Store) -> bool:
     """Return whether other processes may write to a store's arrays that are pickled."""
+    return has_versions(store) and not store.read_only
+
+
+def has_versions(store: Store) -> bool:
+    """Return whether a store has versions, one of which its arrays are of."""
     engine: Any = store._engine
-    return isinstance(engine, Source) and engine.has_workers and not store.read_only
+    return isinstance(engine, Source) and engine.has_workers
 
 
 def dask_runs_elsewhere() -> bool:

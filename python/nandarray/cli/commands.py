@@ -25,7 +25,7 @@ import nandarray
 from nandarray import dtypes
 from nandarray.array.creation import fill_bytes
 from nandarray.array.listing import ragged_kind
-from nandarray.cli import advise, device, doctor, drive, lab, replay
+from nandarray.cli import advise, device, doctor, drive, lab, parts, replay
 from nandarray.cli import show as cli_show
 from nandarray.cli.common import (
     DeviceName,
@@ -71,6 +71,7 @@ app.add_typer(device.app, name="device")
 app.add_typer(program.app, name="program")
 app.add_typer(lab.app, name="lab")
 app.add_typer(drive.app, name="nvme")
+app.add_typer(parts.app, name="parts")
 app.command()(drive.serve)
 app.command("replay")(replay.replay_command)
 app.command("advise")(advise.advise_command)

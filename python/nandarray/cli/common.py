@@ -297,7 +297,7 @@ def open_store(path: Path, mode: str = "r", *, device: str | None = None) -> Any
     """Open a store that exists (modes "r", "r+") or may be made (mode "a"), perhaps on a described device."""
     if mode != "a" and not path.exists():
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-    if path.is_dir():
+    if path.is_dir() and not (path / "nandarray.json").is_file():
         raise IsADirectoryError(errno.EISDIR, "is a directory, not a store", str(path))
     return nandarray.open(str(path), mode, device=device)  # type: ignore[arg-type]
 

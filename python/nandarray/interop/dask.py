@@ -22,8 +22,15 @@ import numpy as np
 from nandarray.array.joined import Joined
 from nandarray.array.lazy import AsType
 from nandarray.array.parts import Part, part_of, stored
-from nandarray.array.pickling import dask_runs_elsewhere, location, reopen_array, state_of
-from nandarray.errors import InvalidError
+from nandarray.array.pickling import (
+    dask_runs_elsewhere,
+    has_versions,
+    location,
+    reopen_array,
+    state_of,
+    takes_workers,
+)
+from nandarray.errors import InvalidError, ReceiptError
 from nandarray.index.shapes import aligned_chunks
 from nandarray.optional import require
 
@@ -107,9 +114,12 @@ def from_dask(
     *,
     compute: bool = True,
     rechunk: bool = True,
+    region: Sequence[slice] | None = None,
     **create: Any,
 ) -> Any:
-    """Write a Dask array into a new array of ``store``.
+    """Write a Dask array into a new array of ``store``, or into a box of one that is there.
+
+    Into a store of parts the workers of a cluster write themselves, each into a part of its own.
 
     Parameters
     ----------
@@ -124,15 +134,17 @@ def from_dask(
         scheduler has other processes, by ``compute(scheduler="threads")``. The array exists at once and holds the fill
         value until then.
     rechunk : bool
-        Cut the Dask array along building blocks where it is not. Without, tasks may share a block: still correct,
-        and slower.
+        Cut the Dask array along building blocks where it is not, for a store of parts along shards. Without, tasks may
+        share a block: still correct, and slower.
+    region : sequence of slice, optional
+        The box of an array that is there, in place of a new one: a slice without a step for each dimension.
     **create
         Passed on to ``store.create``: ``building_block``, ``compression``, ``attrs``, ...
 
     Returns
     -------
     Array or dask.delayed.Delayed
-        The new array, or the pending write.
+        The array, or the pending write.
 
     Examples
     --------
@@ -147,21 +159,44 @@ def from_dask(
     if any(np.isnan(extent) for extent in source.shape):
         raise InvalidError("the dask array has chunks of unknown size: call compute_chunk_sizes() first")
     shape = tuple(int(extent) for extent in source.shape)
-    target = store.create(name, shape, source.dtype, **create)
+    if region is not None and create:
+        raise InvalidError(f"an array that is there takes no {', '.join(sorted(create))}: region= writes into one")
+    target = store.create(name, shape, source.dtype, **create) if region is None else store.open_array(name)
+    start = [0] * source.ndim if region is None else _start_of(region, target.shape, shape)
     try:
         if rechunk:
-            source = _aligned(source, target.chunks)
+            source = _aligned(source, _unit(target), start)
         if not compute:
+            box = tuple(slice(low, low + length) for low, length in zip(start, shape, strict=True))
+            if takes_workers(store):
+                return da.store(source, target, lock=False, regions=box, compute=False)
             with require("dask.config", "dask").set(scheduler="threads"):  # by which it is to be computed
-                return da.store(source, target, lock=False, compute=False)
-        if dask_runs_elsewhere():
-            _write_here(source, target)
-        else:
-            da.store(source, target, lock=False, compute=True)
+                return da.store(source, target, lock=False, regions=box, compute=False)
+        _store([(source, target, start)])
     except BaseException:
-        del store[name]
+        if region is None:
+            del store[name]
         raise
     return target
+
+
+def _start_of(region: Sequence[slice], shape: tuple[int, ...], lengths: tuple[int, ...]) -> list[int]:
+    """Return the first coordinates of a box, which must have these lengths."""
+    given = (region,) if isinstance(region, slice) else tuple(region)
+    if len(given) != len(shape) or not all(isinstance(one, slice) for one in given):
+        raise InvalidError(f"region {region!r} must be {len(shape)} slices")
+    found = [one.indices(length) for one, length in zip(given, shape, strict=True)]
+    has = tuple(max(0, stop - start) for start, stop, _ in found)
+    if has != lengths or any(step != 1 for _, _, step in found):
+        raise InvalidError(f"region {region!r} of {shape} has the shape {has}, which must be {lengths}, without steps")
+    return [start for start, _, _ in found]
+
+
+def _unit(target: Any) -> Sequence[int]:
+    """Return the box that one task writes whole: a building block, or a shard."""
+    space = getattr(target, "_space", None)
+    found: Sequence[int] = getattr(space, "shard", None) or target.chunks
+    return found
 
 
 def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
@@ -170,13 +205,57 @@ def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
     A part is a Dask array, its target, which takes boxes of it (with ``chunks``, its building block), and the
     coordinates that the first element has there.
     """
-    sources = [_aligned(source, target.chunks, start) for source, target, start in parts]
-    targets = [target for _, target, _ in parts]
-    if dask_runs_elsewhere():
-        for source, target in zip(sources, targets, strict=True):
-            _write_here(source, target)
-    elif sources:
-        _dask_array().store(sources, targets, lock=False, compute=True)
+    _store([(_aligned(source, _unit(target), start), target, start) for source, target, start in parts])
+
+
+#: Rounds in which boxes are written again whose workers were lost.
+_ROUNDS = 5
+
+
+def _store(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
+    """Write Dask arrays that are cut already."""
+    # Boxes of an array count from where it begins; other targets count from where the source begins.
+    stored = [(source, target, start if _has_store(target) else [0] * len(start)) for source, target, start in parts]
+    if not stored:
+        return
+    elsewhere = dask_runs_elsewhere()
+    if elsewhere and not all(_has_store(target) and takes_workers(target.store) for _, target, _ in stored):
+        for source, target, start in stored:
+            _write_here(source, target, start)
+        return
+    boxes = [
+        tuple(slice(low, low + length) for low, length in zip(start, source.shape, strict=True))
+        for source, _, start in stored
+    ]
+    sources, targets = [source for source, _, _ in stored], [target for _, target, _ in stored]
+    _dask_array().store(sources, targets, lock=False, regions=boxes, compute=True)
+    if elsewhere:
+        _bring_in(stored)
+
+
+def _has_store(target: Any) -> bool:
+    return getattr(target, "store", None) is not None
+
+
+def _bring_in(parts: Sequence[tuple[Any, Array, Sequence[int]]]) -> None:
+    """Bring in what workers wrote; where some were lost, write their boxes again."""
+    store: Any = parts[0][1].store
+    for left in range(_ROUNDS, -1, -1):
+        try:
+            store.collect()
+        except ReceiptError as error:
+            if not left:
+                raise
+            again: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+            for source, target, start in parts:
+                for low, high in error.boxes.get(target.name, ()):
+                    own = tuple(slice(a - o, b - o) for a, b, o in zip(low, high, start, strict=True))
+                    box = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
+                    for row, one in zip(again, (source[own], target, box), strict=True):
+                        row.append(one)
+            _dask_array().store(again[0], again[1], lock=False, regions=again[2], compute=True)
+        else:
+            return
 
 
 def _aligned(source: Any, block: Sequence[int], start: Sequence[int] = ()) -> Any:
@@ -193,7 +272,7 @@ def _aligned(source: Any, block: Sequence[int], start: Sequence[int] = ()) -> An
     return source.rechunk(wanted) if wanted else source
 
 
-def _write_here(source: Any, target: Array) -> None:
+def _write_here(source: Any, target: Array, start: Sequence[int]) -> None:
     """Compute batches of blocks wherever the scheduler likes, and write them from this process."""
     from dask.base import compute
 
@@ -204,7 +283,8 @@ def _write_here(source: Any, target: Array) -> None:
     while places := list(itertools.islice(blocks, batch)):
         computed = compute(*(source.blocks[place] for place in places))  # type: ignore[no-untyped-call]
         for place, data in zip(places, computed, strict=True):
-            box = tuple(slice(edge[at], edge[at + 1]) for edge, at in zip(edges, place, strict=True))
+            own = zip(edges, place, start, strict=True)
+            box = tuple(slice(low + edge[at], low + edge[at + 1]) for edge, at, low in own)
             target[(*box, ...)] = data
 
 
@@ -222,6 +302,8 @@ class _Reader:
         array = self._array
         if array.encrypted:
             raise TypeError(_encrypted(array))
+        if has_versions(array.store):
+            return _Reader, (array,)
         if not array.store.read_only:
             array.store.flush()  # another process sees what has been flushed
         how = array.how if isinstance(array, Part) else ()

@@ -20,10 +20,11 @@ __all__ = ["between", "bring_together", "check", "space"]
 _SMALL_BYTES = 64 << 20
 
 
-def between(history: History, old: Manifest, new: Manifest) -> dict[str, Any]:
+def between(history: History, old: Manifest, new: Manifest, is_hidden: Callable[[str], bool]) -> dict[str, Any]:
     """Return what changed from one version to another; of leaves only those that differ are read."""
-    before = {entry.id: (name, entry) for name, entry in old.arrays.items()}
-    after = {entry.id: (name, entry) for name, entry in new.arrays.items()}
+    before, after = (
+        {entry.id: (name, entry) for name, entry in one.arrays.items() if not is_hidden(name)} for one in (old, new)
+    )
     both = [(before[one], after[one]) for one in before if one in after]
     written = {name: boxes for (_, was), (name, now) in both if (boxes := _boxes(history, was, now))}
     for one in after:

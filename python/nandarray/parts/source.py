@@ -31,6 +31,7 @@ from nandarray.parts.manifest import Entry, Manifest, Span
 from nandarray.parts.near import Bench
 from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, view_runs
 from nandarray.parts.reclaim import end_job
+from nandarray.parts.staging import Staging
 from nandarray.parts.writer import OpenPart, OpenParts, job_of, new_job, seal_facts
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
@@ -136,11 +137,20 @@ class PartsSource(Source):
     def discard(self) -> None:
         """Forget what was changed."""
         with self.lock:
-            own, self._own = self._own, None
-            self._spaces, self._locks = {}, {}
-            if own is not None:
-                own.discard()
+            self.drop_own()
             self.draft = Draft.of(self.draft.base)
+
+    def drop_own(self) -> None:
+        """Delete the part of this process; no row of the draft may have it."""
+        own, self._own = self._own, None
+        self._spaces, self._locks = {}, {}
+        if own is not None:
+            own.discard()
+
+    def stage(self, spaces: Sequence[tuple[Any, Sequence[int]]]) -> Staging:
+        """Begin several changes that are made as one, with the shapes that arrays will have."""
+        self._check_names()
+        return Staging(self, spaces)
 
     def names(self, prefix: str = "") -> list[str]:
         """List the full names of arrays that begin with a prefix, sorted."""
@@ -442,6 +452,11 @@ class PartSpace(Space):
     def entry(self) -> Entry:
         """The entry as it is now."""
         return self.named()[1]
+
+    @property
+    def shard(self) -> tuple[int, ...]:
+        """Shape of a shard."""
+        return self.entry.shard
 
     def known(self) -> dict[str, Any]:
         """Return the description as it is now."""

@@ -65,8 +65,9 @@ def create(path: str | os.PathLike[str]) -> PartedStore:
 
     Examples
     --------
-    >>> import nandarray, numpy as np
-    >>> with nandarray.parts.create("sky.nand") as store:
+    >>> import nandarray
+    >>> from nandarray import parts
+    >>> with parts.create("sky.nand") as store:
     ...     store["a"] = np.arange(3)
     >>> with nandarray.open("sky.nand") as store:
     ...     store["a"][:], store.version
@@ -198,8 +199,8 @@ class PartedStore(Store):
 
         Examples
         --------
-        >>> import nandarray, numpy as np
-        >>> store = nandarray.parts.create("sky.nand")
+        >>> from nandarray import parts
+        >>> store = parts.create("sky.nand")
         >>> store["a"] = np.arange(3)
         >>> store.flush()
         >>> store.tag("paper")
@@ -269,7 +270,7 @@ class PartedStore(Store):
             Names of arrays that were ``created``, ``deleted``, ``renamed`` (pairs) or ``resized`` (with both shapes),
             or whose ``attributes`` changed; and the boxes of shards that were ``written``, by array.
         """
-        return changes.between(self._history, self._history.at(old), self._history.at(new))
+        return changes.between(self._history, self._history.at(old), self._history.at(new), is_hidden)
 
     def expire_versions(self, *, keep: int = 10, older_than: Any = "1h") -> list[int]:
         """Forget old versions; :meth:`gc` deletes what only they had.
@@ -400,8 +401,8 @@ class PartedStore(Store):
 
         Examples
         --------
-        >>> import nandarray, numpy as np
-        >>> store = nandarray.parts.create("sky.nand")
+        >>> from nandarray import parts
+        >>> store = parts.create("sky.nand")
         >>> with store.transaction("first light") as tx:
         ...     tx["a"] = np.arange(3)
         >>> store["a"][:], store.versions()[-1]["message"]

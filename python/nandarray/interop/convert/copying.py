@@ -45,6 +45,7 @@ from nandarray.interop.convert.placing import placed
 from nandarray.interop.convert.sinks import Sink, Spec, open_sink
 from nandarray.interop.convert.slabs import pump, slab_shape, stored_slabs
 from nandarray.interop.convert.sources import Member, Source, SourceOptions, foreign_errors, open_source
+from nandarray.parts.store import PartedStore, PartsTransaction
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
@@ -175,6 +176,8 @@ def import_(
         opened = stack.enter_context(open_source(path, kind, told))
         _refuse(opened, unsupported)
         target = _open_target(store, stack)
+        if isinstance(target, PartedStore) and not isinstance(target, PartsTransaction):
+            target = stack.enter_context(target.transaction("import"))
         plan = _destinations(opened, target, name, path, member)
         job = _Import(target, create, building_block, budget, progress, path=path)
         return job.run(opened, plan, _group_prefix(opened, name))

@@ -33,6 +33,7 @@ from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
 from nandarray.array.group import MARKER, is_unfinished, make_marker
 from nandarray.array.opening import open as open_store
+from nandarray.array.pickling import has_versions
 from nandarray.array.unfinished import active_lock, deleted_on_error, hidden
 from nandarray.door import Source
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
@@ -43,6 +44,8 @@ from nandarray.interop.dask import store_all
 from nandarray.interop.xarray import naming
 from nandarray.interop.xarray.backend import _at
 from nandarray.interop.xarray.plan import SLAB_BYTES, How, New, Plan, There
+from nandarray.parts.staging import Staging
+from nandarray.parts.store import PartedStore, PartsTransaction
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -120,6 +123,8 @@ def from_xarray(
     how = How.of(mode, append_dim, region, encoding=encoding or {}, create=create)
     with ExitStack() as stack:
         target = _open(store, how, stack)
+        if isinstance(target, PartedStore) and not isinstance(target, PartsTransaction):
+            target = stack.enter_context(target.transaction("from_xarray"))
         top = target._join_new("" if group is None else group)
         if isinstance(dataset, DataTree):
             if append_dim is not None or region is not None:
@@ -163,7 +168,7 @@ def _write(parts: list[tuple[str, Dataset]], store: Store, top: str, how: How) -
     Nothing here takes the store's lock once arrays are held: an ``append`` in another thread has that lock while it
     waits for them. That names are still free is for the engine to say.
     """
-    if isinstance(store._engine, Source):
+    if isinstance(store._engine, Source) and not has_versions(store):
         _write_named(parts, store, store._engine, top, how)
         return
     transaction = None
@@ -211,7 +216,7 @@ def _write_named(parts: list[tuple[str, Dataset]], store: Store, door: Source, t
         store.flush()
 
 
-def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[Plan, Transaction]:
+def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[Plan, Transaction | Staging]:
     """Plan, and hold the arrays that are there as they were when it was planned."""
     with active_lock:
         turn = _planning.setdefault(store, StoreLock())
@@ -223,7 +228,7 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
                 plan = Plan()
                 for where, part in parts:
                     plan.add(part, store, where, how)
-                held = Transaction(store._engine, [(one.array._space, one.after) for one in plan.there])
+                held = _held(store, [(one.array._space, one.after) for one in plan.there])
                 if all(one.array.shape == one.before for one in plan.there):
                     return plan, held
                 held.abort()  # the plan is stale: another append came first
@@ -233,6 +238,13 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
                 # Planning anew is for what another thread changed meanwhile, not for an interrupt.
                 if not isinstance(error, Exception) or _shapes(store, parts) == before:
                     raise
+
+
+def _held(store: Store, spaces: list[tuple[Any, Any]]) -> Transaction | Staging:
+    """Hold arrays, with the shapes that they will have."""
+    engine: Any = store._engine
+    staged: Staging | Transaction = engine.stage(spaces) if has_versions(store) else Transaction(engine, spaces)
+    return staged
 
 
 def _shapes(store: Store, parts: list[tuple[str, Dataset]]) -> dict[str, Any]:
@@ -283,12 +295,15 @@ def _create(store: Store, name: str, variable: Variable, attrs: dict[str, Any], 
     return Array(store, space)
 
 
-def _write_there(there: list[There], transaction: Transaction) -> None:
+def _write_there(there: list[There], transaction: Transaction | Staging) -> None:
     lazy: list[tuple[Any, Any, tuple[int, ...]]] = []
+    if isinstance(transaction, Staging):
+        transaction.begin()
     for one in there:
         target = _Staged(transaction, one)
         if one.variable.chunks is not None:
-            lazy.append((one.variable.data, target, one.start))
+            # Workers write to the array itself: all of the store's transaction is seen as one.
+            lazy.append((one.variable.data, one.array if has_versions(one.array.store) else target, one.start))
         else:
             _write_slabs(one.variable, target, target.chunks)
     store_all(lazy)
@@ -311,7 +326,7 @@ def _write_slabs(variable: Variable, target: Any, block: Sequence[int]) -> None:
 class _Staged:
     """A part of an array, as something to assign boxes to: they go into the transaction."""
 
-    def __init__(self, transaction: Transaction, one: There) -> None:
+    def __init__(self, transaction: Transaction | Staging, one: There) -> None:
         self._transaction, self._one = transaction, one
         self.shape, self.dtype, self.ndim = one.variable.shape, one.array.dtype, one.variable.ndim
         self.chunks = one.array.chunks

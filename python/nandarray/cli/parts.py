@@ -1,0 +1,194 @@
+"""``nandarray parts``: stores of parts from the outside: versions, tags, what changed, space, and conversion.
+
+Reading and writing of arrays are the other commands': they take a folder as they take a file.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+import nandarray
+from nandarray import parts
+from nandarray.cli.common import Json, StorePath, console, facts_of, print_json, say, table_of
+from nandarray.errors import NotAStoreError
+from nandarray.parts.history import is_parted
+from nandarray.units import count, format_size
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Stores of many parts in a folder: versions, tags, space.", no_args_is_help=True)
+
+Age = Annotated[str, typer.Option("--older-than", metavar="AGE", help="Least age, like 90s, 10m, 1h or 7d.")]
+Version = Annotated[int, typer.Argument(min=1, help="Number of a version.")]
+
+
+def _open(store: Path, mode: str = "r") -> Any:
+    if not is_parted(str(store)):
+        raise NotAStoreError(errno.ENOTDIR, "is no folder with a store of parts", str(store))
+    return nandarray.open(store, mode)  # type: ignore[arg-type]
+
+
+@app.command()
+def create(*, store: StorePath) -> None:
+    """Make an empty store of parts."""
+    parts.create(store).close()
+
+
+@app.command()
+def info(*, store: StorePath, as_json: Json = False) -> None:
+    """Show the newest version, and what the parts take."""
+    with _open(store) as opened:
+        found = opened.stat()
+        found["tags"] = opened.tags()
+    if as_json:
+        print_json(found)
+        return
+    rows = [(key, f"{found[key]:,}") for key in ("version", "versions", "parts")]
+    rows.append(("on disk", format_size(found["bytes_file"])))
+    rows.append(("arrays", f"{found['array_count']:,}"))
+    rows.append(
+        ("tags", escape(", ".join(f"{name}={number}" for name, number in sorted(found["tags"].items())) or "-"))
+    )
+    console().print(facts_of(rows))
+
+
+@app.command()
+def versions(*, store: StorePath, as_json: Json = False) -> None:
+    """List the versions, the oldest first."""
+    with _open(store) as opened:
+        found = opened.versions()
+    if as_json:
+        print_json(found)
+        return
+    rows = []
+    for one in found:
+        told = one.get("error") or one["message"]
+        when, arrays = one.get("written_at", "-"), str(one.get("arrays", "-"))
+        rows.append((str(one["version"]), when, arrays, escape(", ".join(one["tags"])), escape(told)))
+    console().print(table_of(["version", "written", "arrays", "tags", "message"], rows, right=("version", "arrays")))
+
+
+@app.command()
+def diff(*, store: StorePath, old: Version, new: Version, as_json: Json = False) -> None:
+    """Show what changed from one version to another."""
+    with _open(store) as opened:
+        found = opened.diff(old, new)
+    if as_json:
+        print_json(found)
+        return
+    for key in ("created", "deleted", "attributes"):
+        for name in found[key]:
+            say(f"{key}  {name}")
+    for was, now in found["renamed"]:
+        say(f"renamed  {was} -> {now}")
+    for name, (was, now) in found["resized"].items():
+        say(f"resized  {name}  {was} -> {now}")
+    for name, boxes in found["written"].items():
+        for low, high in boxes:
+            box = ", ".join(f"{a}:{b}" for a, b in zip(low, high, strict=True))
+            say(f"written  {name}[{box}]")
+
+
+@app.command()
+def tag(
+    *,
+    store: StorePath,
+    name: Annotated[str, typer.Argument(help="The tag.")],
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, help="The version; the newest if left out.")
+    ] = None,
+) -> None:
+    """Give a version a name, for good."""
+    with _open(store, "r+") as opened:
+        opened.tag(name, version)
+
+
+@app.command()
+def check(*, store: StorePath, as_json: Json = False) -> None:
+    """Verify manifests, leaves and every checksum of the parts; exit code 1 if anything is wrong."""
+    with _open(store) as opened:
+        found = opened.check()
+    if as_json:
+        print_json(found)
+    else:
+        for one in found["errors"]:
+            say(one)
+        counts = [count(found[key], key[:-1]) for key in ("versions", "arrays", "parts")]
+        say(f"{'ok' if found['ok'] else count(len(found['errors']), 'error')}: {', '.join(counts)}")
+    if not found["ok"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def compact(*, store: StorePath, as_json: Json = False) -> None:
+    """Bring shards of small parts together, in a new version."""
+    with _open(store, "r+") as opened:
+        found = opened.compact()
+    if as_json:
+        print_json(found)
+    else:
+        say(f"{count(found['shards'], 'shard')} of {count(found['parts'], 'part')} copied to one")
+
+
+@app.command()
+def expire(
+    *,
+    store: StorePath,
+    keep: Annotated[int, typer.Option(min=1, help="Number of newest versions to keep.")] = 10,
+    older_than: Age = "1h",
+    as_json: Json = False,
+) -> None:
+    """Forget old versions, but those with tags; gc deletes what only they had."""
+    with _open(store, "r+") as opened:
+        found = opened.expire_versions(keep=keep, older_than=older_than)
+    if as_json:
+        print_json(found)
+    else:
+        say(f"{count(len(found), 'version')} expired")
+
+
+@app.command()
+def gc(
+    *,
+    store: StorePath,
+    older_than: Age = "1h",
+    jobs_older_than: Annotated[
+        str, typer.Option(metavar="AGE", help="Least age of transactions that are taken for dead.")
+    ] = "7d",
+    as_json: Json = False,
+) -> None:
+    """Delete leaves and parts that no version names, and what killed processes left."""
+    with _open(store, "r+") as opened:
+        found = opened.gc(older_than=older_than, jobs_older_than=jobs_older_than)
+    if as_json:
+        print_json(found)
+    else:
+        size = format_size(found["bytes"])
+        say(f"{count(found['parts'], 'part')} and {found['leaves']:,} leaves deleted ({size})")
+
+
+@app.command()
+def split(
+    *,
+    store: StorePath,
+    out: Annotated[Path, typer.Argument(help="Folder of the new store of parts.")],
+) -> None:
+    """Copy a store of one file into a new store of parts."""
+    with nandarray.open(store) as source, parts.create(out) as made, made.transaction("split") as tx:
+        source.copy("/", tx)
+
+
+@app.command()
+def join(
+    *,
+    store: Annotated[Path, typer.Argument(help="Folder of a store of parts.")],
+    out: Annotated[Path, typer.Argument(help="File of the new store.")],
+) -> None:
+    """Copy the newest version of a store of parts into a new store of one file."""
+    with _open(store) as source, nandarray.open(out, "x") as made:
+        source.copy("/", made)

@@ -1,0 +1,307 @@
+"""Workers of a transaction: any cut of the work is there once, whatever becomes of the processes that do it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nandarray
+from nandarray import parts
+
+SPAWN = multiprocessing.get_context("spawn")
+SIDE = 48
+
+
+@pytest.fixture
+def sky(tmp_path: Path) -> Any:
+    """A store of parts with an array of shards of 16 x 16, all of which are written."""
+    with parts.create(tmp_path / "sky.nand") as store:
+        store.create("a", (SIDE, SIDE), "i8", shards=(16, 16), building_block=(16, 16), data=np.full((SIDE, SIDE), -1))
+        store.flush()
+        yield store
+
+
+def model() -> Any:
+    return np.arange(SIDE * SIDE).reshape(SIDE, SIDE)
+
+
+def cut(seed: int) -> list[tuple[slice, slice]]:
+    """The array in boxes that mind no shard, in any order."""
+    rng = random.Random(seed)
+    rows, columns = ([0, *sorted(rng.sample(range(1, SIDE), 3)), SIDE] for _ in range(2))
+    boxes = [
+        (slice(*row), slice(*column))
+        for row, column in itertools.product(itertools.pairwise(rows), itertools.pairwise(columns))
+    ]
+    rng.shuffle(boxes)
+    return boxes
+
+
+def write_some(fork: Any, boxes: list[Any]) -> list[Any]:
+    """A task by hand: a part of its own."""
+    with fork.writer() as writer:
+        return [writer.write("a", box, model()[box]) for box in boxes]
+
+
+def assign(array: Any, boxes: list[Any]) -> int:
+    """A task that has an array of the transaction."""
+    for box in boxes:
+        array[box] = model()[box]
+    return os.getpid()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_futures_by_hand_write_any_cut(sky: Any, seed: int) -> None:
+    boxes = cut(seed)
+    tx = sky.transaction("by hand")
+    fork = pickle.loads(pickle.dumps(tx.fork()))
+    with ProcessPoolExecutor(2, SPAWN) as pool:
+        shares = [boxes[0::3], boxes[1::3], boxes[2::3], boxes[0::3]]  # the first one twice
+        receipts = [one for share in pool.map(write_some, itertools.repeat(fork), shares) for one in share]
+    assert sky["a"][0, 0] == -1
+    other = sky.transaction()
+    other.fork()
+    other.merge(receipts)
+    with pytest.raises(nandarray.InvalidError, match="which is not of this transaction"):
+        other.commit()
+    other.abort()
+    tx.merge(receipts)
+    tx.merge(receipts)
+    assert tx.commit() == 3
+    np.testing.assert_array_equal(sky["a"][...], model(), f"seed {seed}")
+    assert tx.stats["shards_merged"] > 0
+    tx.close()
+    assert sky.check()["ok"]
+    assert os.listdir(Path(sky.path) / "jobs") == []
+    with pytest.raises(nandarray.NotFoundError, match="has no job"):
+        fork.writer()
+
+
+def test_whole_shards_are_taken_as_they_are(sky: Any) -> None:
+    shards = [(slice(i, i + 16), slice(j, j + 16)) for i in range(0, SIDE, 16) for j in range(0, SIDE, 16)]
+    tx = sky.transaction()
+    tx.merge(write_some(tx.fork(), shards))
+    tx.commit()
+    assert (tx.stats["shards_merged"], tx.stats["bytes_copied"], tx.stats["shards_written"]) == (0, 0, 0)
+    np.testing.assert_array_equal(sky["a"][...], model())
+    tx.close()
+
+
+def test_a_worker_sees_the_transaction_and_writes_boxes_alone(sky: Any) -> None:
+    with sky.transaction() as tx:
+        tx["a"][0] = 5
+        tx["b"] = [1, 2, 3]
+        with tx.fork().writer() as writer:
+            assert writer.read("a", np.s_[0:1, 0:1]).item() == 5
+            for wrong in (np.s_[0], np.s_[::2], np.s_[3:3]):
+                with pytest.raises(nandarray.InvalidError, match="a box"):
+                    writer.write("a", wrong, 1)
+            tx.merge([writer.write("b", np.s_[1:], 7)])
+            with pytest.raises(nandarray.NotFoundError):
+                writer.write("c", ..., 1)
+        tx["b"].attrs["unit"] = "m"
+    assert (sky["a"][0, 0], sky["b"][...].tolist(), dict(sky["b"].attrs)) == (5, [1, 7, 7], {"unit": "m"})
+
+
+def test_arrays_that_are_pickled_write_in_other_processes(sky: Any) -> None:
+    boxes = cut(3)
+    with ProcessPoolExecutor(2, SPAWN) as pool:
+        array = sky["a"]
+        found = set(pool.map(assign, itertools.repeat(array), [boxes[0::3], boxes[1::3], boxes[2::3]]))
+        assert os.getpid() not in found
+        assert sky.changed
+        sky.flush()
+    np.testing.assert_array_equal(sky["a"][...], model())
+    assert sky.version == 3
+
+
+def first(marker: Path) -> bool:
+    """Whether this is the first process to ask."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+class Deadly:
+    """An array whose writer is killed at one box, once: before its answer is there, or before the box is."""
+
+    def __init__(self, array: Any, marker: Path, number: int, *, after: bool, sent: signal.Signals) -> None:
+        self.array, self.marker, self.number, self.after, self.sent = array, marker, number, after, sent
+        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        mine = key[0].start <= self.number % SIDE < key[0].stop and key[1].start <= self.number // SIDE < key[1].stop
+        if self.after:
+            self.array[key] = values
+        if mine and first(self.marker):
+            self.marker.write_text(str(os.getpid()))
+            os.kill(os.getpid(), self.sent)
+        if not self.after:
+            self.array[key] = values
+
+
+@contextlib.contextmanager
+def cluster(workers: int) -> Any:
+    """A cluster of processes on this machine."""
+    pytest.importorskip("dask.array")
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with distributed.LocalCluster(**options) as made, distributed.Client(made) as client:
+        yield client
+
+
+def test_jobs_of_dask_survive_the_death_of_workers(sky: Any, tmp_path: Path) -> None:
+    with cluster(3):
+        import dask.array as da
+
+        for seed in range(2):
+            rng = random.Random(seed)
+            chunks = tuple(tuple(np.diff([0, *sorted(rng.sample(range(1, SIDE), 3)), SIDE]).tolist()) for _ in range(2))
+            x = da.from_array(model() + seed, chunks=chunks)
+            with sky.transaction(f"seed {seed}") as tx:
+                deadly = Deadly(
+                    tx["a"], tmp_path / f"killed{seed}", rng.randrange(SIDE * SIDE), after=seed % 2 == 0,
+                    sent=signal.SIGKILL,
+                )  # fmt: skip
+                da.store(x, deadly, lock=False)
+            assert (tmp_path / f"killed{seed}").exists(), seed
+            np.testing.assert_array_equal(sky["a"][...], model() + seed, f"seed {seed}")
+    assert sky.version == 2 + 2
+    assert sky.check()["ok"]
+
+
+def test_dask_and_xarray_write_from_workers(sky: Any) -> None:
+    xarray = pytest.importorskip("xarray")
+    with cluster(2):
+        import dask.array as da
+
+        x = da.from_array(model(), chunks=(7, 20))
+        with sky.transaction() as tx:
+            nandarray.from_dask(x, tx, "new", shards=(16, 16), building_block=(16, 16))
+            nandarray.from_dask(x[:20, :9], tx, "a", region=np.s_[5:25, 30:39])
+            assert tx.stats["shards_merged"] == 0  # cut along shards
+            assert int(nandarray.to_dask(tx["new"]).sum().compute()) == model().sum()
+            with pytest.raises(nandarray.InvalidError, match=r"has the shape \(20, 8\), which must be \(20, 9\)"):
+                nandarray.from_dask(x[:20, :9], tx, "a", region=np.s_[5:25, 30:38])
+        expected = np.full((SIDE, SIDE), -1)
+        expected[5:25, 30:39] = model()[:20, :9]
+        np.testing.assert_array_equal(sky["a"][...], expected)
+        np.testing.assert_array_equal(sky["new"][...], model())
+        old = sky.at(version=2)
+        assert int(nandarray.to_dask(old["a"]).sum().compute()) == -(SIDE**2)
+        assert int(nandarray.to_dask(sky["new"].view((SIDE * SIDE,))).sum().compute()) == model().sum()
+        data = xarray.Dataset({"v": (("t", "y"), x), "w": ("t", np.arange(SIDE))}, {"t": np.arange(SIDE)})
+        nandarray.from_xarray(data, sky, group="d")
+        nandarray.from_xarray(data.assign_coords(t=np.arange(SIDE) + SIDE), sky, group="d", append_dim="t")
+        nandarray.from_xarray(data.isel(t=slice(2, 5)) * 10, sky, group="d", region={"t": "auto"})
+    got = xarray.open_dataset(sky.path, engine="nandarray", group="d")
+    expected = np.concatenate([model(), model()])
+    expected[2:5] *= 10
+    np.testing.assert_array_equal(got.v.values, expected)
+    assert [one["message"] for one in sky.versions()[-3:]] == ["from_xarray"] * 3
+    before = sky.version
+    with pytest.raises(nandarray.ExistsError):
+        nandarray.from_xarray(data, sky, group="d")
+    assert sky.version == before
+
+
+def stop_after(array: Any, marker: Path, box: Any, more: Any) -> None:
+    """Write a box, stop, and when continued write more."""
+    array[box] = model()[box]
+    marker.write_text(str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+    array[more] = 0
+    time.sleep(60)
+
+
+def test_a_zombie_writes_to_nothing_that_counts(sky: Any, tmp_path: Path) -> None:
+    tx = sky.transaction()
+    box, more, marker = np.s_[0:20, 0:20], np.s_[0:16, 0:16], tmp_path / "stopped"
+    process = SPAWN.Process(target=stop_after, args=(tx["a"], marker, box, more))
+    process.start()
+    try:
+        while not marker.exists() or Path(f"/proc/{process.pid}/stat").read_text().split()[2] != "T":
+            assert process.is_alive()
+            time.sleep(0.02)
+        with pytest.raises(nandarray.ReceiptError, match="1 parts are lost, or held by processes") as caught:
+            tx.commit(wait_s=0.2)
+        spans = [((0, 0), (16, 16)), ((0, 16), (16, 20)), ((16, 0), (20, 16)), ((16, 16), (20, 20))]
+        assert caught.value.boxes == {"a": spans}
+        tx.merge(write_some(tx.fork(), [box]))
+        assert tx.commit(wait_s=0.2) == 3
+        tx.close()
+        expected = np.full((SIDE, SIDE), -1)
+        expected[box] = model()[box]
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(0.5)
+        np.testing.assert_array_equal(sky["a"][...], expected)
+    finally:
+        process.kill()
+        process.join()
+    assert sky.check()["ok"]
+    sky.gc(older_than=0)
+    assert not list((Path(sky.path) / "parts").glob("*.open"))
+    np.testing.assert_array_equal(sky["a"][...], expected)
+
+
+def die_after(array: Any, box: Any) -> None:
+    """Write a box, and be killed before anything is closed."""
+    array[box] = model()[box]
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_parts_of_the_dead_are_adopted(sky: Any) -> None:
+    with sky.transaction() as tx:
+        process = SPAWN.Process(target=die_after, args=(tx["a"], np.s_[:, 0:16]))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert len(list((Path(sky.path) / "parts").glob("*.open"))) == 1
+    np.testing.assert_array_equal(sky["a"][:, :16], model()[:, :16])
+    assert not list((Path(sky.path) / "parts").glob("*.open"))
+
+
+def commit_and_die(path: str, before: str) -> None:
+    """Be killed within a commit: before its manifest, or after it."""
+    from nandarray.parts.history import History
+
+    add = History.add
+
+    def dying(self: Any, manifest: Any) -> bool:
+        if before == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        add(self, manifest)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    History.add = dying  # type: ignore[method-assign]
+    with nandarray.open(path, "r+") as store:
+        store["a"][:] = 9
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_coordinator_killed_in_its_commit_leaves_old_or_new(sky: Any, when: str) -> None:
+    process = SPAWN.Process(target=commit_and_die, args=(sky.path, when))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    sky.refresh()
+    expected = -1 if when == "before" else 9
+    assert (sky["a"][...] == expected).all()
+    assert sky.gc(older_than=0, jobs_older_than=0)["parts"] == (1 if when == "before" else 0)
+    assert (sky["a"][...] == expected).all()
+    assert sky.check()["ok"]

@@ -150,8 +150,8 @@ pub(crate) const CRATES: &[Crate] = &[
         name: "nandarray-nvme",
         uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec", "nandarray-describe"],
         layers: "limits cpu_time events budget host_entries ports < commands features properties executing running \
-                 unlocked registrants notices < payload queue saved_registrants metrics < auth reservations < accounts slm \
-                 boxes logs tls < programs < tenants < requests arrays offload < subsystem association identify < \
+                 unlocked registrants notices < payload queue saved_registrants metrics < auth reservations < accounts \
+                 slm boxes logs tls < programs < tenants < requests arrays offload < subsystem association identify < \
                  run_outputs < reserve < admin io < measures < tcp < lib < tests",
         lines_max: 800,
         up: &[

@@ -60,6 +60,12 @@ def assign(array: Any, boxes: list[Any]) -> int:
     """A task that has an array of the transaction."""
     for box in boxes:
         array[box] = model()[box]
+    array.store.flush()  # makes no version
+    array.store.close()
+    with pytest.raises(nandarray.DoorError, match="no transactions in a worker"):
+        array.store.transaction()
+    with pytest.raises(nandarray.DoorError, match="no change of names"):
+        array.resize((1, 1))
     return os.getpid()
 
 

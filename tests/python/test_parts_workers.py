@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import resource
 import signal
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -59,6 +60,12 @@ def assign(array: Any, boxes: list[Any]) -> int:
     """A task that has an array of the transaction."""
     for box in boxes:
         array[box] = model()[box]
+    array.store.flush()  # makes no version
+    array.store.close()
+    with pytest.raises(nandarray.DoorError, match="no transactions in a worker"):
+        array.store.transaction()
+    with pytest.raises(nandarray.DoorError, match="no change of names"):
+        array.resize((1, 1))
     return os.getpid()
 
 
@@ -273,6 +280,26 @@ def test_parts_of_the_dead_are_adopted(sky: Any) -> None:
         assert len(list((Path(sky.path) / "parts").glob("*.open"))) == 1
     np.testing.assert_array_equal(sky["a"][:, :16], model()[:, :16])
     assert not list((Path(sky.path) / "parts").glob("*.open"))
+
+
+def write_on_a_full_disk(fork: Any) -> str:
+    """Write where no file may grow beyond some bytes; the signal for it is one that Python ignores."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    try:
+        write_some(fork, [np.s_[:, :]])
+    except OSError as error:
+        return type(error).__name__
+    return "written"
+
+
+def test_a_full_disk_of_one_worker_leaves_the_old_version(sky: Any) -> None:
+    tx = sky.transaction()
+    with ProcessPoolExecutor(1, SPAWN) as pool:
+        assert pool.submit(write_on_a_full_disk, tx.fork()).result() == "StoreFullError"
+    tx.abort()
+    assert (sky["a"][...] == -1).all()
+    sky.gc(older_than=0)
+    assert len(list((Path(sky.path) / "parts").iterdir())) == 1
 
 
 def commit_and_die(path: str, before: str) -> None:

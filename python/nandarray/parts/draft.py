@@ -120,6 +120,8 @@ class _Move:
             self._refuse(name, f"array {name!r} was deleted here and changed there")
         if now is not None:
             del self._made.arrays[now[0]]
+        elif name in self._onto.arrays:
+            self._refuse(name, f"array {name!r} was deleted here, and is another one there")
 
     def _join(
         self, before: tuple[str, Entry], ours: tuple[str, Entry], rows: Mapping[int, Row | None]

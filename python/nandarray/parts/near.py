@@ -12,15 +12,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
-
-if TYPE_CHECKING:
-    from nandarray.parts.source import PartSpace
 
 __all__ = ["Bench"]
 
@@ -62,20 +59,20 @@ class Bench:
 
     def execute(self, asked: Any, watch: _nandarray.Watch) -> dict[str, Any]:
         """Run programs on boxes of arrays of parts."""
-        copies: dict[int, tuple[PartSpace, _nandarray.Space]] = {}
+        copies: dict[str, _nandarray.Space] = {}
         names: list[str] = []
         back: list[tuple[Any, ...]] = []
 
         def copied(space: Any) -> _nandarray.Space:
             if getattr(space, "known", None) is None or getattr(space, "bench", None) is not self:
                 raise InvalidError("an array of another store; a program runs beside the arrays of one")
-            if id(space) not in copies:
+            if space.id not in copies:
                 told, name = space.known(), self._name()
                 options = {key: told[key] for key in ("building_block", "fill")}
                 made = self.engine.create(name, told["shape"], told["itemsize"], told["dtype"], **options)
                 names.append(name)
-                copies[id(space)] = space, made
-            return copies[id(space)][1]
+                copies[space.id] = made
+            return copies[space.id]
 
         def boxed(box: tuple[Any, ...], *, takes: bool, whole: bool = False) -> tuple[Any, ...]:
             space, start, step, count, view = box

@@ -409,6 +409,8 @@ class PartedStore(Store):
         (array([0, 1, 2]), 'first light')
         """
         self._source.check_writable()
+        if self._source.fork_job is not None:
+            self._source.refuse("transactions in a worker")
         if self._source.pinned:
             raise ReadOnlyError(f"version {self.version} of {self.path} is not the newest")
         self.flush()
@@ -459,7 +461,9 @@ class PartedStore(Store):
     def flush(self) -> None:
         """Commit what was changed, as a new version; nothing if there is nothing."""
         self._source.flush()
-        if not self.read_only:
+        if self._source.fork_job is not None:  # in a worker: the transaction commits
+            self._source.flush_own()
+        elif not self.read_only:
             self.collect()
             commit(self._source)
 
@@ -476,6 +480,9 @@ class PartedStore(Store):
     def close(self) -> None:
         """Commit what was changed, and close; closing twice is fine."""
         if self.closed:
+            return
+        if self._source.fork_job is not None:  # in a worker: its part is sealed when the transaction commits
+            self.flush()
             return
         try:
             self.flush()

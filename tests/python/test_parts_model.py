@@ -1,0 +1,163 @@
+"""Random histories of several processes on one store of parts, beside a model: every version equals the model's.
+
+A transaction's message has what it did, so the model repeats the versions in their order. Transactions that met
+another one, were given up, or whose process was killed leave no version.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nandarray
+from nandarray import parts
+
+SPAWN = multiprocessing.get_context("spawn")
+PROCESSES, TURNS = 4, 8
+SEEDS = range(40) if os.environ.get("NANDARRAY_DEEP") else range(2)
+NAMES = ("a", "b", "g/c")
+
+_Model = dict[str, tuple[np.ndarray[Any, Any], dict[str, Any]]]
+
+
+def chosen(rng: random.Random, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    """A change that these arrays allow."""
+    name = rng.choice(NAMES)
+    if name not in shapes:
+        return {
+            "do": "create",
+            "name": name,
+            "shape": [rng.randint(0, 12), rng.randint(1, 12)],
+            "shard": rng.choice([2, 4]),
+        }
+    value = rng.randint(1, 10**6)
+    shape = list(shapes[name])
+    do = rng.choice(["write"] * 6 + ["append", "resize", "attrs", "delete"])
+    if do == "write" and 0 not in shape:
+        low = [rng.randrange(n) for n in shape]
+        box = [[a, rng.randint(a + 1, n)] for a, n in zip(low, shape, strict=True)]
+        return {"do": "write", "name": name, "box": box, "value": value, "step": rng.choice([1, 1, 3])}
+    if do == "append":
+        return {"do": "append", "name": name, "axis": rng.randrange(2), "count": rng.randint(1, 3), "value": value}
+    if do == "resize":
+        return {"do": "resize", "name": name, "shape": [rng.randint(0, 14), rng.randint(1, 14)]}
+    return {"do": "delete" if do == "delete" else "attrs", "name": name, "value": value}
+
+
+def apply(store: Any, op: dict[str, Any]) -> None:
+    """Do it to a store."""
+    name = op["name"]
+    if op["do"] == "create":
+        sides = (op["shard"],) * 2
+        store.create(name, op["shape"], "i8", shards=sides, building_block=sides, fill_value=-1)
+    elif op["do"] == "write":
+        store[name][tuple(slice(*one, op["step"]) for one in op["box"])] = op["value"]
+    elif op["do"] == "append":
+        shape = list(store[name].shape)
+        shape[op["axis"]] = op["count"]
+        store[name].append(np.full(shape, op["value"]), op["axis"])
+    elif op["do"] == "resize":
+        store[name].resize(op["shape"])
+    elif op["do"] == "attrs":
+        store[name].attrs["v"] = op["value"]
+    else:
+        del store[name]
+
+
+def repeated(model: _Model, op: dict[str, Any]) -> _Model:
+    """Do it to the model; return the new one."""
+    name, made = op["name"], dict(model)
+    if op["do"] == "create":
+        made[name] = np.full(op["shape"], -1), {}
+        return made
+    if op["do"] == "delete":
+        made.pop(name, None)  # two that began at one version may both delete it
+        return made
+    old, attrs = made[name]
+    new = old.copy()
+    if op["do"] == "write":
+        new[tuple(slice(*one, op["step"]) for one in op["box"])] = op["value"]
+    elif op["do"] == "append":
+        shape = list(old.shape)
+        shape[op["axis"]] = op["count"]
+        new = np.concatenate([old, np.full(shape, op["value"])], op["axis"])
+    elif op["do"] == "resize":
+        new = np.full(op["shape"], -1)
+        both = tuple(slice(0, min(a, b)) for a, b in zip(old.shape, new.shape, strict=True))
+        new[both] = old[both]
+    else:
+        attrs = {**attrs, "v": op["value"]}
+    made[name] = new, attrs
+    return made
+
+
+def live(path: str, seed: int) -> None:
+    """One process: transactions, some of which end badly; and what an operator does beside."""
+    rng = random.Random(seed)
+    for _ in range(TURNS):
+        with nandarray.open(path, "r+") as store:
+            if rng.random() < 0.15:
+                try:
+                    store.compact()
+                except nandarray.ConflictError:
+                    continue
+                store.gc(older_than="10m")
+                continue
+            tx = store.transaction()
+            ops = []
+            for _ in range(rng.randint(1, 3)):
+                ops.append(chosen(rng, {name: tx[name].shape for name in tx.array_names()}))
+                apply(tx, ops[-1])
+            end = rng.random()
+            if end < 0.1:
+                tx.abort()
+                continue
+            if end < 0.14:
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                tx.commit(json.dumps(ops))
+            except nandarray.ConflictError:
+                pass
+            finally:
+                tx.close()
+
+
+def same(store: Any, model: _Model, told: str) -> None:
+    assert sorted(store.array_names()) == sorted(model), told
+    for name, (elements, attrs) in model.items():
+        assert dict(store[name].attrs) == attrs, f"{told}, {name}"
+        np.testing.assert_array_equal(store[name][...], elements, f"{told}, {name}")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_histories_of_processes_are_the_models(tmp_path: Path, seed: int) -> None:
+    path = str(tmp_path / "sky.nand")
+    parts.create(path).close()
+    processes = [SPAWN.Process(target=live, args=(path, 1000 * seed + number)) for number in range(PROCESSES)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), f"seed {seed}: {process.exitcode}"
+    model: _Model = {}
+    with nandarray.open(path, "r+") as store:
+        versions = store.versions()
+        assert [one["version"] for one in versions] == list(range(1, store.version + 1)), f"seed {seed}"
+        for one in versions:
+            if one["message"] not in ("created", "compact"):
+                for op in json.loads(one["message"]):
+                    model = repeated(model, op)
+            same(store.at(version=one["version"]), model, f"seed {seed}, version {one['version']}")
+        assert store.check()["ok"], f"seed {seed}"
+        store.expire_versions(keep=1, older_than=0)
+        store.gc(older_than=0, jobs_older_than=0)
+        assert store.check()["ok"], f"seed {seed}"
+        same(store, model, f"seed {seed}, the newest")

@@ -125,13 +125,17 @@ _LAZY = {
     }.items()
     for name in names
 }
+#: Modules that ``import nandarray`` makes reachable, each loaded when it is first used.
+_MODULES = ("gpu", "lab", "nvme", "parts")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"nandarray.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'nandarray' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_MODULES})

@@ -196,6 +196,7 @@ class Compute(Operand):
         function: Callable[..., Any] | Program | str,
         *others: Any,
         block: bool | Sequence[int] | None = None,
+        chunks: Sequence[int] | Mapping[int, int] | None = None,
         depth: int | Sequence[int] | Mapping[int, int] | None = None,
         boundary: Any = None,
         key: Any = ...,
@@ -209,6 +210,7 @@ class Compute(Operand):
         function: Callable[..., Any] | Program | str,
         *others: Any,
         block: bool | Sequence[int] | None = None,
+        chunks: Sequence[int] | Mapping[int, int] | None = None,
         depth: int | Sequence[int] | Mapping[int, int] | None = None,
         boundary: Any = None,
         key: Any = ...,
@@ -222,6 +224,7 @@ class Compute(Operand):
         function: Callable[..., Any] | Program | str,
         *others: Any,
         block: bool | Sequence[int] | None = None,
+        chunks: Sequence[int] | Mapping[int, int] | None = None,
         depth: int | Sequence[int] | Mapping[int, int] | None = None,
         boundary: Any = None,
         key: Any = ...,
@@ -234,6 +237,7 @@ class Compute(Operand):
         function: Callable[..., Any] | Program | str,
         *others: Any,
         block: bool | Sequence[int] | None = None,
+        chunks: Sequence[int] | Mapping[int, int] | None = None,
         depth: int | Sequence[int] | Mapping[int, int] | None = None,
         boundary: Any = None,
         key: Any = ...,
@@ -255,7 +259,12 @@ class Compute(Operand):
         *others : Array, View, nandarray.Box or array_like
             Further inputs, of this shape.
         block : bool or sequence of int, optional
-            The shape of boxes, of 1 to 4 dimensions; True for the array's building block, as is None with ``depth``.
+            The shape of boxes, of 1 to 4 dimensions; True for the array's building block, as is None with ``depth`` or
+            ``chunks``.
+        chunks : sequence of int or mapping, optional
+            The shape of the result of a box, if it is not the box's; a mapping is by axis, and others stay. At the
+            edges results are smaller as boxes are, in proportion, rounded up. With ``depth``, they have no
+            neighbourhood.
         depth : int, sequence of int or mapping, optional
             Number of elements that a box has more on each side, along all dimensions or each; a mapping is by axis.
             The box of the output has them, too; what is written there is left out.
@@ -276,7 +285,8 @@ class Compute(Operand):
         Returns
         -------
         numpy.ndarray, Array or int
-            The result, of the box's shape; the new array; or how many elements went into ``out``.
+            The result, of the box's shape unless ``chunks`` says otherwise; the new array; or how many elements went
+            into ``out``.
 
         Raises
         ------
@@ -302,13 +312,19 @@ class Compute(Operand):
         >>> store["a"].map_blocks(turned, block=(1, 2))
         array([[1., 0., 2.],
                [4., 3., 5.]])
+        >>> def greatest(x, out):
+        ...     for i in range(x.shape[0]):
+        ...         out[i, 0] = x[i].max()
+        >>> store["a"].map_blocks(greatest, block=(1, 2), chunks=(1, 1))
+        array([[1., 2.],
+               [4., 5.]])
         """
         from nandarray.programs.calls import wrappers
 
         options = _taken(scalars)
         return wrappers.map_blocks(
-            self, function, others, block=block, depth=depth, boundary=boundary, key=key, out=out, dtype=dtype,
-            options=options, scalars=scalars,
+            self, function, others, block=block, chunks=chunks, depth=depth, boundary=boundary, key=key, out=out,
+            dtype=dtype, options=options, scalars=scalars,
         )  # fmt: skip
 
     @overload

@@ -54,7 +54,8 @@ class Form:
     lies, with their roles; ``wholes`` inputs that are never cut. ``ahead`` says of each input of a sequence how many of
     its elements a step sees, if inputs have lengths of their own; ``room`` how many records a step may write then.
     ``halo`` has, for each dimension of boxes, how many elements they come with on each side, and whether there are none
-    beyond the array's ends.
+    beyond the array's ends. ``proportion`` has, for each dimension, the elements of an output's box and those of the
+    input's that they are for, if the two differ; a smaller box has as many in proportion, rounded up.
     """
 
     style: str
@@ -74,6 +75,7 @@ class Form:
     places: Mapping[str, str] = field(default_factory=dict)
     wholes: Sequence[str] = ()
     halo: Sequence[tuple[int, bool]] = ()
+    proportion: Sequence[tuple[int, int]] = ()
     ahead: Sequence[int] = ()
     room: int = 1
 
@@ -307,12 +309,15 @@ def boxes_form(
     *,
     fields: Sequence[str | None] = (),
     halo: Sequence[tuple[int, bool]] = (),
+    proportion: Sequence[tuple[int, int]] = (),
+    room: int | None = None,
     **settings: Any,
 ) -> Form:
     """Read a function over boxes of some dimensions: of each input one, and of the output, which it fills.
 
     `fields` names for each input that is of records the field that the function gets of them. With a `halo` boxes, that
-    of the output among them, have more elements on each side.
+    of the output among them, have more elements on each side. With a `proportion` the output's have another shape, no
+    halo, and at most `room` bytes.
     """
     _plain(function)
     names = parameters(function)
@@ -327,9 +332,10 @@ def boxes_form(
     inputs = [(name, parse_dtype(dtype, stored=True)) for name, dtype in zip(taken, dtypes, strict=False)]
     listed = list(numbers.items())
     outputs = [(taken[-1], parse_dtype(kind, stored=True))]
-    made = _form("boxes", function, inputs, outputs, listed, parameters=tuple(names), **settings)
+    bound = {} if room is None else {taken[-1]: room}
+    made = _form("boxes", function, inputs, outputs, listed, parameters=tuple(names), bound=bound, **settings)
     found = {name: field for name, field in zip(taken, fields, strict=False) if field is not None}
-    return replace(made, ndim=ndim, fields=found, places=told, halo=halo)
+    return replace(made, ndim=ndim, fields=found, places=told, halo=halo, proportion=proportion)
 
 
 def _pair(

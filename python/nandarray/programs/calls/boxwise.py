@@ -3,7 +3,7 @@
 Each tile is a task, so that the function sees it whole, in C order, as an array of its dimensions. With ``block=True``
 tiles lie as the array's building blocks do, so that each is one extent of the store; at the edges of the box they are
 smaller. The engine cuts and assembles; tiles are chosen here, and arrays in memory are put into their order. Boxes with
-a halo are those of :mod:`.halos`.
+a halo are those of :mod:`.halos`, results of another shape those of :mod:`.chunks`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from nandarray.dtypes import parse
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import check_shape
 from nandarray.programs import abi, ports, run
+from nandarray.programs.calls.chunks import read_chunks
 from nandarray.programs.calls.halos import HaloGiven, haloed, read_halo
 from nandarray.programs.forms import COMPILED, boxes_form
 from nandarray.programs.operand import Operand
+from nandarray.programs.ports import Halo
 from nandarray.programs.program import Program, PythonProgram
 
 __all__ = ["map_boxes"]
@@ -44,14 +46,16 @@ def map_boxes(
     values: Mapping[str, Any],
     depth: Any = None,
     boundary: Any = None,
+    chunks: Any = None,
 ) -> Any:
     """Run a function over the blocks of a box, the index expression ``key``; it fills a box of the output.
 
     The other inputs have the box's shape and lie in memory or in the store. ``block`` is True for the array's building
     block, else the shape of blocks in the box's dimensions. The output's dtype is the first input's if left out.
     With ``depth``, blocks come with their neighbourhood, ``boundary`` beyond the box, and what the function writes
-    there is left out. ``options`` are the run's, ``scalars`` and ``values`` dtypes and values of the function's
-    numbers. The output is given, the new array, or the number of elements that were written.
+    there is left out. With ``chunks``, the shape of a block's result, the output has another shape than the box.
+    ``options`` are the run's, ``scalars`` and ``values`` dtypes and values of the function's numbers. The output is
+    given, the new array, or the number of elements that were written.
     """
     box = run.Box(grid, key)
     whole = ports.Boxed(box)
@@ -60,46 +64,43 @@ def map_boxes(
         raise InvalidError(f"a function of boxes takes 1 to {_DIMENSIONS} dimensions; the box {shape} has {len(shape)}")
     sizes, first = _blocks(grid, True if block is None else block, whole, shape)
     halo = read_halo(depth, boundary, shape)
+    results = read_chunks(chunks, sizes)
     if isinstance(function, Program):
-        if any(map(ports.is_derived, (box, *others))):
-            raise InvalidError("a program over boxes takes neither fields nor conversions; a function takes fields")
-        if halo is not None:
-            raise InvalidError(f"depth is for functions that are compiled now, and {function.name} is a program")
+        _refuse(function, (box, *others), depth=depth, chunks=chunks)
         made, kind = function, _output(function, whole.dtype, dtype)
     else:
         kind = whole.dtype if dtype is None else parse(dtype)
     around = sizes if halo is None else tuple(n + 2 * deep for n, deep in zip(sizes, halo.depth, strict=True))
-    if math.prod(around) * max(kind.itemsize, whole.dtype.itemsize) > _TASK_BYTES:
-        raise InvalidError(f"a block of {around} does not fit a task of {_TASK_BYTES} bytes")
+    room = _room(around, None if chunks is None else results.chunk, whole.dtype, kind)
     if not isinstance(function, Program):
-        taken, fields = zip(*map(_records, (box, *others)), strict=True)
-        box, others = taken[0], taken[1:]
+        (box, *others), fields = zip(*map(_records, (box, *others)), strict=True)
         settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
         settings |= {"fields": fields, "halo": () if halo is None else _deep(halo)}
-        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else ports.in_memory(one)).dtype for one in taken]
+        settings |= {} if chunks is None else {"proportion": results.reduced(), "room": room}
+        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else ports.in_memory(one)).dtype for one in (box, *others)]
         made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, **settings))
     _, given = made.elf, {name: value for name, value in options.items() if name not in COMPILED}  # errors come first
     tiles = [*_cut(shape, sizes, first)]
     in_rows = all(size >= length for size, length in zip(first[1:], shape[1:], strict=True))  # so tiles come as rows do
+    made_shape, made_first = results.result(shape, first), results.of(first)
 
-    def tiled(one: Any, *, written: bool = False) -> Any:
-        beyond = None if halo is None or written else halo.of(ports.dtype_of(one))
+    def tiled(one: Any) -> Any:
+        beyond = None if halo is None else halo.of(ports.dtype_of(one))
         if not ports.is_stored(one):
             array = ports.in_memory(one)
             if beyond is not None:
                 return _end_to_end(array, haloed(array, tiles, beyond))
             rows = in_rows or not tiles
-            return array.reshape(-1) if rows else _end_to_end(array, (array[parts].reshape(-1) for parts in tiles))
-        part = one if isinstance(one, run.Box) else run.Box(one)
-        return ports.Tiled(part.array, part.key, first, sizes, beyond)
+            return array.reshape(-1) if rows else _end_to_end(array, (array[tile].reshape(-1) for tile in tiles))
+        return _tiled(one, first, sizes, beyond)
 
     store, name = grid._origin().array.store, out
     if isinstance(name, str):
-        out = store.create(name, shape, kind)
-    elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != shape:
-        raise InvalidError(f"out has shape {got}; the box has {shape}")
+        out = store.create(name, made_shape, kind)
+    elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != made_shape:
+        raise InvalidError(f"out has shape {got}; the {'box' if chunks is None else 'result'} has {made_shape}")
     try:
-        target = tiled(out, written=True) if ports.is_stored(out) else out
+        target = _tiled(out, made_first, results.chunk) if ports.is_stored(out) else out
         done: Any = run.offload(made, [tiled(box), *map(tiled, map(_given, others))], values, out=target, **given)
     except BaseException:
         if isinstance(name, str):
@@ -107,10 +108,43 @@ def map_boxes(
         raise
     if out is not None:
         return out if isinstance(name, str) else done.result
-    return np.reshape(done.result, shape) if in_rows else _placed(done.result, tiles, np.empty(shape, kind))
+    if in_rows:
+        return np.reshape(done.result, made_shape)
+    return _placed(done.result, _cut(made_shape, results.chunk, made_first), np.empty(made_shape, kind))
 
 
-def _placed(found: Any, tiles: Sequence[tuple[slice, ...]], memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _refuse(program: Program, inputs: Iterable[Any], **given: Any) -> None:
+    """Refuse what a program over boxes does not take, by an InvalidError: inputs, and options that are not None."""
+    if any(map(ports.is_derived, inputs)):
+        raise InvalidError("a program over boxes takes neither fields nor conversions; a function takes fields")
+    for name, one in given.items():
+        if one is not None:
+            raise InvalidError(f"{name} is for functions that are compiled now, and {program.name} is a program")
+
+
+def _room(around: tuple[int, ...], chunk: tuple[int, ...] | None, taken: np.dtype[Any], kind: np.dtype[Any]) -> int:
+    """Return the bytes that the result of a block may have: a power of two, so that many sizes have one program.
+
+    ``around`` is a block with its halo, of elements ``taken``; ``chunk`` is its result, if it has another shape, of
+    elements ``kind``. An InvalidError says what does not fit a task.
+    """
+    # A result of another shape has room for the block, too: only so the engine tells what that is without its halo.
+    block = math.prod(around)
+    if block * max(kind.itemsize, taken.itemsize) > _TASK_BYTES:
+        raise InvalidError(f"a block of {around} does not fit a task of {_TASK_BYTES} bytes")
+    made = block if chunk is None else math.prod(chunk)
+    if made * kind.itemsize > _TASK_BYTES:
+        raise InvalidError(f"chunks of {chunk} do not fit a task of {_TASK_BYTES} bytes")
+    return int(1 << (max(made, block) * kind.itemsize - 1).bit_length())
+
+
+def _tiled(one: Any, first: tuple[int, ...], sizes: tuple[int, ...], halo: Halo | None = None) -> ports.Tiled:
+    """Return an array of the store, or a box of one, in tiles."""
+    box = one if isinstance(one, run.Box) else run.Box(one)
+    return ports.Tiled(box.array, box.key, first, sizes, halo)
+
+
+def _placed(found: Any, tiles: Iterable[tuple[slice, ...]], memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Put the elements of tiles, one tile after the other, where they belong."""
     flat, at = np.reshape(found, -1), 0
     for parts in tiles:

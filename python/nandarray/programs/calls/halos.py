@@ -15,7 +15,7 @@ import numpy as np
 from nandarray.errors import InvalidError
 from nandarray.programs.ports import Halo
 
-__all__ = ["HaloGiven", "haloed", "read_halo"]
+__all__ = ["HaloGiven", "by_axis", "haloed", "read_halo"]
 
 _WORDS = ("reflect", "periodic", "nearest", "none")
 
@@ -50,11 +50,11 @@ def read_halo(depth: Any, boundary: Any, shape: Sequence[int]) -> HaloGiven | No
         if boundary is not None:
             raise InvalidError(f"boundary is {boundary!r}, and depth is not given")
         return None
-    deep = _each(depth, shape, 0, "depth")
+    deep = by_axis(depth, shape, 0, "depth")
     for axis, (one, length) in enumerate(zip(deep, shape, strict=True)):
         if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one <= length:
             raise InvalidError(f"depth must be from 0 to {length} along axis {axis} of the box {shape}, not {one!r}")
-    beyond = [_boundary(one) for one in _each(boundary, shape, "none", "boundary")]
+    beyond = [_boundary(one) for one in by_axis(boundary, shape, "none", "boundary")]
     return HaloGiven(tuple(map(int, deep)), tuple(beyond))
 
 
@@ -70,18 +70,22 @@ def _boundary(one: Any) -> tuple[str, Any]:
     return "constant", one
 
 
-def _each(given: Any, shape: Sequence[int], default: Any, what: str) -> list[Any]:
+def by_axis(given: Any, shape: Sequence[int], default: Any, what: str, *, of: str = "box") -> list[Any]:
+    """Return the values of all axes: one value for each, a sequence, or a mapping by axis, with the default elsewhere.
+
+    ``what`` is the parameter's name in errors, and ``shape`` that of what it is given for, ``of``.
+    """
     if isinstance(given, Mapping):
         if len({axis % len(shape) for axis in given if isinstance(axis, int)} if shape else ()) < len(given):
-            raise InvalidError(f"{what} is {dict(given)!r}: must name axes of the box {tuple(shape)}, each once")
+            raise InvalidError(f"{what} is {dict(given)!r}: must name axes of the {of} {tuple(shape)}, each once")
         axes = {axis + len(shape) if isinstance(axis, int) and axis < 0 else axis: one for axis, one in given.items()}
         stray = [axis for axis in axes if axis not in range(len(shape))]
         if stray:
-            raise InvalidError(f"{what} names axis {stray[0]!r} of the box {tuple(shape)}")
+            raise InvalidError(f"{what} names axis {stray[0]!r} of the {of} {tuple(shape)}")
         return [axes.get(axis, default) for axis in range(len(shape))]
     if isinstance(given, tuple | list):
         if len(given) != len(shape):
-            raise InvalidError(f"{what} is {given!r}, and the box {tuple(shape)} has {len(shape)} dimensions")
+            raise InvalidError(f"{what} is {given!r}, and the {of} {tuple(shape)} has {len(shape)} dimensions")
         return list(given)
     return [given] * len(shape)
 

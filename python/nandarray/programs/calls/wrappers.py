@@ -66,21 +66,23 @@ def map_blocks(
     scalars: _Options,
     depth: Any = None,
     boundary: Any = None,
+    chunks: Any = None,
 ) -> Any:
     """Run a function of single elements over a box, or a program that gives as much as it takes."""
     boxes, what = _boxes(grid, key, others), plain(what)
     _refuse_others(what, scalars)
     if boundary is not None and depth is None:
         raise InvalidError(f"boundary is {boundary!r}, and depth is not given")
-    if depth is not None and block is False:
-        raise InvalidError("depth is for functions over boxes; block is False")
-    if depth is not None or (block is not None and block is not False):
+    for name, value in (("depth", depth), ("chunks", chunks)):
+        if value is not None and block is False:
+            raise InvalidError(f"{name} is for functions over boxes; block is False")
+    if depth is not None or chunks is not None or (block is not None and block is not False):
         if isinstance(what, str):
             raise InvalidError(f"block is for functions and programs over boxes; {what!r} has none")
         _same_shape(boxes)
         kinds = {} if isinstance(what, Program) else _kinds(scalars, boxes)
         return map_boxes(grid, what, others, block, key=key, out=out, dtype=dtype, options=options, scalars=kinds,
-                         values=scalars, depth=depth, boundary=boundary)  # fmt: skip
+                         values=scalars, depth=depth, boundary=boundary, chunks=chunks)  # fmt: skip
     if isinstance(what, str):
         grid, others = _native(grid), [_native(one) for one in others]
         made = _ready(what, computed(boxes[0].dtype), scalars)

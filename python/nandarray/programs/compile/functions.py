@@ -124,7 +124,7 @@ def _key(form: Form) -> str | None:
     ]
     described += [list(form.parameters), form.state, dict(form.bound), dict(form.options), form.ndim]
     described += [dict(form.fields), dict(form.places), list(form.wholes), [list(one) for one in form.halo]]
-    described += [list(form.ahead), form.room]
+    described += [list(form.ahead), form.room, [list(one) for one in form.proportion]]
     found = fingerprint(described, dict(form.functions))
     if found is None:
         return None
@@ -336,7 +336,8 @@ def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: M
     if "end" in form.functions and form.style == "sequence":
         phase = {"phase": "both"}
     writes_some = form.style == "sequence" and form.parameters
-    exact = {"exact": False} if form.style == "filter" or writes_some or any(deep for deep, _ in form.halo) else {}
+    resized = bool(form.proportion) or any(deep for deep, _ in form.halo)
+    exact = {"exact": False} if form.style == "filter" or writes_some or resized else {}
     # A function over blocks or streams sees what it is called for, so that it is called for all at once.
     tasks = {"tasks": "one"} if form.style in {"block", "stream"} else {}
     if form.inputs[0][0] in form.wholes:

@@ -127,20 +127,29 @@ def places(form: Form) -> list[str]:
 
 
 def _boxes(form: Form, taken: str, numbers: str) -> Any:
-    """Call a function for a box; with a halo, keep of what it wrote the box without that."""
+    """Call a function for a box; with a halo, keep of what it wrote the box without that.
+
+    An output's box of another shape is in proportion to the box without its halo, and all of it is kept.
+    """
     axes = range(form.ndim)
     ((last, _),) = form.outputs
     told = {role: "".join(f"{letter}{axis}_, " for axis in axes) for role, letter in _LETTERS.items()}
-    sizes, extents = told["extent"], " * ".join(f"n{axis}_" for axis in axes)
+    sizes, made = told["extent"], "o" if form.proportion else "n"
+    deep = any(deep for deep, _ in form.halo)
     fields = {name: f"[{found!r}]" for name, found in form.fields.items()}
     values = {name: f"{name}.reshape(({sizes})){fields.get(name, '')}" for name, _ in form.inputs} | {last: "box_"}
     values |= {name: f"({told[role]})" for name, role in form.places.items()}
-    lines = [
-        f"def loop_({taken}, out_{numbers}, {''.join(told[role] for role in places(form))}):",
-        f"    box_ = out_[:{extents}].reshape(({sizes}))",
+    lines = [f"def loop_({taken}, out_{numbers}, {''.join(told[role] for role in places(form))}):"]
+    for axis, (one, of) in enumerate(form.proportion):
+        lines.append(f"    o{axis}_ = ({'m' if deep else 'n'}{axis}_ * {one} + {of - 1}) // {of}")
+    extents = " * ".join(f"{made}{axis}_" for axis in axes)
+    lines += [
+        f"    box_ = out_[:{extents}].reshape(({''.join(f'{made}{axis}_, ' for axis in axes)}))",
         f"    _function({', '.join(values.get(name, name) for name in form.parameters)})",
     ]
-    if any(deep for deep, _ in form.halo):
+    if form.proportion:
+        lines.append(f"    return {extents}")
+    elif deep:
         before = [f"min({deep}, f{axis}_)" if deep and cut else str(deep) for axis, (deep, cut) in enumerate(form.halo)]
         lines.append("    k_ = 0")
         lines += [f"    {'    ' * axis}for i{axis}_ in range(m{axis}_):" for axis in axes]

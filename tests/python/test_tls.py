@@ -92,6 +92,7 @@ def test_what_is_wrong_is_told(store: nandarray.Store) -> None:
     for options, expected in [
         ({"tls": {}}, "tls is empty"),
         ({"tls": {"host": keys[HOST]}}, "host"),
+        ({"tls": {"nqn.2026-01.org.example:*": keys[HOST]}}, "stands for many hosts"),
         ({"tls": {HOST: 5}}, f"the key of {HOST} must be a text, not int"),
         ({"tls": keys, "hosts": ["nqn.2026-01.org.example:third"]}, "third has no key of TLS"),
         ({"fallback": ["unix:/tmp/x"]}, "a unix socket is one path"),
@@ -105,6 +106,22 @@ def test_a_key_is_proof_enough_for_any_address(store: nandarray.Store) -> None:
         nandarray.serve(store, "0.0.0.0:0")
     with nandarray.serve(store, "0.0.0.0:0", tls=read_keys(store)) as server:
         assert ":0/" not in server.url
+
+
+def test_a_key_proves_nothing_by_a_unix_socket(tmp_path: Path, store: nandarray.Store) -> None:
+    key, secret, rules = new_tls_key(), new_secret(), tmp_path / "node.toml"
+    rules.write_text(f'[tenants.one]\nhosts = ["{HOST}"]\nread = ["*"]\n')
+    listen = ["127.0.0.1:0", f"unix:{tmp_path / 'socket'}"]
+    with pytest.raises(InvalidError, match=f"{HOST}, a host of a tenant .* by a unix socket, which has no TLS, anyone"):
+        nandarray.serve(store, listen, tls={HOST: key}, config=rules)
+    with nandarray.serve(store, listen, tls={HOST: key}, secrets={HOST: secret}, config=rules) as server:
+        for url, tls in zip(server.urls, (key, None), strict=True):
+            with pytest.raises(InvalidError, match="there is no secret for it"):
+                connect(url, hostnqn=HOST, tls=tls)
+            with connect(url, hostnqn=HOST, tls=tls, secret=secret, mode="r") as remote:
+                assert remote["m"][3, 5] == 23
+    with nandarray.serve(store, tls={HOST: key}, config=rules) as server:
+        assert server.reload(tls={HOST: key}, config=rules) == []
 
 
 def psk_session(key: bytes, suite: bytes) -> str:

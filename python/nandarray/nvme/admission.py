@@ -39,15 +39,16 @@ class Admission:
         tls: Mapping[str, str] | None,
         *,
         insecure: bool,
+        unix: bool,
     ) -> Admission:
-        """Check hosts, secrets, keys and rules together.
+        """Check hosts, secrets, keys and rules together; ``unix``: hosts may come by a unix socket, which has no TLS.
 
         Raises
         ------
         InvalidError
-            A text is no qualified name or no secret; there is no secret, or no key; the rules are none; a host of a
-            tenant has neither, by which it would prove its name, while ``insecure`` is not set; a host beside the
-            rules.
+            A text is no qualified name or no secret; there is no secret, or no key, or one of many hosts; the rules are
+            none; a host of a tenant has neither, by which it would prove its name wherever it comes from, while
+            ``insecure`` is not set; a host beside the rules.
         """
         if secrets is not None and not secrets:
             raise InvalidError("secrets is empty: no host could connect; None is for a server without authentication")
@@ -55,6 +56,8 @@ class Admission:
         if tls is not None and not tls:
             raise InvalidError("tls is empty: no host could connect; None is for a server without TLS")
         keys = {check_nqn(host, "a host"): _key(host, given) for host, given in (tls or {}).items()}
+        if many := [host for host in keys if host.endswith("*")]:
+            raise InvalidError(f"{many[0]} stands for many hosts: a key of TLS must be one host's")
         known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
         if config is None:
             if keys and (without := [host for host in (*known, *pairs) if host not in keys]):
@@ -69,6 +72,11 @@ class Admission:
             raise InvalidError(
                 f"{open_[0]}, a host of a tenant in {name}, has no secret and no key of TLS: anyone could take its "
                 "name. Give it one, or allow names without proof (insecure)"
+            )
+        if unix and not insecure and (open_ := [host for host in named if host not in pairs]):
+            raise InvalidError(
+                f"{open_[0]}, a host of a tenant in {name}, has a key of TLS and no secret: by a unix socket, which "
+                "has no TLS, anyone could take its name. Give it one, or allow names without proof (insecure)"
             )
         return cls(named, pairs, (text, name), keys)
 

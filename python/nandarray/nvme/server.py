@@ -192,7 +192,8 @@ class Server:
         InvalidError
             As :func:`serve`.
         """
-        made = Admission.of(hosts, secrets, config, tls, insecure=self._insecure)
+        unix = any(map(is_unix, self.addresses))
+        made = Admission.of(hosts, secrets, config, tls, insecure=self._insecure, unix=unix)
         if bool(made.secrets) != self._authenticates:
             raise InvalidError("a running server must keep its secrets, or stay without: start it anew")
         if bool(made.tls) != self._tls:
@@ -305,7 +306,8 @@ def serve(
         path of a unix socket that another server has, or a file that is not the socket of a server that has ended;
         ``pace`` without a described device; a text that is no secret, or no qualified name, or no address; no identity
         to keep; a group that there is not, or one without a unix socket; rules that are wrong, with their lines; a host
-        of a tenant without a secret and a key, or one of no tenant; a host without a key beside ``tls``.
+        of a tenant without a secret and a key, or without a secret where it may come by a unix socket, or one of no
+        tenant; a host without a key beside ``tls``.
     DoorError
         The store is behind a door itself.
     ReadOnlyError
@@ -320,10 +322,10 @@ def serve(
     ...     remote["a"][1:]
     array([2, 3])
     """
-    admission = Admission.of(hosts, secrets, config, tls, insecure=insecure)
+    first = places(listen)
+    admission = Admission.of(hosts, secrets, config, tls, insecure=insecure, unix=any(map(is_unix, first)))
     if nqn is not None:
         check_nqn(nqn, "the subsystem")
-    first = places(listen)
     second = places(fallback) if fallback else []
     if wrong := [place for place in second if is_unix(place)]:
         raise InvalidError(f"fallback must have addresses, HOST:PORT, and not {wrong[0]}: a unix socket is one path")

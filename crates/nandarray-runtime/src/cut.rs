@@ -136,7 +136,7 @@ impl TaskCutter {
     /// Moves on by what a task took of inputs that have paces of their own, in bytes; returns the new positions.
     pub(crate) fn advance(&mut self, metadata: &Metadata, taken: &[u64]) -> Vec<u64> {
         let CutRule::Paced(paced) = &mut self.way else { panic!("inputs of one pace move on when they are cut") };
-        let at = paced.advance(taken);
+        let at = paced.advance(metadata, taken);
         self.first = at[0] / metadata.inputs[0].record_bytes;
         at
     }

@@ -161,6 +161,7 @@ impl Runtime {
                 }));
             }
             check_task_bytes(ready.program.metadata(), stage.task_bytes)?;
+            check_tiles(ready.program.metadata(), stage.inputs)?;
             let (task_bytes, instructions) = (stage.task_bytes, stage.instructions);
             let (program, cores) = (&ready.program, stage.cores);
             executor.accepts_cores(&program.metadata().name, cores)?;
@@ -220,6 +221,16 @@ fn check_states(metadata: &[&Metadata], collect_bytes: u64) -> Result<()> {
         return Err(Error::invalid(format!(
             "the states of the programs have {states} bytes; at most {collect_bytes} are given back"
         )));
+    }
+    Ok(())
+}
+
+/// Checks that inputs with lengths of their own, of which the program says what it takes, are not cut into tiles.
+fn check_tiles(metadata: &Metadata, inputs: &[Input<'_>]) -> Result<()> {
+    let is_tiled = |input: &Input<'_>| matches!(input, Input::Box { tiles: Some(_), .. });
+    if metadata.is_paced() && inputs.iter().any(is_tiled) {
+        let name = &metadata.name;
+        return Err(Error::invalid(format!("{name} says itself what it takes of its inputs: they must have no tiles")));
     }
     Ok(())
 }

@@ -261,7 +261,12 @@ impl SecureStream {
         self.0.socket.set_read_timeout(limit)
     }
 
+    /// Reads what has come. The limit is one for all pieces of a record, and for records without data.
     pub(super) fn read(&self, to: &mut [u8]) -> io::Result<usize> {
+        let until = match self.0.read_limit_ms.load(Ordering::Relaxed) {
+            0 => None,
+            ms => Some(Instant::now() + Duration::from_millis(ms)),
+        };
         loop {
             let found = self.0.session.lock().poll_recv(to);
             match found {
@@ -271,10 +276,7 @@ impl SecureStream {
                 Poll::Ready(Err(error)) => return Err(of_tls(&error)),
                 Poll::Pending => {}
             }
-            let limit = match self.0.read_limit_ms.load(Ordering::Relaxed) {
-                0 => None,
-                ms => Some(Duration::from_millis(ms)),
-            };
+            let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
             if !wait(&self.0.socket, PollFlags::IN, limit)? {
                 return Err(ErrorKind::WouldBlock.into());
             }

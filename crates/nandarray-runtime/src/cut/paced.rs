@@ -84,9 +84,13 @@ impl PacedInputs {
         metadata.inputs.iter().zip(&self.seen).map(pace).collect()
     }
 
-    /// Moves on by what the task took of each input, in bytes; returns the new positions.
-    pub(crate) fn advance(&mut self, taken: &[u64]) -> Vec<u64> {
-        for (seen, taken) in self.seen.iter_mut().zip(taken) {
+    /// Moves on by what the task took of each input, in bytes; returns the new positions. Of an input that each task
+    /// gets whole nothing is taken, whatever the program says.
+    pub(crate) fn advance(&mut self, metadata: &Metadata, taken: &[u64]) -> Vec<u64> {
+        for ((port, seen), taken) in metadata.inputs.iter().zip(&mut self.seen).zip(taken) {
+            if port.whole {
+                continue;
+            }
             seen.range.start += taken;
             assert!(seen.range.start <= seen.range.end, "{taken} bytes are taken up to {}", seen.range.end);
         }
@@ -181,10 +185,22 @@ mod tests {
                 assert!(at_once.seen().iter().enumerate().all(|(i, s)| s.ended || seen[i] >= least(i)), "seed {seed}");
                 let taken = [0, 1].map(|i| records[i] * chance.u64(..=seen[i] / records[i]));
                 at = [at[0] + taken[0], at[1] + taken[1]];
-                assert_eq!(at_once.advance(&taken), at, "seed {seed}");
-                by_and_by.advance(&taken);
+                assert_eq!(at_once.advance(&metadata, &taken), at, "seed {seed}");
+                by_and_by.advance(&metadata, &taken);
             }
         }
+    }
+
+    #[test]
+    fn of_a_whole_input_nothing_is_taken_whatever_the_program_says() {
+        let text = r#"{"abi": 1, "kind": "block", "tasks": "ordered", "state_bytes": 8, "inputs": [
+            {"name": "a", "dtype": "uint8", "record_bytes": 1, "ahead": 1},
+            {"name": "b", "dtype": "uint8", "record_bytes": 1, "whole": true}]}"#;
+        let metadata = Metadata::parse(text.as_bytes()).unwrap();
+        let mut paced = PacedInputs::new(&metadata, 4);
+        paced.next(&metadata, &[Supply { bytes: 4, closed: true }; 2]);
+        check_taken(&metadata, 0, &[4, 4], &[2, u64::MAX], &[]).unwrap();
+        assert_eq!(paced.advance(&metadata, &[2, u64::MAX])[0], 2);
     }
 
     #[test]

@@ -52,6 +52,8 @@ class Source:
     dropped: None = None
     #: Whether other processes write to its arrays once these are pickled.
     has_workers = False
+    #: Whether the other side chooses the form of programs that come without one.
+    chooses_form = True
     #: Name of the door in errors.
     door = "this door"
 

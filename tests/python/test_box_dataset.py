@@ -155,6 +155,8 @@ def test_bad_input(path: Path) -> None:
         ):
             with pytest.raises(InvalidError):
                 BoxDataset(*arrays, **given)
+        with pytest.raises(InvalidError, match="must be arrays of a store, or others with a shape, not 'label'"):
+            BoxDataset("label", box=4)
         dataset = BoxDataset(label, box=4, count=5)
         for wrong in (5, -6):
             with pytest.raises(IndexError):

@@ -222,3 +222,9 @@ def test_what_is_refused(store: Any) -> None:
     ):
         with pytest.raises(NandarrayError, match=says):
             array.reduce(**options)
+    with pytest.raises(NandarrayError, match=r"numpy.sum takes whole arrays; reductions are given by name"):
+        array.reduce(np.sum)
+    for axis in (None, 0, ()):
+        for dtype in ("m8[s]", "M8[D]"):
+            with pytest.raises(NandarrayError, match="std of|takes no elements of"):
+                put(store, np.arange(3).astype(dtype)).reduce("std", axis=axis)

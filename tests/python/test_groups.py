@@ -261,6 +261,8 @@ def test_what_is_refused(store: Any) -> None:
     for call, says in (
         (lambda: array.group_by(by, key=np.s_[:5]), r"keys have the shape \(6,\) and values \(5,\)"),
         (lambda: array.group_by(np.arange(7)), r"keys have the shape \(7,\) and values \(6,\)"),
+        (lambda: array.group_by([by, by]), r"shape \(2, 6\) .*; 2 keys for each value must be the fields of records"),
+        (lambda: array.group_by("keys"), r"keys must be an array, as store\['keys'\] is one, not the name 'keys'"),
         (lambda: array.group_by(np.zeros(6, "c8")), "keys of complex64: they must be integers"),
         (lambda: array.group_by(np.zeros(6, "O")), "keys of object: they must be integers"),
         (lambda: array.group_by(np.zeros(6, [("a", "f4")])), "records of these without floats"),

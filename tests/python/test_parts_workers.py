@@ -116,6 +116,8 @@ def test_a_worker_sees_the_transaction_and_writes_boxes_alone(sky: Any) -> None:
                 with pytest.raises(nandarray.InvalidError, match="a box"):
                     writer.write("a", wrong, 1)
             tx.merge([writer.write("b", np.s_[1:], 7)])
+            with pytest.raises(nandarray.InvalidError, match="a receipt must be what .* returned, not None"):
+                tx.merge([None])
             with pytest.raises(nandarray.NotFoundError):
                 writer.write("c", ..., 1)
         tx["b"].attrs["unit"] = "m"

@@ -274,7 +274,7 @@ def test_a_range_may_have_one_end(store: Any) -> None:
     np.testing.assert_array_equal(store["x"].filter(low=3), [3, 250, 7])
     np.testing.assert_array_equal(store["x"].filter("filter_index", high=3), [0, 1])
     np.testing.assert_array_equal(store["f"].filter(low=0.5), [0.5, np.inf])
-    with pytest.raises(InvalidError, match="scalar low is missing"):
+    with pytest.raises(InvalidError, match="filter must be given a function, or low, high or both"):
         store["x"].filter()
     with pytest.raises(nandarray.NotFoundError, match="no program 'filer'; did you mean 'filter'"):
         store["x"].filter("filer", low=1)

@@ -336,6 +336,13 @@ def test_indices_that_are_none_are_errors(store: nandarray.Store) -> None:
     ):  # fmt: skip
         with pytest.raises(BadIndexError):
             names[key]
+    with pytest.raises(InvalidError, match="slice step cannot be zero"):
+        names[::0]
+    for compare in (lambda: names == "a", lambda: names == store["names"], lambda: names != 5, lambda: names + "a"):
+        with pytest.raises(TypeError, match="the elements lie in a store"):
+            compare()
+    assert names in {names}
+    assert (names == np.array(["a", "c", None], object)).tolist() == [True, False, True]
     with pytest.raises(BadIndexError):
         names.to_arrow(0)
     assert names[(1,)] == "b"

@@ -31,6 +31,7 @@ from nandarray.array.pickling import reduce_ragged
 from nandarray.array.ragged_values import KINDS, RaggedKind, Rows, compacted, rows_of, to_arrow, to_numpy
 from nandarray.errors import BadIndexError, ClosedError, CorruptError, InvalidError
 from nandarray.index import buffers
+from nandarray.index.compare import Uncompared
 from nandarray.optional import require
 from nandarray.present.html import table
 from nandarray.units import format_size
@@ -51,7 +52,7 @@ _GAP_BYTES = 16 << 10
 _NEAR = 8
 
 
-class Ragged:
+class Ragged(Uncompared):
     """An array of rows of different lengths. What ``store.create_ragged`` and ``store[name]`` give.
 
     An integer gives a row: str, bytes or a NumPy array, None where it is missing. A slice, a list of integers or a mask
@@ -289,6 +290,8 @@ class Ragged:
                 low, high, step = key.indices(count)
             except TypeError as error:
                 raise BadIndexError(f"{key} is no slice of rows: {error}") from None
+            except ValueError as error:
+                raise InvalidError(str(error)) from None
             if step == 1:
                 return False, self._rows(low, max(low, high))
             return False, self._gathered(np.arange(low, high, step))

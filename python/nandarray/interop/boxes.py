@@ -96,6 +96,9 @@ class BoxDataset:
     ) -> None:
         if not arrays:
             raise InvalidError("a dataset must have at least one array")
+        for array in arrays:
+            if not hasattr(array, "shape"):
+                raise InvalidError(f"arrays must be arrays of a store, or others with a shape, not {array!r:.60}")
         self._arrays, self._transform = arrays, transform
         self._box = _sizes(box, "box")
         dims = len(self._box)

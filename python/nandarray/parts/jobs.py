@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 
+from nandarray.errors import InvalidError
 from nandarray.parts.commit import drafted
 from nandarray.parts.forks import Fork, Receipt, draft_key, left_receipts, over_key
 from nandarray.parts.manifest import Manifest
@@ -64,8 +65,12 @@ class Jobs:
 
     def merge(self, receipts: Iterable[Receipt]) -> None:
         """Take receipts that were handed over."""
+        given = [*receipts]
+        for one in given:
+            if not isinstance(one, Receipt):
+                raise InvalidError(f"a receipt must be what a worker's write() returned, not {one!r:.60}")
         with self._lock:
-            self._given.extend(receipts)
+            self._given.extend(given)
 
     def collect(self, wait_s: float = WAIT_S) -> None:
         """Bring in what workers wrote so far, and end their jobs.

@@ -67,6 +67,7 @@ class PartsSource(Source):
 
     door = "a store of parts"
     has_workers = True
+    chooses_form = False
 
     def __init__(
         self,

@@ -435,6 +435,11 @@ class PartedStore(Store):
         ----------
         receipts : iterable of Receipt
             Their receipts, in any order, some maybe twice.
+
+        Raises
+        ------
+        InvalidError
+            One of them is no receipt.
         """
         self._forks.merge(receipts)
 

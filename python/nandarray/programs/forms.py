@@ -398,6 +398,9 @@ def _form(
 
 def _plain(function: Any) -> None:
     if not inspect.isfunction(getattr(function, "py_func", function)):
+        name = getattr(function, "__name__", "")
+        if name and getattr(np, name, None) is function:
+            raise InvalidError(f"numpy.{name} takes whole arrays; reductions are given by name, as in reduce('sum')")
         raise InvalidError(f"{function!r} is not a function written in Python")
 
 

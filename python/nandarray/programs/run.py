@@ -328,7 +328,7 @@ def offload(
     common["half_bytes"] = getattr(store, "_half_bytes", None)
     # A modelled device counts instructions, a door executes no native code of its clients.
     common["counted"] = native.clock is not None or door is not None
-    common["remote"] = door is not None
+    common["node_chooses"] = door is not None and door.chooses_form
     watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
     try:
@@ -460,7 +460,7 @@ class _Run:
             going.append(target.native() if target else (id(step), output) in outputs)
         most = settings["instructions"]
         form, entries = settings["form"], None
-        if form is not None or not settings["remote"]:
+        if form is not None or not settings["node_chooses"]:
             form, entries = forms.choose(step.program, form, counted=most is not None or settings["counted"])
         scalars, cores = list(step._scalars), list(settings.get("cores", ()))
         task_bytes = settings["task_bytes"] or _task_bytes(step, self._boxes[id(step)], settings["half_bytes"])

@@ -127,9 +127,10 @@ class GroupBy:
 
     def __init__(self, keys: _Given, values: _Given, *, dropna: bool, budget: int) -> None:
         if values.shape[: len(keys.shape)] != keys.shape:
-            raise InvalidError(
-                f"keys have the shape {keys.shape} and values {values.shape}, which must begin with that of the keys"
-            )
+            says = f"keys have the shape {keys.shape} and values {values.shape}, which must begin with that of the keys"
+            if len(keys.shape) > 1 and keys.shape[1:] == values.shape[: len(keys.shape) - 1]:
+                says += f"; {keys.shape[0]} keys for each value must be the fields of records"
+            raise InvalidError(says)
         self._keys, self._values, self._dropna, self._budget = keys, values, dropna, budget
 
     def __repr__(self) -> str:
@@ -201,6 +202,8 @@ class GroupBy:
 
 def _keys(given: Any) -> _Given:
     """Return keys as an input, whose elements are equal if their bytes are, but for floats and NaT."""
+    if isinstance(given, str | bytes):
+        raise InvalidError(f"keys must be an array, as store[{given!r}] is one, not the name {given!r}")
     shape, dtype = _shaped(given)
     if dtype.names is not None and ports.is_derived(given):
         dtype = _packed(dtype)

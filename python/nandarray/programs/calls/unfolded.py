@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.dtypes import is_short
 from nandarray.errors import InvalidError
 from nandarray.programs.calls.moments import checked_ddof
 from nandarray.programs.forms import folded_into
@@ -36,6 +37,8 @@ def each(grid: Operand, what: Any, *, key: Any, dtype: np.dtype[Any] | None, ddo
     if what == "count":
         return np.asarray(np.count_nonzero(elements, axis=()), "i8")
     wide = {"f": "f8", "c": "c16"}.get(kind) if what in ("sum", "mean", "prod", "var", "std") else None
+    if what in ("var", "std") and not (kind in "biufc" or is_short(elements.dtype)):
+        raise InvalidError(f"{what} takes no elements of {elements.dtype}")
     if what in ("var", "std") and kind in "biu":
         wide = "f8"
     elements = elements.astype(elements.dtype.newbyteorder("=") if wide is None else wide)

@@ -110,7 +110,9 @@ def filter_(
     boxes = _boxes(grid, key, others)
     if isinstance(what, str):
         made = programs.get(what, dtype=boxes[0].dtype)
-        if what in _RANGES and scalars:
+        if what in _RANGES:
+            if not scalars:
+                raise InvalidError(f"{what} must be given a function, or low, high or both")
             scalars = _both_ends(boxes[0].dtype) | dict(scalars)
     else:
         _same_shape(boxes)

@@ -24,11 +24,17 @@
 #define RISCV_VECTORS(bytes) 0
 #endif
 
+/* The meaning of BAD_INPUT; a program may have its own. */
+#ifndef BAD_INPUT_TEXT
+#define BAD_INPUT_TEXT "an input is not what it should be"
+#endif
+
 /* Expands its arguments first, so that metadata may use macros. Says what the statuses below mean. */
-#define PROGRAM(...)                                                          \
-    ND_PROGRAM("errors": {"-1": "a scalar has a value that makes no sense",   \
-                          "-2": "an input is not what it should be",          \
-                          "-3": "the result is larger than its room"},        \
+#define PROGRAM(...) PROGRAM_(BAD_INPUT_TEXT, __VA_ARGS__)
+#define PROGRAM_(bad_input, ...)                                            \
+    ND_PROGRAM("errors": {"-1": "a scalar has a value that makes no sense", \
+                          "-2": bad_input,                                  \
+                          "-3": "the result is larger than its room"},      \
                __VA_ARGS__)
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)

@@ -4,6 +4,7 @@
  * both are read once, whatever their lengths; or, with -DWHOLE=1, values are in any order, and the array is in memory.
  * Bad input: an array that is not sorted (with -DWHOLE=1 it is not looked at), or values that are not.
  */
+#define BAD_INPUT_TEXT "an input is not sorted (lookup takes values in any order)"
 #include "sorted.h"
 
 #ifndef WHOLE

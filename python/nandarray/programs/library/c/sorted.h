@@ -6,6 +6,9 @@
 #ifndef PROGRAMS_SORTED_H
 #define PROGRAMS_SORTED_H
 
+#ifndef BAD_INPUT_TEXT
+#define BAD_INPUT_TEXT "an input is not sorted"
+#endif
 #include "common.h"
 
 /* Whether x is before y. */

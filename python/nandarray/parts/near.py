@@ -94,19 +94,15 @@ class Bench:
             return boxed(given, takes=takes)
 
         try:
-            # A caller leaves the form to the process that executes, and learns which it was: that process is this one.
             stages = [
                 replace(
                     stage,
-                    form=stage.form or "translated",
                     inputs=[one(given, takes=True) for given in stage.inputs],
                     outputs=[one(given, takes=False) for given in stage.outputs],
                 )
                 for stage in asked.stages
             ]
-            told: dict[str, Any] = self.engine.execute(replace(asked, stages=stages), watch)
-            for stage, one_told in zip(stages, told["stages"], strict=True):
-                one_told["form"] = stage.form
+            told = self.engine.execute(replace(asked, stages=stages), watch)
             for space, made, written, view in back:
                 _move(made, space, written, view)
         finally:

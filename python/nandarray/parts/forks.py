@@ -29,20 +29,15 @@ from nandarray.errors import ClosedError, CorruptError, InvalidError, NotFoundEr
 from nandarray.index import buffers
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
-from nandarray.parts.manifest import Entry, Manifest, Span, parse
+from nandarray.parts.manifest import Entry, Manifest, Span, draft_key, parse
 from nandarray.parts.source import PartsSource
 
 if TYPE_CHECKING:
     from nandarray.parts.source import PartSpace
 
-__all__ = ["Fork", "ForkWriter", "Receipt", "draft_key", "left_receipts", "over_key", "worker_source"]
+__all__ = ["Fork", "ForkWriter", "Receipt", "left_receipts", "over_key", "worker_source"]
 
 _POLL_S = 0.05
-
-
-def draft_key(job: str) -> str:
-    """Return the key of the state from which a job's workers begin."""
-    return f"jobs/{job}/draft.json"
 
 
 def over_key(job: str) -> str:

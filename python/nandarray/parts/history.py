@@ -220,5 +220,6 @@ class History:
     def put(self, sha: str, data: bytes) -> None:
         """Keep a leaf."""
         key = f"leaves/{sha}.npy"
-        if not self.files.has(key):
+        # One that is there may be old and named by no version any more: it is young again.
+        while not self.files.touch(key):
             self.files.put_if_absent(key, data)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nandarray.parts.commit import drafted
-from nandarray.parts.forks import Fork, Receipt, draft_key, left_receipts, over_key
-from nandarray.parts.manifest import Manifest
+from nandarray.parts.forks import Fork, Receipt, left_receipts, over_key
+from nandarray.parts.manifest import Manifest, draft_key
 from nandarray.parts.receipts import settle
 from nandarray.parts.source import PartsSource
 from nandarray.parts.writer import new_job
@@ -78,8 +78,9 @@ class Jobs:
         source = self._source
         with self._lock:
             self._implicit = None
-            if not self._forks:
+            if not self._forks and not self._given:
                 return
+            source.check_writable()
             for job in self._forks:
                 source.files.put_if_absent(over_key(job), b"")
             left = [receipt for job in self._forks for receipt in left_receipts(source.files, job)]

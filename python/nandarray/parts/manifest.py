@@ -20,7 +20,7 @@ from nandarray.errors import CorruptError, UnsupportedVersionError
 from nandarray.index.shapes import check_shape
 from nandarray.parts.leaves import Leaf
 
-__all__ = ["FORMAT", "Entry", "Manifest", "Span", "key_of", "parse", "version_of"]
+__all__ = ["FORMAT", "Entry", "Manifest", "Span", "draft_key", "key_of", "parse", "version_of"]
 
 #: Version of the format that is written, and the newest that is read.
 FORMAT = 1
@@ -33,6 +33,11 @@ Span = tuple[tuple[int, ...], tuple[int, ...]]
 def key_of(version: int) -> str:
     """Return the key of a version's manifest."""
     return f"manifests/{_LAST - version:020d}.json"
+
+
+def draft_key(job: str) -> str:
+    """Return the key of the state from which a job's workers begin."""
+    return f"jobs/{job}/draft.json"
 
 
 def version_of(name: str) -> int | None:

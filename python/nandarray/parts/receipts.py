@@ -63,7 +63,8 @@ def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str,
     for receipt in given:
         if receipt.array not in entries:
             raise InvalidError(f"a receipt of an array {receipt.array} that this transaction has deleted")
-        entry = entries[receipt.array][1]
+        name, entry = entries[receipt.array]
+        _check_shape(name, entry, forks[receipt.job])
         for number, at in receipt.shards:
             box = _common(receipt.box, entry.box(number))
             row = sealed.get(receipt.part)
@@ -78,6 +79,16 @@ def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str,
     for (identity, number), shares in shards.items():
         _take(source, entries[identity][1], number, list(shares.values()), forks)
     source.stats.receipts += len(given)
+
+
+def _check_shape(name: str, entry: Entry, fork: Manifest) -> None:
+    """Refuse boxes of an array whose shards have other numbers or shapes by now than those that workers saw."""
+    then = next((one.shape for one in fork.arrays.values() if one.id == entry.id), entry.shape)
+    if len(then) != len(entry.shape) or then[1:] != entry.shape[1:] or then[:1] > entry.shape[:1]:
+        raise InvalidError(
+            f"array {name!r} had the shape {then} when its workers began, and was resized to {entry.shape} before what "
+            "they wrote was brought in: collect() must come before resize()"
+        )
 
 
 def _sealed(source: PartsSource, parts: set[str], wait_s: float) -> dict[str, Row]:
@@ -137,7 +148,8 @@ def _check_lost(
 
 def _take(source: PartsSource, entry: Entry, number: int, shares: list[_Share], forks: Mapping[str, Manifest]) -> None:
     """Choose one part's shard, and copy over what others have beside."""
-    shares.sort(key=lambda share: (-share.size, share.row.part))
+    order = {job: at for at, job in enumerate(forks)}  # of two forks that wrote a box the later one counts
+    shares.sort(key=lambda share: (-order[share.job], -share.size, share.row.part))
     now = source.draft.row(entry, number, source.history.load)
     if now in [share.row for share in shares]:
         return  # taken before

@@ -11,6 +11,7 @@ In a worker, a source has a fork's draft for its version and can write elements 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -91,6 +92,7 @@ class PartsSource(Source):
         self.stats = Stats()
         self.lock = threading.RLock()
         self._closed = False
+        self._process = os.getpid()
         self._own: OpenPart | None = None
         self._spaces: dict[int, _nandarray.Space] = {}
         self._locks: dict[tuple[str, int], threading.Lock] = {}
@@ -114,6 +116,11 @@ class PartsSource(Source):
     def closed(self) -> bool:
         """Whether it was closed here."""
         return self._closed
+
+    @property
+    def is_home(self) -> bool:
+        """Whether this is the process that opened it: one that was forked neither commits nor deletes."""
+        return os.getpid() == self._process
 
     def close(self) -> None:
         """Let go of all parts; what was not committed is gone."""
@@ -144,7 +151,7 @@ class PartsSource(Source):
         """Delete the part of this process; no row of the draft may have it."""
         own, self._own = self._own, None
         self._spaces, self._locks = {}, {}
-        if own is not None:
+        if own is not None and self.is_home:
             own.discard()
 
     def stage(self, spaces: Sequence[tuple[Any, Sequence[int]]]) -> Staging:
@@ -188,6 +195,10 @@ class PartsSource(Source):
         self.changes += 1
         if self.read_only:
             raise ReadOnlyError(f"{self.path} was opened with mode 'r'")
+        if not self.is_home:
+            raise ClosedError(
+                f"this process was forked from the one that has {self.path!r} open for writing; open it here"
+            )
 
     def _check_names(self) -> None:
         """Refuse a change of names in a worker."""
@@ -382,7 +393,7 @@ class PartsSource(Source):
         """Seal this process's part, so that others may read it."""
         with self.lock:
             own = self._own
-            if own is None:
+            if own is None or not self.is_home:
                 return
             own.seal()
             facts = seal_facts(self.files, own.part)
@@ -397,6 +408,8 @@ class PartsSource(Source):
         """Delete the folders of all jobs, which were committed or given up, and their sealed parts but the named."""
         with self.lock:
             jobs, self.jobs = self.jobs, []
+            if not self.is_home:
+                return
             kept = None if self.may_be_named else named
             for job in jobs:
                 end_job(self.files, job)

@@ -478,7 +478,8 @@ class PartedStore(Store):
         if self.closed:
             return
         try:
-            self.flush()
+            if self._source.is_home:
+                self.flush()
         finally:
             self._forks.forget()
             self._source.discard()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ import nandarray
 from nandarray import parts
 from nandarray.parts import reclaim
 from nandarray.parts.history import History
+from nandarray.parts.manifest import key_of
 
 
 @pytest.fixture
@@ -121,6 +127,27 @@ def test_a_receipt_without_its_fork_is_refused(sky: Any) -> None:
     other.abort()
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"shards": ((16, 0),)}, {"shards": ((-1, 0),)}, {"start": (0,)}, {"stop": (9, 33)}, {"start": (9, 9)}]
+)
+def test_a_receipt_of_what_is_not_there_is_refused(sky: Any, wrong: dict[str, Any]) -> None:
+    tx = sky.transaction()
+    tx.merge([replace(_write(tx.fork(), np.s_[0:8], 7), **wrong)])
+    with pytest.raises(nandarray.InvalidError, match="a receipt of the box"):
+        tx.commit()
+    tx.abort()
+
+
+@pytest.mark.parametrize("name", ["../x", "", ".", "a/b", "x\n", "x" * 201, 5])
+def test_a_tag_is_the_name_of_a_file(sky: Any, name: Any) -> None:
+    with pytest.raises(nandarray.InvalidError, match="a tag must begin"):
+        sky.tag(name)
+    sky.tag("2024.11-a")
+    (Path(sky.path) / "tags" / "far.json").write_text('{"version": 1e400}')
+    with pytest.raises(nandarray.CorruptError, match="the tag is damaged"):
+        sky.tags()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("end", ["commit", "abort", "close"])
 def test_a_forked_process_neither_commits_nor_deletes(sky: Any, end: str) -> None:
@@ -139,3 +166,55 @@ def test_a_forked_process_neither_commits_nor_deletes(sky: Any, end: str) -> Non
     tx["a"][1] = 51
     assert tx.commit() == 3
     assert sky["a"][:2, 0].tolist() == [50, 51]
+
+
+def test_threads_write_and_read_beside_commits_and_resizes(sky: Any) -> None:
+    a = sky["a"]
+    sky.create("b", (32, 8), "i4", shards=(8, 8), building_block=(8, 8))[:] = 1
+    stop = threading.Event()
+
+    def count(row: int) -> int:
+        turn = 0
+        while not stop.is_set():
+            turn += 1
+            a[row, turn % 8] = turn
+            assert a[row, turn % 8] == turn
+        return turn
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(count, row) for row in (0, 8, 16)]
+        for turn in range(24):
+            sky.flush()
+            sky["b"].resize((8 + turn, 8))
+            sky["b"].append(np.full((4, 8), turn, "i4"))
+            time.sleep(0.02)
+        stop.set()
+        turns = [one.result() for one in running]
+    sky.close()
+    with nandarray.open(sky.path) as again:
+        for row, turn in zip((0, 8, 16), turns, strict=True):
+            for at in range(max(1, turn - 7), turn + 1):
+                assert again["a"][row, at % 8] == at
+        assert again["b"].shape == (35, 8)
+        assert (again["b"][31:] == 23).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: said.update(arrays=[]),
+        lambda said: said["arrays"]["a"].update(leaves=[[0, 4, "../../tags/a"]]),
+        lambda said: said["arrays"]["a"].update(leaves=2 * said["arrays"]["a"]["leaves"]),
+        lambda said: said["arrays"]["a"].update(building_block=[0, 8]),
+        lambda said: said["arrays"]["a"].update(attrs={}),
+    ],
+)
+def test_a_forged_manifest_is_damaged(sky: Any, change: Any) -> None:
+    file = Path(sky.path) / key_of(2)
+    said = json.loads(file.read_text())
+    del said["checksum"]
+    change(said)
+    plain = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    file.write_text(json.dumps({**said, "checksum": hashlib.sha256(plain).hexdigest()}))
+    with pytest.raises(nandarray.CorruptError, match="the manifest of version 2 is damaged"):
+        nandarray.open(sky.path, "r+")

@@ -186,7 +186,7 @@ class History:
                 found[name.removesuffix(".json")] = int(json.loads(self.files.get(f"tags/{name}"))["version"])
             except FileNotFoundError:
                 continue
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
                 raise CorruptError(f"{self.files.path('tags')}/{name}: the tag is damaged: {error}") from None
         return found
 

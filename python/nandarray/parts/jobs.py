@@ -42,7 +42,7 @@ class Jobs:
     def fork(self) -> Fork:
         """Make a fork of the source as it is now."""
         source = self._source
-        with self._lock, source.lock:
+        with self._lock, source.alone():
             source.check_writable()
             source.seal_own()
             base = source.draft.base

@@ -65,6 +65,7 @@ def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str,
             raise InvalidError(f"a receipt of an array {receipt.array} that this transaction has deleted")
         name, entry = entries[receipt.array]
         _check_shape(name, entry, forks[receipt.job])
+        _check_box(name, entry, receipt)
         for number, at in receipt.shards:
             box = _common(receipt.box, entry.box(number))
             row = sealed.get(receipt.part)
@@ -77,7 +78,8 @@ def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str,
             share.boxes.append(box)
     _check_lost(entries, shards, lost, sorted({one.part for one in given} - set(sealed)))
     for (identity, number), shares in shards.items():
-        _take(source, entries[identity][1], number, list(shares.values()), forks)
+        with source.gate.shared():
+            _take(source, entries[identity][1], number, list(shares.values()), forks)
     source.stats.receipts += len(given)
 
 
@@ -88,6 +90,19 @@ def _check_shape(name: str, entry: Entry, fork: Manifest) -> None:
         raise InvalidError(
             f"array {name!r} had the shape {then} when its workers began, and was resized to {entry.shape} before what "
             "they wrote was brought in: collect() must come before resize()"
+        )
+
+
+def _check_box(name: str, entry: Entry, receipt: Receipt) -> None:
+    """Refuse a receipt whose box or shards the array has not."""
+    low, high = receipt.box
+    inside = len(low) == len(high) == len(entry.shape) and all(
+        0 <= a < b <= end for a, b, end in zip(low, high, entry.shape, strict=True)
+    )
+    if not inside or any(not 0 <= number < entry.shard_count for number, _ in receipt.shards):
+        raise InvalidError(
+            f"a receipt of the box from {low} to {high} and shards {receipt.shards}, which array {name!r} of shape "
+            f"{entry.shape} with {entry.shard_count} shards has not"
         )
 
 

@@ -26,11 +26,12 @@ from nandarray.door import Source, Space
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, NotFoundError, PartError, ReadOnlyError
 from nandarray.parts import resizing
 from nandarray.parts.draft import Draft
+from nandarray.parts.gate import Gate, sharing
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span
 from nandarray.parts.near import Bench
-from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, view_runs
+from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, run_count, view_runs
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
 from nandarray.parts.writer import OpenPart, OpenParts, job_of, new_job, seal_facts
@@ -90,6 +91,8 @@ class PartsSource(Source):
         self.options = dict(options)
         self.bench = Bench()
         self.stats = Stats()
+        #: Passed before the lock is taken, never with it.
+        self.gate = Gate()
         self.lock = threading.RLock()
         self._closed = False
         self._process = os.getpid()
@@ -122,6 +125,12 @@ class PartsSource(Source):
         """Whether this is the process that opened it: one that was forked neither commits nor deletes."""
         return os.getpid() == self._process
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold off all other threads that read, write or change it."""
+        with self.gate.alone(), self.lock:
+            yield
+
     def close(self) -> None:
         """Let go of all parts; what was not committed is gone."""
         self.discard()
@@ -135,7 +144,7 @@ class PartsSource(Source):
     def refresh(self) -> None:
         """See the newest version, if nothing was changed here and none was chosen."""
         self._check_open()
-        with self.lock:
+        with self.alone():
             if not self.pinned and not self.draft.is_changed and self.fork_job is None:
                 number = self.history.numbers()
                 if number and number[0] != self.draft.base.version:
@@ -143,7 +152,7 @@ class PartsSource(Source):
 
     def discard(self) -> None:
         """Forget what was changed."""
-        with self.lock:
+        with self.alone():
             self.drop_own()
             self.draft = Draft.of(self.draft.base)
 
@@ -391,7 +400,7 @@ class PartsSource(Source):
 
     def seal_own(self) -> None:
         """Seal this process's part, so that others may read it."""
-        with self.lock:
+        with self.alone():
             own = self._own
             if own is None or not self.is_home:
                 return
@@ -482,12 +491,12 @@ class PartSpace(Space):
     def resize(self, shape: Sequence[int]) -> None:
         """Give it another shape."""
         self.source._check_names()
-        with self.source.lock:
+        with self.source.alone():
             resizing.resize(self.source, self.named()[0], self.entry, tuple(shape))
 
     def append(self, src: _Array, axis: int) -> tuple[int, ...]:
         """Grow one axis and write the new part; return the new shape."""
-        with self.source.lock:
+        with self.source.alone():
             old = self.shape
             self.resize([has + src.shape[axis] if at == axis else has for at, has in enumerate(old)])
             try:
@@ -497,6 +506,7 @@ class PartSpace(Space):
                 raise
             return self.shape
 
+    @sharing
     def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
         """Give a box back: whole shards are dropped."""
         self.source.check_writable()
@@ -525,6 +535,7 @@ class PartSpace(Space):
             if all(one[2] > 0 for one in own):
                 yield Piece(entry.place(number), (), tuple(own)), number
 
+    @sharing
     def blocks(self) -> _Array | None:
         """List the building blocks that have content; None where there are many shards."""
         entry = self.entry
@@ -546,6 +557,7 @@ class PartSpace(Space):
         every = every[(every < np.array(inside, np.uint64)).all(axis=1)]
         return np.ascontiguousarray(every[np.lexsort(every.T[::-1])]).reshape(-1)
 
+    @sharing
     def stat(self) -> dict[str, Any]:
         """Return the use of space: the sum of its shards."""
         entry, total = self.entry, dict[str, Any]()
@@ -586,6 +598,7 @@ class PartSpace(Space):
         for box, start in zip(src, starts, strict=True):
             self.write(box, [int(at) for at in start], step, view)
 
+    @sharing
     def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
         """Read the product of runs and index arrays."""
         entry = self.entry
@@ -600,13 +613,14 @@ class PartSpace(Space):
         space = self.source.shard(entry, entry.number(piece.place))
         memory = out[(*where, ...)] if direct else np.empty(piece.counts, out.dtype)
         shape = () if space is None else space.shape
-        if space is None or not _inside(piece, shape):
+        if space is None or not piece.lies_in(shape):
             memory[...] = np.frombuffer(bytes.fromhex(entry.fill), out.dtype)[0]
         if space is not None:
             _read_inside(space, memory, piece)
         if not direct:
             out[where] = memory
 
+    @sharing
     def write_outer(self, src: _Array, axes: Sequence[Any]) -> None:
         """Write the product of runs and index arrays."""
         self.source.check_writable()
@@ -634,6 +648,7 @@ class PartSpace(Space):
             space.write_outer(np.ascontiguousarray(part), list(piece.taken))
         return number, at
 
+    @sharing
     def read_points(self, out: _Array, coords: _Array) -> None:
         """Read single elements."""
         entry = self.entry
@@ -659,6 +674,7 @@ class PartSpace(Space):
                 found[inside], found[~inside] = some, fill
             out[own] = found
 
+    @sharing
     def write_points(self, src: _Array, coords: _Array) -> None:
         """Write single elements; of equal ones the last."""
         self.source.check_writable()
@@ -684,7 +700,7 @@ class PartSpace(Space):
         _check(_axes(start, step, memory.shape), view)
         plain = step is None or all(one == 1 or n == 1 for one, n in zip(step, memory.shape, strict=True))
         runs = view_runs(start, memory.shape, view) if plain else None
-        if runs is None or memory.size // max(1, _run_count(start, memory.shape, view)) < _RUN:
+        if runs is None or memory.size // max(1, run_count(start, memory.shape, view)) < _RUN:
             self._view_points(memory, start, step, view, reads=reads)
             return
         flat = np.ascontiguousarray(memory)
@@ -748,13 +764,6 @@ def _check_points(coords: _Array, shape: Sequence[int]) -> None:
             raise BadIndexError(f"index {last} is out of bounds for axis {axis} with size {length}")
 
 
-def _inside(piece: Piece, shape: Sequence[int]) -> bool:
-    return all(
-        (one[0] + one[1] * (one[2] - 1) if isinstance(one, tuple) else int(one.max())) < length
-        for one, length in zip(piece.taken, shape, strict=True)
-    )
-
-
 def _read_inside(space: _nandarray.Space, memory: _Array, piece: Piece) -> None:
     """Read what a shard has of a piece: it may be smaller than its box, if the array has grown since."""
     taken: list[Any] = list(piece.taken)
@@ -778,13 +787,3 @@ def _read_inside(space: _nandarray.Space, memory: _Array, piece: Piece) -> None:
         space.read_outer(target, taken)
     if listed:
         memory[own.place_in(memory)] = target
-
-
-def _run_count(start: Sequence[int], count: Sequence[int], view: Sequence[int]) -> int:
-    kept = len(view)
-    while kept and start[kept - 1] == 0 and count[kept - 1] == view[kept - 1]:
-        kept -= 1
-    found = 1
-    for length in count[: max(0, kept - 1)]:
-        found *= length
-    return found

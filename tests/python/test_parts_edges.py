@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +18,10 @@ import pytest
 
 import nandarray
 from nandarray import parts
-from nandarray.parts import reclaim
+from nandarray.parts import forks, reclaim
 from nandarray.parts.history import History
 from nandarray.parts.manifest import key_of
+from nandarray.parts.source import PartsSource
 
 
 @pytest.fixture
@@ -146,6 +148,39 @@ def test_a_tag_is_the_name_of_a_file(sky: Any, name: Any) -> None:
     (Path(sky.path) / "tags" / "far.json").write_text('{"version": 1e400}')
     with pytest.raises(nandarray.CorruptError, match="the tag is damaged"):
         sky.tags()
+
+
+def test_a_write_that_comes_too_late_for_a_commit_fails(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tx = sky.transaction()
+    late = pickle.loads(pickle.dumps(tx["a"]))
+    flush = PartsSource.flush_own
+
+    def commits(source: PartsSource) -> None:
+        flush(source)
+        monkeypatch.undo()
+        tx.commit()
+
+    monkeypatch.setattr(PartsSource, "flush_own", commits)
+    with pytest.raises((nandarray.ClosedError, nandarray.MediaError)):
+        late[0] = 5
+    monkeypatch.setattr(forks.Files, "put_if_absent", _over_after(forks.Files.put_if_absent))
+    late = pickle.loads(pickle.dumps(tx["a"]))
+    with pytest.raises(nandarray.ClosedError, match="takes no more writes"):
+        late[0] = 6
+    tx.abort()
+    assert sky["a"][0, 0] == 1
+
+
+def _over_after(put: Any) -> Any:
+    """Return a way to put objects after which a job is over, if it was a receipt."""
+
+    def puts(files: Any, key: str, data: bytes) -> bool:
+        done: bool = put(files, key, data)
+        if "/r-" in key:
+            put(files, forks.over_key(key.split("/")[1]), b"")
+        return done
+
+    return puts
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -254,16 +254,21 @@ class _Worker:
     def _note(self, entry: Entry, box: Span, touched: list[tuple[int, int]]) -> None:
         self.source.flush_own()
         receipt = _receipt(self.source, entry, box, touched)
-        self.source.files.put_if_absent(f"jobs/{self._fork.job}/r-{secrets.token_hex(8)}.json", receipt.text())
+        files, job = self.source.files, self._fork.job
+        files.put_if_absent(f"jobs/{job}/r-{secrets.token_hex(8)}.json", receipt.text())
+        # The commit lists receipts once it has said that it is over: this one may have come too late.
+        if files.has(over_key(job)) or not files.has(draft_key(job)):
+            raise self._over()
+
+    def _over(self) -> ClosedError:
+        return ClosedError(f"job {self._fork.job} of {self._fork.path} takes no more writes: it is being committed")
 
     @contextlib.contextmanager
     def writing(self) -> Any:
         """Hold off sealing while elements are written."""
         with self._state:
             if self._is_over:
-                raise ClosedError(
-                    f"job {self._fork.job} of {self._fork.path} takes no more writes: it is being committed"
-                )
+                raise self._over()
             self._writing += 1
         try:
             yield

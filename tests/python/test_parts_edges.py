@@ -118,6 +118,16 @@ def test_of_two_forks_the_later_counts(sky: Any) -> None:
         assert sky["a"][3:5, 0].tolist() == [10 * turn + 1, 10 * turn]
 
 
+def test_of_two_parts_of_a_fork_the_later_box_counts(sky: Any) -> None:
+    with sky.transaction() as tx:
+        fork = tx.fork()
+        with fork.writer() as one, fork.writer() as two:
+            receipts = [one.write("a", np.s_[0:8, 0:8], 10), two.write("a", np.s_[0:4, 0:8], 20)]
+            receipts += [one.write("a", np.s_[2:4, 0:8], 30), two.write("a", np.s_[0:1, 0:8], 40)]
+        tx.merge(receipts)
+    assert sky["a"][:8, 0].tolist() == [40, 20, 30, 30, 10, 10, 10, 10]
+
+
 def test_a_receipt_without_its_fork_is_refused(sky: Any) -> None:
     with sky.transaction() as tx:
         receipt = _write(tx.fork(), np.s_[0:8], 7)

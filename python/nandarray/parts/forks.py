@@ -91,8 +91,9 @@ class Receipt:
 
 
 def left_receipts(files: Files, job: str) -> list[Receipt]:
-    """Return the receipts that workers left in a job's folder."""
+    """Return the receipts that workers left in a job's folder, in the order of their writes."""
     names = [name for name in files.names(f"jobs/{job}") if name.startswith("r-")]
+    names.sort(key=lambda name: os.stat(files.path(f"jobs/{job}/{name}")).st_mtime_ns)
     return [Receipt.parse(files.get(f"jobs/{job}/{name}"), files.path(f"jobs/{job}/{name}")) for name in names]
 
 

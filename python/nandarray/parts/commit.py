@@ -68,7 +68,7 @@ def commit(source: PartsSource, message: str = "") -> int:
         A part with elements of the transaction is not there any more.
     """
     source.check_writable()
-    with source.lock:
+    with source.alone():
         if not source.draft.is_changed:
             return source.draft.base.version
         source.seal_own()

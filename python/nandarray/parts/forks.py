@@ -29,20 +29,15 @@ from nandarray.errors import ClosedError, CorruptError, InvalidError, NotFoundEr
 from nandarray.index import buffers
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
-from nandarray.parts.manifest import Entry, Manifest, Span, parse
+from nandarray.parts.manifest import Entry, Manifest, Span, draft_key, parse
 from nandarray.parts.source import PartsSource
 
 if TYPE_CHECKING:
     from nandarray.parts.source import PartSpace
 
-__all__ = ["Fork", "ForkWriter", "Receipt", "draft_key", "left_receipts", "over_key", "worker_source"]
+__all__ = ["Fork", "ForkWriter", "Receipt", "left_receipts", "over_key", "worker_source"]
 
 _POLL_S = 0.05
-
-
-def draft_key(job: str) -> str:
-    """Return the key of the state from which a job's workers begin."""
-    return f"jobs/{job}/draft.json"
 
 
 def over_key(job: str) -> str:
@@ -96,8 +91,9 @@ class Receipt:
 
 
 def left_receipts(files: Files, job: str) -> list[Receipt]:
-    """Return the receipts that workers left in a job's folder."""
+    """Return the receipts that workers left in a job's folder, in the order of their writes."""
     names = [name for name in files.names(f"jobs/{job}") if name.startswith("r-")]
+    names.sort(key=lambda name: os.stat(files.path(f"jobs/{job}/{name}")).st_mtime_ns)
     return [Receipt.parse(files.get(f"jobs/{job}/{name}"), files.path(f"jobs/{job}/{name}")) for name in names]
 
 
@@ -259,16 +255,21 @@ class _Worker:
     def _note(self, entry: Entry, box: Span, touched: list[tuple[int, int]]) -> None:
         self.source.flush_own()
         receipt = _receipt(self.source, entry, box, touched)
-        self.source.files.put_if_absent(f"jobs/{self._fork.job}/r-{secrets.token_hex(8)}.json", receipt.text())
+        files, job = self.source.files, self._fork.job
+        files.put_if_absent(f"jobs/{job}/r-{secrets.token_hex(8)}.json", receipt.text())
+        # The commit lists receipts once it has said that it is over: this one may have come too late.
+        if files.has(over_key(job)) or not files.has(draft_key(job)):
+            raise self._over()
+
+    def _over(self) -> ClosedError:
+        return ClosedError(f"job {self._fork.job} of {self._fork.path} takes no more writes: it is being committed")
 
     @contextlib.contextmanager
     def writing(self) -> Any:
         """Hold off sealing while elements are written."""
         with self._state:
             if self._is_over:
-                raise ClosedError(
-                    f"job {self._fork.job} of {self._fork.path} takes no more writes: it is being committed"
-                )
+                raise self._over()
             self._writing += 1
         try:
             yield

@@ -186,7 +186,7 @@ class History:
                 found[name.removesuffix(".json")] = int(json.loads(self.files.get(f"tags/{name}"))["version"])
             except FileNotFoundError:
                 continue
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
                 raise CorruptError(f"{self.files.path('tags')}/{name}: the tag is damaged: {error}") from None
         return found
 
@@ -220,5 +220,6 @@ class History:
     def put(self, sha: str, data: bytes) -> None:
         """Keep a leaf."""
         key = f"leaves/{sha}.npy"
-        if not self.files.has(key):
+        # One that is there may be old and named by no version any more: it is young again.
+        while not self.files.touch(key):
             self.files.put_if_absent(key, data)

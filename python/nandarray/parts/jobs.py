@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from nandarray.errors import InvalidError
 from nandarray.parts.commit import drafted
-from nandarray.parts.forks import Fork, Receipt, draft_key, left_receipts, over_key
-from nandarray.parts.manifest import Manifest
+from nandarray.parts.forks import Fork, Receipt, left_receipts, over_key
+from nandarray.parts.manifest import Manifest, draft_key
 from nandarray.parts.receipts import settle
 from nandarray.parts.source import PartsSource
 from nandarray.parts.writer import new_job
@@ -43,7 +43,7 @@ class Jobs:
     def fork(self) -> Fork:
         """Make a fork of the source as it is now."""
         source = self._source
-        with self._lock, source.lock:
+        with self._lock, source.alone():
             source.check_writable()
             source.seal_own()
             base = source.draft.base
@@ -83,8 +83,9 @@ class Jobs:
         source = self._source
         with self._lock:
             self._implicit = None
-            if not self._forks:
+            if not self._forks and not self._given:
                 return
+            source.check_writable()
             for job in self._forks:
                 source.files.put_if_absent(over_key(job), b"")
             left = [receipt for job in self._forks for receipt in left_receipts(source.files, job)]

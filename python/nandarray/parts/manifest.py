@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any
@@ -20,11 +21,12 @@ from nandarray.errors import CorruptError, UnsupportedVersionError
 from nandarray.index.shapes import check_shape
 from nandarray.parts.leaves import Leaf
 
-__all__ = ["FORMAT", "Entry", "Manifest", "Span", "key_of", "parse", "version_of"]
+__all__ = ["FORMAT", "Entry", "Manifest", "Span", "draft_key", "key_of", "parse", "version_of"]
 
 #: Version of the format that is written, and the newest that is read.
 FORMAT = 1
 _LAST = 2**64 - 1
+_SHA = re.compile("[0-9a-f]{64}")
 
 #: The first coordinates of a box, and those behind its last.
 Span = tuple[tuple[int, ...], tuple[int, ...]]
@@ -33,6 +35,11 @@ Span = tuple[tuple[int, ...], tuple[int, ...]]
 def key_of(version: int) -> str:
     """Return the key of a version's manifest."""
     return f"manifests/{_LAST - version:020d}.json"
+
+
+def draft_key(job: str) -> str:
+    """Return the key of the state from which a job's workers begin."""
+    return f"jobs/{job}/draft.json"
 
 
 def version_of(name: str) -> int | None:
@@ -142,6 +149,8 @@ def parse(data: bytes, where: str, version: int | None = None) -> Manifest:
         if told != _checksum(said):
             raise ValueError(f"checksum {told!r} is not that of its content")
         said.pop("format")
+        if not isinstance(said["arrays"], dict):
+            raise ValueError(f"its arrays are {said['arrays']!r}, which must be an object")  # noqa: TRY004 (as above)
         arrays = {name: _entry(one) for name, one in said.pop("arrays").items()}
         found = Manifest(arrays=arrays, **said)
         if version is not None and found.version != version:
@@ -160,8 +169,17 @@ def _entry(said: dict[str, Any]) -> Entry:
         known[key] = check_shape(known[key], what=key)
     known["leaves"] = tuple(Leaf(int(first), int(rows), str(sha)) for first, rows, sha in known["leaves"])
     made = Entry(**known)
+    firsts = [leaf.first for leaf in made.leaves]
+    if firsts != sorted(set(firsts)) or not all(_SHA.fullmatch(leaf.sha) for leaf in made.leaves):
+        raise ValueError(f"leaves that are not ascending, or not named by a hash: {known['leaves']}")
+    for one in (made.id, made.dtype, made.attrs):
+        if not isinstance(one, str):
+            raise ValueError(f"{one!r} where a text must be")  # noqa: TRY004 (as above)
     lengths = len(made.shape), len(made.shard), len(made.building_block)
-    if len(set(lengths)) != 1 or 0 in made.shard or len(bytes.fromhex(made.fill)) != made.itemsize:
+    whole = len(set(lengths)) == 1 and not any(
+        length == 0 or step == 0 or length % step for length, step in zip(made.shard, made.building_block, strict=True)
+    )
+    if not whole or len(bytes.fromhex(made.fill)) != made.itemsize:
         raise ValueError(
             f"an array of shape {made.shape} with shards {made.shard} and {made.itemsize} bytes an element"
         )

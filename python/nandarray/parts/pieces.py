@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Piece", "box_points", "pieces", "point_groups", "run_boxes", "subtract", "view_runs"]
+__all__ = ["Piece", "box_points", "pieces", "point_groups", "run_boxes", "run_count", "subtract", "view_runs"]
 
 _Array = np.ndarray[Any, Any]
 #: Start, step and count of a run, or uint64 indices.
@@ -45,6 +45,13 @@ class Piece:
         return self.is_box and all(
             start == 0 and count == length and (step == 1 or count == 1)
             for (start, step, count), length in zip(self.taken, shape, strict=True)
+        )
+
+    def lies_in(self, shape: Sequence[int]) -> bool:
+        """Whether a shard of this shape has all of it."""
+        return all(
+            (one[0] + one[1] * (one[2] - 1) if isinstance(one, tuple) else int(one.max())) < length
+            for one, length in zip(self.taken, shape, strict=True)
         )
 
     def place_in(self, memory: _Array) -> Any:
@@ -114,6 +121,17 @@ def view_runs(start: Sequence[int], count: Sequence[int], view: Sequence[int]) -
     for index in itertools.product(*(range(n) for n in count[:outer])):
         first = sum((low + at) * stride for low, at, stride in zip(start, index, strides, strict=False))
         yield index, first + behind, length
+
+
+def run_count(start: Sequence[int], count: Sequence[int], view: Sequence[int]) -> int:
+    """Return how many runs :func:`view_runs` yields."""
+    kept = len(view)
+    while kept and start[kept - 1] == 0 and count[kept - 1] == view[kept - 1]:
+        kept -= 1
+    found = 1
+    for length in count[: max(0, kept - 1)]:
+        found *= length
+    return found
 
 
 def box_points(

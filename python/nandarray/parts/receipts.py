@@ -3,7 +3,8 @@
 Parts that receipts name are sealed by their writers, or adopted if those are gone. A part whose writer holds its lock
 and does not answer, or that is lost, is left out. If boxes are missing then, nothing is taken, and a
 :class:`~nandarray.errors.ReceiptError` has them. Of several parts with the same shard the one with most of it is taken,
-and boxes that only others have are copied over: so no cut of the work is unsafe, and one along shards copies nothing.
+and boxes that others have, or have written later, are copied over: so no cut of the work is unsafe, and one along
+shards copies nothing.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ class _Share:
 
     job: str
     row: Row
-    boxes: list[Span] = field(default_factory=list)
+    #: Each with the place of its receipt among all.
+    boxes: list[tuple[int, Span]] = field(default_factory=list)
 
-    @property
-    def size(self) -> int:
-        return sum(prod(b - a for a, b in zip(*box, strict=True)) for box in self.boxes)
+
+def _size(boxes: Iterable[Span]) -> int:
+    return sum(prod(b - a for a, b in zip(*box, strict=True)) for box in boxes)
 
 
 def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str, Manifest], wait_s: float) -> None:
@@ -52,7 +54,7 @@ def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str,
     ReceiptError
         Parts are missing, and with them boxes.
     """
-    given = list(dict.fromkeys(receipts))
+    given = list(dict.fromkeys(reversed(list(receipts))))[::-1]
     for receipt in given:
         if receipt.job not in forks or job_of(receipt.part) != receipt.job:
             raise InvalidError(f"a receipt of job {receipt.job}, which is not of this transaction: {sorted(forks)}")
@@ -60,10 +62,12 @@ def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str,
     entries = {entry.id: (name, entry) for name, entry in source.draft.arrays.items()}
     shards: dict[tuple[str, int], dict[str, _Share]] = defaultdict(dict)
     lost: dict[tuple[str, int], list[Span]] = defaultdict(list)
-    for receipt in given:
+    for turn, receipt in enumerate(given):
         if receipt.array not in entries:
             raise InvalidError(f"a receipt of an array {receipt.array} that this transaction has deleted")
-        entry = entries[receipt.array][1]
+        name, entry = entries[receipt.array]
+        _check_shape(name, entry, forks[receipt.job])
+        _check_box(name, entry, receipt)
         for number, at in receipt.shards:
             box = _common(receipt.box, entry.box(number))
             row = sealed.get(receipt.part)
@@ -73,11 +77,35 @@ def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str,
             share = shards[receipt.array, number].setdefault(
                 receipt.part, _Share(receipt.job, Row(at, row.part, row.bytes, row.head))
             )
-            share.boxes.append(box)
+            share.boxes.append((turn, box))
     _check_lost(entries, shards, lost, sorted({one.part for one in given} - set(sealed)))
     for (identity, number), shares in shards.items():
-        _take(source, entries[identity][1], number, list(shares.values()), forks)
+        with source.gate.shared():
+            _take(source, entries[identity][1], number, list(shares.values()), forks)
     source.stats.receipts += len(given)
+
+
+def _check_shape(name: str, entry: Entry, fork: Manifest) -> None:
+    """Refuse boxes of an array whose shards have other numbers or shapes by now than those that workers saw."""
+    then = next((one.shape for one in fork.arrays.values() if one.id == entry.id), entry.shape)
+    if len(then) != len(entry.shape) or then[1:] != entry.shape[1:] or then[:1] > entry.shape[:1]:
+        raise InvalidError(
+            f"array {name!r} had the shape {then} when its workers began, and was resized to {entry.shape} before what "
+            "they wrote was brought in: collect() must come before resize()"
+        )
+
+
+def _check_box(name: str, entry: Entry, receipt: Receipt) -> None:
+    """Refuse a receipt whose box or shards the array has not."""
+    low, high = receipt.box
+    inside = len(low) == len(high) == len(entry.shape) and all(
+        0 <= a < b <= end for a, b, end in zip(low, high, entry.shape, strict=True)
+    )
+    if not inside or any(not 0 <= number < entry.shard_count for number, _ in receipt.shards):
+        raise InvalidError(
+            f"a receipt of the box from {low} to {high} and shards {receipt.shards}, which array {name!r} of shape "
+            f"{entry.shape} with {entry.shard_count} shards has not"
+        )
 
 
 def _sealed(source: PartsSource, parts: set[str], wait_s: float) -> dict[str, Row]:
@@ -125,7 +153,7 @@ def _check_lost(
 ) -> None:
     missing: dict[str, list[Span]] = defaultdict(list)
     for key, boxes in lost.items():
-        has = [box for share in shards.get(key, {}).values() for box in share.boxes]
+        has = [box for share in shards.get(key, {}).values() for _, box in share.boxes]
         if left := _left(dict.fromkeys(boxes), has):
             missing[entries[key[0]][0]].extend(left)
     if missing:
@@ -137,19 +165,19 @@ def _check_lost(
 
 def _take(source: PartsSource, entry: Entry, number: int, shares: list[_Share], forks: Mapping[str, Manifest]) -> None:
     """Choose one part's shard, and copy over what others have beside."""
-    shares.sort(key=lambda share: (-share.size, share.row.part))
     now = source.draft.row(entry, number, source.history.load)
     if now in [share.row for share in shares]:
         return  # taken before
+    claims = _claims(shares, list(forks))
     bases = {share.job: _row_at(forks[share.job], entry.id, number, source) for share in shares}
-    has: list[Span] = []
-    if now == bases[shares[0].job]:
-        chosen = shares.pop(0)
+    shares.sort(key=lambda share: (-_size(claims[share.row.part]), share.row.part))
+    chosen = next((share for share in shares if now == bases[share.job]), None)
+    if chosen is not None:
+        shares.remove(chosen)
         with source.lock:
             source.draft.rows.setdefault(entry.id, {})[number] = chosen.row
-        has = list(chosen.boxes)
     for share in shares:
-        left = _left(dict.fromkeys(share.boxes), has)
+        left = claims[share.row.part]
         if not left:
             continue
         _, target = source.own_shard(entry, number)
@@ -161,8 +189,22 @@ def _take(source: PartsSource, entry: Entry, number: int, shares: list[_Share], 
             there.read(values, start)
             target.write(values, start)
             source.stats.bytes_merged += values.nbytes
-        has.extend(left)
         source.stats.shards_merged += 1
+
+
+def _claims(shares: list[_Share], jobs: list[str]) -> dict[str, list[Span]]:
+    """Return what counts of each part: of two that have an element, the later fork's, and within one the later box."""
+    if len(shares) == 1:  # what it wrote is in it, in its order
+        return {shares[0].row.part: list(dict.fromkeys(box for _, box in shares[0].boxes))}
+    order = {job: at for at, job in enumerate(jobs)}
+    every = [(order[share.job], at, share, box) for share in shares for at, box in share.boxes]
+    claims: dict[str, list[Span]] = {share.row.part: [] for *_, share, _ in every}
+    has: dict[Span, None] = {}
+    for *_, share, box in sorted(every, key=lambda one: one[:2], reverse=True):
+        if box not in has:
+            claims[share.row.part].extend(_left([box], has))
+            has[box] = None
+    return claims
 
 
 def _row_at(manifest: Manifest, identity: str, number: int, source: PartsSource) -> Row | None:

@@ -17,7 +17,7 @@ from nandarray.errors import InvalidError, LockedError, NandarrayError
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Leaf
-from nandarray.parts.manifest import key_of
+from nandarray.parts.manifest import Manifest, draft_key, key_of, parse
 from nandarray.parts.writer import job_of
 
 __all__ = ["collect", "end_job", "expire", "seconds", "uses"]
@@ -37,22 +37,30 @@ def seconds(age: Any) -> float:
 
 
 def uses(history: History, numbers: list[int]) -> tuple[dict[str, Leaf], dict[str, int]]:
-    """Return the leaves that versions name, by their hashes, and the parts, with the number of their shards in use.
+    """Return the leaves that versions and forks name, by their hashes, and the parts, with their shards in use.
 
     Raises
     ------
     CorruptError
         A manifest or a leaf cannot be read: what it names is not known.
     """
-    named = {
-        leaf.sha: leaf for number in numbers for entry in history.at(number).arrays.values() for leaf in entry.leaves
-    }
+    manifests = [*map(history.at, numbers), *_drafts(history.files)]
+    named = {leaf.sha: leaf for one in manifests for entry in one.arrays.values() for leaf in entry.leaves}
     parts: dict[str, int] = {}
     for leaf in named.values():
         for part in history.load(leaf)["part"]:
             name = part.tobytes().hex()
             parts[name] = parts.get(name, 0) + 1
     return named, parts
+
+
+def _drafts(files: Files) -> list[Manifest]:
+    """Return the states that forks have: their workers read them, and a commit compares with them."""
+    found = []
+    for job in files.names("jobs"):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found.append(parse(files.get(draft_key(job)), files.path(draft_key(job))))
+    return found
 
 
 def expire(history: History, keep: int, older_than: float) -> list[int]:
@@ -74,17 +82,20 @@ def collect(history: History, older_than: float, jobs_older_than: float) -> dict
     for job in files.names("jobs"):
         if files.age(f"jobs/{job}", now) >= jobs_older_than:
             end_job(files, job)
-    leaves, parts = uses(history, history.numbers())
+    # Jobs first: one that ends after that has made its version by then, which is among those that are read.
     jobs = set(files.names("jobs"))
+    leaves, parts = uses(history, history.numbers())
     done = {"leaves": 0, "parts": 0, "bytes": 0}
     for name in files.names("leaves"):
         if name.removesuffix(".npy") not in leaves:
             _delete(files, f"leaves/{name}", now - older_than, done)
     for name in files.names("parts"):
         part, _, ending = name.partition(".")
-        if part in parts or job_of(part) in jobs or (ending == "open" and _is_held(files, f"parts/{name}")):
+        if part in parts or job_of(part) in jobs or files.age(f"parts/{name}", now) < older_than:
             continue
-        _delete(files, f"parts/{name}", now - older_than, done)
+        if ending == "open" and _is_held(files, f"parts/{name}"):
+            continue
+        _delete(files, f"parts/{name}", now, done)
     for name in files.names("tmp"):
         if files.age(f"tmp/{name}", now) >= max(older_than, 60.0):
             files.delete(f"tmp/{name}")
@@ -92,13 +103,14 @@ def collect(history: History, older_than: float, jobs_older_than: float) -> dict
 
 
 def _is_held(files: Files, key: str) -> bool:
-    """Return whether a process writes an unsealed part."""
-    try:
-        _nandarray.Store.open(files.path(key), "r+").close()
-    except LockedError:
-        return True
-    except (NandarrayError, OSError):
-        return False
+    """Return whether a process writes an unsealed part; its age stays, though it is recovered."""
+    with contextlib.suppress(NandarrayError, OSError):
+        facts = os.stat(files.path(key))
+        try:
+            _nandarray.Store.open(files.path(key), "r+").close()
+        except LockedError:
+            return True
+        os.utime(files.path(key), ns=(facts.st_atime_ns, facts.st_mtime_ns))
     return False
 
 

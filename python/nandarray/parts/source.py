@@ -11,6 +11,7 @@ In a worker, a source has a fork's draft for its version and can write elements 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,11 +26,12 @@ from nandarray.door import Source, Space
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, NotFoundError, PartError, ReadOnlyError
 from nandarray.parts import resizing
 from nandarray.parts.draft import Draft
+from nandarray.parts.gate import Gate, sharing
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span
 from nandarray.parts.near import Bench
-from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, view_runs
+from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, run_count, view_runs
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
 from nandarray.parts.writer import OpenPart, OpenParts, job_of, new_job, seal_facts
@@ -90,8 +92,11 @@ class PartsSource(Source):
         self.options = dict(options)
         self.bench = Bench()
         self.stats = Stats()
+        #: Passed before the lock is taken, never with it.
+        self.gate = Gate()
         self.lock = threading.RLock()
         self._closed = False
+        self._process = os.getpid()
         self._own: OpenPart | None = None
         self._spaces: dict[int, _nandarray.Space] = {}
         self._locks: dict[tuple[str, int], threading.Lock] = {}
@@ -116,6 +121,17 @@ class PartsSource(Source):
         """Whether it was closed here."""
         return self._closed
 
+    @property
+    def is_home(self) -> bool:
+        """Whether this is the process that opened it: one that was forked neither commits nor deletes."""
+        return os.getpid() == self._process
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold off all other threads that read, write or change it."""
+        with self.gate.alone(), self.lock:
+            yield
+
     def close(self) -> None:
         """Let go of all parts; what was not committed is gone."""
         self.discard()
@@ -129,7 +145,7 @@ class PartsSource(Source):
     def refresh(self) -> None:
         """See the newest version, if nothing was changed here and none was chosen."""
         self._check_open()
-        with self.lock:
+        with self.alone():
             if not self.pinned and not self.draft.is_changed and self.fork_job is None:
                 number = self.history.numbers()
                 if number and number[0] != self.draft.base.version:
@@ -137,7 +153,7 @@ class PartsSource(Source):
 
     def discard(self) -> None:
         """Forget what was changed."""
-        with self.lock:
+        with self.alone():
             self.drop_own()
             self.draft = Draft.of(self.draft.base)
 
@@ -145,7 +161,7 @@ class PartsSource(Source):
         """Delete the part of this process; no row of the draft may have it."""
         own, self._own = self._own, None
         self._spaces, self._locks = {}, {}
-        if own is not None:
+        if own is not None and self.is_home:
             own.discard()
 
     def stage(self, spaces: Sequence[tuple[Any, Sequence[int]]]) -> Staging:
@@ -189,6 +205,10 @@ class PartsSource(Source):
         self.changes += 1
         if self.read_only:
             raise ReadOnlyError(f"{self.path} was opened with mode 'r'")
+        if not self.is_home:
+            raise ClosedError(
+                f"this process was forked from the one that has {self.path!r} open for writing; open it here"
+            )
 
     def _check_names(self) -> None:
         """Refuse a change of names in a worker."""
@@ -381,9 +401,9 @@ class PartsSource(Source):
 
     def seal_own(self) -> None:
         """Seal this process's part, so that others may read it."""
-        with self.lock:
+        with self.alone():
             own = self._own
-            if own is None:
+            if own is None or not self.is_home:
                 return
             own.seal()
             facts = seal_facts(self.files, own.part)
@@ -398,6 +418,8 @@ class PartsSource(Source):
         """Delete the folders of all jobs, which were committed or given up, and their sealed parts but the named."""
         with self.lock:
             jobs, self.jobs = self.jobs, []
+            if not self.is_home:
+                return
             kept = None if self.may_be_named else named
             for job in jobs:
                 end_job(self.files, job)
@@ -470,12 +492,12 @@ class PartSpace(Space):
     def resize(self, shape: Sequence[int]) -> None:
         """Give it another shape."""
         self.source._check_names()
-        with self.source.lock:
+        with self.source.alone():
             resizing.resize(self.source, self.named()[0], self.entry, tuple(shape))
 
     def append(self, src: _Array, axis: int) -> tuple[int, ...]:
         """Grow one axis and write the new part; return the new shape."""
-        with self.source.lock:
+        with self.source.alone():
             old = self.shape
             self.resize([has + src.shape[axis] if at == axis else has for at, has in enumerate(old)])
             try:
@@ -485,6 +507,7 @@ class PartSpace(Space):
                 raise
             return self.shape
 
+    @sharing
     def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
         """Give a box back: whole shards are dropped."""
         self.source.check_writable()
@@ -513,6 +536,7 @@ class PartSpace(Space):
             if all(one[2] > 0 for one in own):
                 yield Piece(entry.place(number), (), tuple(own)), number
 
+    @sharing
     def blocks(self) -> _Array | None:
         """List the building blocks that have content; None where there are many shards."""
         entry = self.entry
@@ -534,6 +558,7 @@ class PartSpace(Space):
         every = every[(every < np.array(inside, np.uint64)).all(axis=1)]
         return np.ascontiguousarray(every[np.lexsort(every.T[::-1])]).reshape(-1)
 
+    @sharing
     def stat(self) -> dict[str, Any]:
         """Return the use of space: the sum of its shards."""
         entry, total = self.entry, dict[str, Any]()
@@ -574,6 +599,7 @@ class PartSpace(Space):
         for box, start in zip(src, starts, strict=True):
             self.write(box, [int(at) for at in start], step, view)
 
+    @sharing
     def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
         """Read the product of runs and index arrays."""
         entry = self.entry
@@ -588,13 +614,14 @@ class PartSpace(Space):
         space = self.source.shard(entry, entry.number(piece.place))
         memory = out[(*where, ...)] if direct else np.empty(piece.counts, out.dtype)
         shape = () if space is None else space.shape
-        if space is None or not _inside(piece, shape):
+        if space is None or not piece.lies_in(shape):
             memory[...] = np.frombuffer(bytes.fromhex(entry.fill), out.dtype)[0]
         if space is not None:
             _read_inside(space, memory, piece)
         if not direct:
             out[where] = memory
 
+    @sharing
     def write_outer(self, src: _Array, axes: Sequence[Any]) -> None:
         """Write the product of runs and index arrays."""
         self.source.check_writable()
@@ -622,6 +649,7 @@ class PartSpace(Space):
             space.write_outer(np.ascontiguousarray(part), list(piece.taken))
         return number, at
 
+    @sharing
     def read_points(self, out: _Array, coords: _Array) -> None:
         """Read single elements."""
         entry = self.entry
@@ -647,6 +675,7 @@ class PartSpace(Space):
                 found[inside], found[~inside] = some, fill
             out[own] = found
 
+    @sharing
     def write_points(self, src: _Array, coords: _Array) -> None:
         """Write single elements; of equal ones the last."""
         self.source.check_writable()
@@ -672,7 +701,7 @@ class PartSpace(Space):
         _check(_axes(start, step, memory.shape), view)
         plain = step is None or all(one == 1 or n == 1 for one, n in zip(step, memory.shape, strict=True))
         runs = view_runs(start, memory.shape, view) if plain else None
-        if runs is None or memory.size // max(1, _run_count(start, memory.shape, view)) < _RUN:
+        if runs is None or memory.size // max(1, run_count(start, memory.shape, view)) < _RUN:
             self._view_points(memory, start, step, view, reads=reads)
             return
         flat = np.ascontiguousarray(memory)
@@ -736,13 +765,6 @@ def _check_points(coords: _Array, shape: Sequence[int]) -> None:
             raise BadIndexError(f"index {last} is out of bounds for axis {axis} with size {length}")
 
 
-def _inside(piece: Piece, shape: Sequence[int]) -> bool:
-    return all(
-        (one[0] + one[1] * (one[2] - 1) if isinstance(one, tuple) else int(one.max())) < length
-        for one, length in zip(piece.taken, shape, strict=True)
-    )
-
-
 def _read_inside(space: _nandarray.Space, memory: _Array, piece: Piece) -> None:
     """Read what a shard has of a piece: it may be smaller than its box, if the array has grown since."""
     taken: list[Any] = list(piece.taken)
@@ -766,13 +788,3 @@ def _read_inside(space: _nandarray.Space, memory: _Array, piece: Piece) -> None:
         space.read_outer(target, taken)
     if listed:
         memory[own.place_in(memory)] = target
-
-
-def _run_count(start: Sequence[int], count: Sequence[int], view: Sequence[int]) -> int:
-    kept = len(view)
-    while kept and start[kept - 1] == 0 and count[kept - 1] == view[kept - 1]:
-        kept -= 1
-    found = 1
-    for length in count[: max(0, kept - 1)]:
-        found *= length
-    return found

@@ -22,7 +22,7 @@ class Staging:
 
     def __init__(self, source: PartsSource, spaces: Sequence[tuple[PartSpace, Sequence[int]]]) -> None:
         self._source = source
-        with source.lock:
+        with source.alone():
             source.seal_own()
             draft = source.draft
             self._before = draft.arrays, {identity: dict(rows) for identity, rows in draft.rows.items()}
@@ -30,7 +30,7 @@ class Staging:
 
     def begin(self) -> None:
         """Give arrays the shapes that they will have, once."""
-        with self._source.lock:
+        with self._source.alone():
             shapes, self._shapes = self._shapes, []
             for space, shape in shapes:
                 if tuple(shape) != space.shape:
@@ -55,6 +55,6 @@ class Staging:
     def abort(self) -> None:
         """Take all back."""
         source = self._source
-        with source.lock:
+        with source.alone():
             source.drop_own()
             source.draft.arrays, source.draft.rows = self._before

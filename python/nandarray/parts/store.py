@@ -238,9 +238,10 @@ class PartedStore(Store):
         InvalidError
             It is no name.
         """
-        if not isinstance(name, str) or not name.replace("-", "_").replace(".", "_").isidentifier() or len(name) > 200:
+        if not isinstance(name, str) or not _TAG.fullmatch(name):
             raise InvalidError(
-                f"a tag must begin with a letter and have letters, digits, '.', '_' and '-', not {name!r}"
+                "a tag must begin with a letter, digit or '_' and have letters, digits, '.', '_' and '-' of ASCII, "
+                f"200 at most, not {name!r}"
             )
         number = self.version if version is None else check_number("version", version)
         self._history.at(number)
@@ -490,7 +491,8 @@ class PartedStore(Store):
             self.flush()
             return
         try:
-            self.flush()
+            if self._source.is_home:
+                self.flush()
         finally:
             self._forks.forget()
             self._source.discard()

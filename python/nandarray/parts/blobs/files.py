@@ -84,12 +84,22 @@ class Files:
         """List the last parts of the keys in a folder, sorted; none where there is no such folder."""
         try:
             return sorted(os.listdir(self.path(folder)))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def has(self, key: str) -> bool:
         """Return whether there is an object."""
         return os.path.exists(self.path(key))
+
+    def touch(self, key: str) -> bool:
+        """Make an object as young as one that was made just now; return whether there is one."""
+        try:
+            os.utime(self.path(key))
+        except FileNotFoundError:
+            return False
+        except PermissionError:  # another user's, whose age is theirs
+            return True
+        return True
 
     def delete(self, key: str) -> None:
         """Delete an object, if there is one."""

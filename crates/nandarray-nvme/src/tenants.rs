@@ -302,6 +302,8 @@ pub(crate) struct Tenant {
     name: String,
     /// Name of all tenants with which it shares its part of the workers, the connections and the memory.
     owner: Arc<str>,
+    /// Whether its hosts have proved their names, or need no proof.
+    is_proven: bool,
     force: RwLock<Arc<RulesInForce>>,
     pace: Mutex<TenantPace>,
     pub(crate) budget: Arc<Budget>,
@@ -311,12 +313,13 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    fn new(name: &str, owner: &str, rules: TenantRules, whole: &Arc<Budget>, memory_bytes: usize) -> Arc<Self> {
+    fn new((name, is_proven): (&str, bool), owner: &str, rules: TenantRules, whole: &Arc<Budget>, memory_bytes: usize) -> Arc<Self> {
         let budget = Budget::new(rules.memory_mib * MIB, Some(whole.clone()));
         let patterns = ArrayPatterns::of(&rules);
         Arc::new(Self {
             name: name.to_owned(),
             owner: owner.into(),
+            is_proven,
             pace: Mutex::default(),
             programs: Programs::new(budget.clone()),
             memory: LocalMemory::new(memory_bytes, budget.clone()),
@@ -411,7 +414,7 @@ impl Tenants {
         let none = || Vec::new();
         let rules =
             TenantRules { hosts: none(), read: none(), write: none(), programs: false, ..TenantRules::of_host("") };
-        Tenant::new(DISCOVERY_TENANT, DISCOVERY_TENANT, rules, &Budget::new(0, None), 0)
+        Tenant::new((DISCOVERY_TENANT, true), DISCOVERY_TENANT, rules, &Budget::new(0, None), 0)
     }
 
     /// Returns the budget of the node.
@@ -446,13 +449,19 @@ impl Tenants {
         let named = !all.tenants.is_empty();
         let size = self.memory_bytes.map_or(0, |own| if named { (rules.local_memory_mib * MIB) as usize } else { own });
         let mut whole = self.budget.clone();
-        let owner = peer.filter(|_| !named).map_or_else(|| name.clone(), |peer| format!("hosts at {peer}"));
-        if owner != name {
+        let place = peer.filter(|_| !named);
+        let owner = place.map_or_else(|| name.clone(), |peer| format!("hosts at {peer}"));
+        if place.is_some() {
             let known = owners.get(&owner).and_then(Weak::upgrade);
             whole = known.unwrap_or_else(|| Budget::new(rules.memory_mib * MIB, Some(whole)));
             owners.insert(owner.clone(), Arc::downgrade(&whole));
         }
-        let made = || Tenant::new(&name, &owner, rules, &whole, size);
+        // What hosts have loaded whose name nobody proved is not that of the host that proves it.
+        if live.get(&name).is_some_and(|(tenant, _)| tenant.is_proven != place.is_none()) {
+            live.remove(&name);
+        }
+        let is_proven = place.is_none();
+        let made = || Tenant::new((&name, is_proven), &owner, rules, &whole, size);
         let (tenant, used) = live.entry(name.clone()).or_insert_with(|| (made(), 0));
         *used = *admissions;
         Some(tenant.clone())
@@ -598,7 +607,7 @@ hosts = ["nqn.lab"]
     #[test]
     fn a_tenant_keeps_its_rates_after_a_burst() {
         let rules = TenantRules { iops: 1000, bandwidth_mib: 1, ..TenantRules::of_host("h") };
-        let tenant = Tenant::new("h", "h", rules, &Budget::new(1 << 30, None), 0);
+        let tenant = Tenant::new(("h", true), "h", rules, &Budget::new(1 << 30, None), 0);
         let begin = Duration::from_secs(3);
         let waits: Vec<Duration> = (0..1000).map(|_| tenant.pace(begin, 0)).collect();
         assert_eq!((waits[0], waits[50]), (Duration::ZERO, Duration::ZERO));
@@ -631,6 +640,11 @@ hosts = ["nqn.lab"]
         let proven = tenants.admit("nqn.proven", None).unwrap();
         assert!(made.iter().all(|one| one.owner() == made[0].owner() && !Arc::ptr_eq(&one.budget, &other.budget)));
         assert_eq!((&**other.owner(), &**proven.owner()), ("hosts at 192.0.2.8", "nqn.proven"));
+        // A name that looks like a place has the part of its place; what is loaded stays with who loaded it.
+        let odd = tenants.admit("hosts at 192.0.2.7", Some("192.0.2.7")).unwrap();
+        assert_eq!(odd.owner(), made[0].owner());
+        assert!(Arc::ptr_eq(&other, &tenants.admit("nqn.other", Some("192.0.2.9")).unwrap()));
+        assert!(!Arc::ptr_eq(&other, &tenants.admit("nqn.other", None).unwrap()));
         let mut held: Vec<_> = made.iter().map(|one| one.budget.reserve(0).unwrap()).collect();
         held.iter_mut().for_each(|one| while one.grow(1 << 20).is_ok() {});
         assert!(tenants.budget().used() <= 512 << 20, "{} bytes of 40 names", tenants.budget().used());

@@ -508,7 +508,8 @@ impl Server {
         }
         self.shared.workers.join();
         self.shared.program_workers.join();
-        self.listeners.iter().for_each(|listener| listener.remove());
+        // Their sockets are closed, too: who connects from now on is refused, whoever has this value still.
+        self.listeners.drain(..).for_each(|listener| listener.remove());
         self.shared.count_time(Duration::ZERO);
         let until = Instant::now() + Duration::from_secs(10);
         while self.shared.connections.load(Ordering::Acquire) > 0 && Instant::now() < until {

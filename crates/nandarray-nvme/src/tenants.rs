@@ -313,7 +313,13 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    fn new((name, is_proven): (&str, bool), owner: &str, rules: TenantRules, whole: &Arc<Budget>, memory_bytes: usize) -> Arc<Self> {
+    fn new(
+        (name, is_proven): (&str, bool),
+        owner: &str,
+        rules: TenantRules,
+        whole: &Arc<Budget>,
+        memory_bytes: usize,
+    ) -> Arc<Self> {
         let budget = Budget::new(rules.memory_mib * MIB, Some(whole.clone()));
         let patterns = ArrayPatterns::of(&rules);
         Arc::new(Self {

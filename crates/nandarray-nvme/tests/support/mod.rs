@@ -40,6 +40,17 @@ pub(crate) fn raw(target: &Target) -> TcpStream {
     stream
 }
 
+/// Connects from an address of this machine.
+pub(crate) fn raw_from(target: &Target, from: std::net::Ipv4Addr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let made = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&made, &std::net::SocketAddrV4::new(from, 0)).unwrap();
+    connect(&made, &target.address()).unwrap();
+    let stream = TcpStream::from(made);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
 pub(crate) fn ic_request() -> Vec<u8> {
     let mut pdu = vec![0u8; 128];
     (pdu[2], pdu[4]) = (128, 128);

@@ -462,7 +462,7 @@ impl Tenants {
             whole = known.unwrap_or_else(|| Budget::new(rules.memory_mib * MIB, Some(whole)));
             owners.insert(owner.clone(), Arc::downgrade(&whole));
         }
-        // What hosts have loaded whose name nobody proved is not that of the host that proves it.
+        // A host that proves its name does not get programs and memory of hosts that only gave it.
         if live.get(&name).is_some_and(|(tenant, _)| tenant.is_proven != place.is_none()) {
             live.remove(&name);
         }

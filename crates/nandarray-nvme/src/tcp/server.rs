@@ -508,7 +508,7 @@ impl Server {
         }
         self.shared.workers.join();
         self.shared.program_workers.join();
-        // Their sockets are closed, too: who connects from now on is refused, whoever has this value still.
+        // Their sockets are closed, too: new connections are refused although this value may stay.
         self.listeners.drain(..).for_each(|listener| listener.remove());
         self.shared.count_time(Duration::ZERO);
         let until = Instant::now() + Duration::from_secs(10);

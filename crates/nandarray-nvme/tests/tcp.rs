@@ -683,7 +683,10 @@ fn hosts_of_a_place_leave_as_many_connections_free_as_they_have() {
     let connect = |from: [u8; 4]| {
         let mut stream = raw_from(&target, from.into());
         exchange(&mut stream, &ic_request());
-        let answer = exchange(&mut stream, &connect_capsule(0, 31, 0xffff, target.server.subsystem().nqn()));
+        let mut sent = connect_capsule(0, 31, 0xffff, target.server.subsystem().nqn());
+        let name = sent.windows(9).rposition(|part| part == b"uuid:host").unwrap();
+        sent[name + 5] = b'0' + from[3]; // each place has a host of its own
+        let answer = exchange(&mut stream, &sent);
         (stream, response(&answer).0)
     };
     let mut open = Vec::new();

@@ -582,3 +582,15 @@ def test_xarray_and_zarr_see_its_parts(tmp_path: Path) -> None:
     tree = xarray.open_datatree(tmp_path / "a.nand", engine="nandarray")
     assert tree["g/names/offsets"].values.tolist() == [0, 1, 1]
     tree.close()
+
+
+def test_elements_of_lists_are_whole_or_refused(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        texts = store.create_ragged("texts", [["a", "bc"], None, ["d"]])
+        with pytest.raises(InvalidError, match=r"row 0 has text of type <U6; the array's lists must have <U2"):
+            texts.append([["longer"]])
+        numbers = store.create_ragged("numbers", [[1.0]])
+        with pytest.raises(InvalidError, match=r"row 1 must be a list of float64 without None"):
+            numbers.append([[2.0], [1, None]])
+        assert len(texts) == 3
+        assert len(numbers) == 1

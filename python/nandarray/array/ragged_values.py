@@ -165,6 +165,12 @@ def _bytes(number: int, row: Any) -> bytes:
 def _list(number: int, row: Any, item: np.dtype[Any]) -> _NdArray:
     if isinstance(row, str | bytes) or not np.iterable(row):
         raise InvalidError(f"row {number} must be a list of {item} or None, not {type(row).__name__}")
+    if isinstance(row, list | tuple) and any(one is None for one in row):
+        raise InvalidError(f"row {number} must be a list of {item} without None: a whole row may be missing")
+    if item.base.kind in "US":
+        wide = np.asarray(row).dtype
+        if wide.kind == item.base.kind and wide.itemsize > item.base.itemsize:
+            raise InvalidError(f"row {number} has text of type {wide}; the array's lists must have {item.base}")
     try:
         found = buffers.as_source(row, item.base)
     except InvalidError as error:

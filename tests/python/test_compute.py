@@ -182,8 +182,8 @@ def test_reduce_along_axes_of_many_tasks(store: Any) -> None:
     np.testing.assert_array_equal(store["x"].reduce("min", 0), data.min(0))
     scaled = store["x"].reduce(lambda x, y, by: max(x, y * by), 2, key=np.s_[:5], by=1.0, dtype="float32")
     np.testing.assert_array_equal(scaled, data[:5].max(2).astype("float32"))
-    with pytest.raises(NotFoundError, match="along an axis; there is sum, mean, min, max"):
-        store["x"].reduce("std", 0)
+    with pytest.raises(NotFoundError, match="along an axis; there is "):
+        store["x"].reduce("minmax", 0)
     with pytest.raises(nandarray.BadIndexError, match="axis 3 is out of bounds"):
         store["x"].reduce("sum", 3)
     with pytest.raises(InvalidError, match="without an initial value"):
@@ -401,7 +401,7 @@ def test_reductions_along_several_axes(tmp_path: Path, axis: Any, name: str) -> 
         assert np.shape(found) == np.shape(np.sum(data, axis=tuple(axis)))
 
 
-@pytest.mark.parametrize("axis", [(), (0, 0), (0, 5), (0, "x"), "x", 1.5, (0, -3)])
+@pytest.mark.parametrize("axis", [(0, 0), (0, 5), (0, "x"), "x", 1.5, (0, -3)])
 def test_axes_that_are_none(tmp_path: Path, axis: Any) -> None:
     with nandarray.open(tmp_path / "axes.nand", "w") as store:
         store["x"] = np.zeros((2, 3, 4))

@@ -322,6 +322,7 @@ def test_metadata_is_given_with_its_defaults() -> None:
                 "whole": False,
                 "records": "fixed",
                 "packed": None,
+                "ahead": 0,
             }
         ],
         "outputs": [
@@ -573,7 +574,7 @@ def test_the_header_has_the_offsets_of_the_page() -> None:
     rows = [re.findall(r"^\| (\d+) \| `(\w+)", part, re.MULTILINE) for part in block]
     checks = [f'_Static_assert(offsetof(nd_args, {name}) == {at}, "");' for at, name in rows[0]]
     checks += [f'_Static_assert(offsetof(nd_buffer, {name}) == {at}, "");' for at, name in rows[1] if name != "abi"]
-    assert len(checks) == 19 + 5
+    assert len(checks) == 20 + 5
     for target in ("rv64", "rv32"):
         Program.from_c(program("return 0;") + "\n".join(checks), target=target)
 

@@ -218,6 +218,13 @@ class Ragged(Uncompared):
             There is no such row.
         CorruptError
             Offsets decrease, or text is not UTF-8.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store.create_ragged("names", ["ada", None, "grace"]).read([2, 0])
+        array(['grace', 'ada'], dtype=StringDType(na_object=None))
         """
         return self[selection]
 
@@ -389,6 +396,13 @@ class Ragged(Uncompared):
         ------
         InvalidError
             A row is of another kind, or text that UTF-8 does not have.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store.create_ragged("names", ["ada"]).append([None, "grace"])
+        3
         """
         with self._store._lock:
             for part in (self._offsets, self._values, self._valid):

@@ -123,6 +123,12 @@ class GroupBy:
     """Values in groups of equal keys, made by :meth:`Array.group_by` and :func:`nandarray.group_by`.
 
     Arrays are read by each call of :meth:`reduce`.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> nandarray.group_by(np.array([2, 1, 2]), np.array([1.0, 5.0, 3.0])).reduce("sum")
+    {'keys': array([1, 2]), 'sum': array([5., 4.])}
     """
 
     def __init__(self, keys: _Given, values: _Given, *, dropna: bool, budget: int) -> None:

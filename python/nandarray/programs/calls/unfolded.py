@@ -31,6 +31,8 @@ def each(grid: Operand, what: Any, *, key: Any, dtype: np.dtype[Any] | None, ddo
         raise InvalidError(f"along no axis there is {there}, and functions of two values, not {what!r}")
     less = checked_ddof(ddof)
     elements = np.asarray(grid[key])
+    if elements.dtype.kind in "VUS" and not (callable(what) or is_short(elements.dtype)):
+        raise InvalidError(f"{what} takes no elements of {elements.dtype}")
     if callable(what):
         return elements.astype(folded_into(elements.dtype) if dtype is None else dtype)
     kind = elements.dtype.kind

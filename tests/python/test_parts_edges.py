@@ -101,11 +101,11 @@ def test_receipts_do_not_fit_an_array_that_was_renumbered(sky: Any, shape: tuple
     tx = sky.transaction()
     receipt = _write(tx.fork(), np.s_[24:32, 0:8], 7)
     tx["a"].resize(shape)
-    tx.merge([receipt])
     with pytest.raises(nandarray.InvalidError, match=r"shape \(32, 32\) .* must come before resize"):
-        tx.commit()
+        tx.merge([receipt])
     tx["a"].resize((32, 32))
     tx["a"].append(np.zeros((8, 32), "i4"))  # shards keep their numbers
+    tx.merge([receipt])
     tx.commit()
     assert sky["a"][31:33, 0].tolist() == [7, 0]
 
@@ -133,21 +133,106 @@ def test_a_receipt_without_its_fork_is_refused(sky: Any) -> None:
         receipt = _write(tx.fork(), np.s_[0:8], 7)
         tx.merge([receipt, receipt])
     other = sky.transaction()
-    other.merge([receipt])
     with pytest.raises(nandarray.InvalidError, match="a receipt of job"):
-        other.commit()
+        other.merge([receipt])
     other.abort()
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"shards": ((16, 0),)}, {"shards": ((-1, 0),)}, {"start": (0,)}, {"stop": (9, 33)}, {"start": (9, 9)}]
-)
+    "wrong",
+    [
+        {"shards": ((16, 0),)}, {"shards": ((-1, 0),)}, {"shards": ()}, {"shards": ((1, 0), (0, 1), (2, 2), (4, 3))},
+        {"start": (0,)}, {"stop": (9, 33)}, {"start": (9, 9)},
+    ],
+)  # fmt: skip
 def test_a_receipt_of_what_is_not_there_is_refused(sky: Any, wrong: dict[str, Any]) -> None:
     tx = sky.transaction()
-    tx.merge([replace(_write(tx.fork(), np.s_[0:8], 7), **wrong)])
+    good = _write(tx.fork(), np.s_[0:8], 7)
     with pytest.raises(nandarray.InvalidError, match="a receipt of the box"):
-        tx.commit()
+        tx.merge([good, replace(good, **wrong)])
+    assert tx["a"][0, 0] == 1  # none was taken
     tx.abort()
+
+
+def test_a_receipt_of_what_its_part_lacks_is_no_receipt(sky: Any) -> None:
+    tx = sky.transaction()
+    fork = tx.fork()
+    good = _write(fork, np.s_[0:8], 7)
+    for wrong in (
+        replace(good, shards=tuple((number, at + 9) for number, at in good.shards)),
+        replace(good, part=good.job + "0" * 16),
+    ):
+        tx.merge([wrong])
+        for use in (lambda: tx["a"][0, 0], tx.commit):
+            with pytest.raises(nandarray.ReceiptError, match="parts are lost, .* or lack the boxes") as caught:
+                use()
+        assert caught.value.boxes == {"a": [((0, at), (8, at + 8)) for at in range(0, 32, 8)]}
+    tx.merge([_write(tx.fork(), np.s_[0:8], 8)])
+    tx.commit()
+    assert sky["a"][7:9, 0].tolist() == [8, -1]
+    assert sky.check()["ok"]
+
+
+def test_what_was_merged_is_read_and_changed(sky: Any) -> None:
+    with sky.transaction() as tx:
+        fork = tx.fork()
+        late = _write(fork, np.s_[0:1, 0:2], 70)
+        receipts = [_write(fork, np.s_[0:8], 7), _write(fork, np.s_[8:16], 8), _write(fork, np.s_[16:32], 9)]
+        tx.merge(receipts)
+        assert tx["a"][0:9:8, 3].tolist() == [7, 8]
+        tx["a"][2, 3] = 50
+        tx["a"][[16, 17], [4, 5]] = 51
+        tx["a"][24:26, ::4] = 52
+        tx.merge([late, *receipts])  # each box is taken once
+        assert tx["a"].view((1024,))[32 * 31] == 9
+        with tx.fork().writer() as writer:
+            assert writer.read("a", np.s_[0:3, 0:4])[[0, 2], [1, 3]].tolist() == [70, 50]
+        receipts = [_write(tx.fork(), np.s_[30:32], 10), _write(fork, np.s_[0:2, 31:], 71)]
+        tx.merge(receipts)
+        tx["a"].append(np.full((2, 32), 11, "i4"))
+        tx["a"].resize((34, 40))
+    expected = np.full((34, 40), -1)
+    expected[:8, :32], expected[8:16, :32], expected[16:32, :32], expected[30:32, :32] = 7, 8, 9, 10
+    expected[2, 3], expected[16, 4], expected[17, 5], expected[24:26, :32:4], expected[0, :2] = 50, 51, 51, 52, 70
+    expected[:2, 31], expected[32:, :32] = 71, 11
+    np.testing.assert_array_equal(sky["a"][...], expected)
+    assert tx.stats["receipts"] == 6
+    assert sky.check()["ok"]
+
+
+def test_a_second_part_of_a_shard_that_was_read_counts_too(sky: Any) -> None:
+    with sky.transaction() as tx:
+        fork = tx.fork()
+        with fork.writer() as writer:
+            one, more = writer.write("a", np.s_[0:2, 0:8], 20), writer.write("a", np.s_[2:4, 0:8], 21)
+        tx.merge([one])
+        assert tx["a"][0, 0] == 20
+        tx.merge([more, _write(fork, np.s_[4:6, 0:8], 22)])
+    assert sky["a"][:8, 0].tolist() == [20, 20, 21, 21, 22, 22, 1, 1]
+
+
+def test_a_write_over_what_workers_left_is_refused_until_it_is_there(sky: Any) -> None:
+    with sky.transaction() as tx:
+        left = pickle.loads(pickle.dumps(tx["a"]))
+        left[0:10, 0:4] = 30
+        tx["a"][0, 20] = 31
+        for write in (lambda: tx["a"].__setitem__((8, 0), 1), lambda: tx["a"].resize((40, 40))):
+            with pytest.raises(nandarray.InvalidError, match="shards .*4 of array 'a' were written by workers"):
+                write()
+        tx.collect()
+        tx["a"][8, 0] = 32
+    assert sky["a"][7:11, 0].tolist() == [30, 32, 30, -1]
+    assert sky["a"][0, 20] == 31
+
+
+def test_a_change_that_is_taken_back_keeps_receipts(sky: Any) -> None:
+    with sky.transaction() as tx:
+        tx.merge([_write(tx.fork(), np.s_[0:8], 7)])
+        staging = tx._source.stage([])
+        tx["a"][0, 0] = 9
+        staging.abort()
+        tx["a"][1, 0] = 8
+    assert sky["a"][:3, 0].tolist() == [7, 8, 7]
 
 
 @pytest.mark.parametrize("name", ["../x", "", ".", "a/b", "x\n", "x" * 201, 5])

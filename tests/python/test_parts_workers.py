@@ -80,9 +80,8 @@ def test_futures_by_hand_write_any_cut(sky: Any, seed: int) -> None:
     assert sky["a"][0, 0] == -1
     other = sky.transaction()
     other.fork()
-    other.merge(receipts)
     with pytest.raises(nandarray.InvalidError, match="which is not of this transaction"):
-        other.commit()
+        other.merge(receipts)
     other.abort()
     tx.merge(receipts)
     tx.merge(receipts)

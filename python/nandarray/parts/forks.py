@@ -90,11 +90,18 @@ class Receipt:
             raise CorruptError(f"{where}: the receipt is damaged: {error}") from None
 
 
-def left_receipts(files: Files, job: str) -> list[Receipt]:
-    """Return the receipts that workers left in a job's folder, in the order of their writes."""
-    names = [name for name in files.names(f"jobs/{job}") if name.startswith("r-")]
-    names.sort(key=lambda name: os.stat(files.path(f"jobs/{job}/{name}")).st_mtime_ns)
-    return [Receipt.parse(files.get(f"jobs/{job}/{name}"), files.path(f"jobs/{job}/{name}")) for name in names]
+def left_receipts(files: Files, job: str, known: dict[str, Receipt] | None = None) -> list[Receipt]:
+    """Return the receipts that workers left in a job's folder, in the order of their writes.
+
+    With ``known``, those that it has not, by key, to which they are added.
+    """
+    known = {} if known is None else known
+    keys = [f"jobs/{job}/{name}" for name in files.names(f"jobs/{job}") if name.startswith("r-")]
+    keys = [key for key in keys if key not in known]
+    keys.sort(key=lambda key: os.stat(files.path(key)).st_mtime_ns)
+    found = {key: Receipt.parse(files.get(key), files.path(key)) for key in keys}
+    known.update(found)
+    return list(found.values())
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,12 @@ class Gate:
         self._depth = 0
         self._waiting = 0
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether this thread has passed it."""
+        me = threading.get_ident()
+        return self._alone == me or me in self._inside
+
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Pass beside others that share."""

@@ -23,8 +23,10 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.door import Source, Space
-from nandarray.errors import BadIndexError, ClosedError, InvalidError, NotFoundError, PartError, ReadOnlyError
+from nandarray.errors import ClosedError, InvalidError, NotFoundError, PartError, ReadOnlyError
 from nandarray.parts import resizing
+from nandarray.parts.arrivals import Arrivals, arriving
+from nandarray.parts.bounds import axes_of, check_axes, check_points, read_inside
 from nandarray.parts.draft import Draft
 from nandarray.parts.gate import Gate, sharing
 from nandarray.parts.history import History
@@ -107,6 +109,8 @@ class PartsSource(Source):
         self.writing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         #: Function that says how an array is opened in another process.
         self.reduces: Callable[[PartSpace], tuple[Any, ...] | None] | None = None
+        #: What workers have handed over; None where there are none.
+        self.arrivals: Arrivals | None = None
         #: Names of jobs whose folders are to be deleted.
         self.jobs: list[str] = []
         #: Whether a version may be there that names this source's parts, though no answer says so.
@@ -489,12 +493,18 @@ class PartSpace(Space):
         """Replace the attributes."""
         self.source.changed(self.entry, attrs=attrs)
 
+    @arriving(writes=True)
+    def arrive(self) -> None:
+        """Have all that workers wrote to it brought in, before its shape changes."""
+
+    @arriving(writes=True)
     def resize(self, shape: Sequence[int]) -> None:
         """Give it another shape."""
         self.source._check_names()
         with self.source.alone():
             resizing.resize(self.source, self.named()[0], self.entry, tuple(shape))
 
+    @arriving(writes=True)
     def append(self, src: _Array, axis: int) -> tuple[int, ...]:
         """Grow one axis and write the new part; return the new shape."""
         with self.source.alone():
@@ -507,13 +517,14 @@ class PartSpace(Space):
                 raise
             return self.shape
 
+    @arriving(writes=True)
     @sharing
     def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
         """Give a box back: whole shards are dropped."""
         self.source.check_writable()
         entry = self.entry
         axes = [(low, 1, length) for low, length in zip(start, count, strict=True)]
-        _check(axes, entry.shape)
+        check_axes(axes, entry.shape)
         if self.source.fork_job is not None:
             super().deallocate(start, count)
             return
@@ -536,6 +547,7 @@ class PartSpace(Space):
             if all(one[2] > 0 for one in own):
                 yield Piece(entry.place(number), (), tuple(own)), number
 
+    @arriving()
     @sharing
     def blocks(self) -> _Array | None:
         """List the building blocks that have content; None where there are many shards."""
@@ -558,6 +570,7 @@ class PartSpace(Space):
         every = every[(every < np.array(inside, np.uint64)).all(axis=1)]
         return np.ascontiguousarray(every[np.lexsort(every.T[::-1])]).reshape(-1)
 
+    @arriving()
     @sharing
     def stat(self) -> dict[str, Any]:
         """Return the use of space: the sum of its shards."""
@@ -578,7 +591,7 @@ class PartSpace(Space):
         if view is not None and tuple(view) != self.shape:
             self._view(out, start, step, tuple(view), reads=True)
             return
-        self.read_outer(out, _axes(start, step, out.shape))
+        self.read_outer(out, axes_of(start, step, out.shape))
 
     def write(
         self, src: _Array, start: Sequence[int], step: Sequence[int] | None = None, view: Sequence[int] | None = None
@@ -587,7 +600,7 @@ class PartSpace(Space):
         if view is not None and tuple(view) != self.shape:
             self._view(src, start, step, tuple(view), reads=False)
             return
-        self.write_outer(src, _axes(start, step, src.shape))
+        self.write_outer(src, axes_of(start, step, src.shape))
 
     def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int], view: Sequence[int] | None = None) -> None:
         """Read boxes of the shape of ``out[0]``, one a row of ``starts``."""
@@ -599,11 +612,12 @@ class PartSpace(Space):
         for box, start in zip(src, starts, strict=True):
             self.write(box, [int(at) for at in start], step, view)
 
+    @arriving(2)
     @sharing
     def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
         """Read the product of runs and index arrays."""
         entry = self.entry
-        _check(axes, entry.shape)
+        check_axes(axes, entry.shape)
         if out.size:
             for piece in pieces(axes, entry.shard):
                 self._read_piece(out, piece, entry)
@@ -617,16 +631,17 @@ class PartSpace(Space):
         if space is None or not piece.lies_in(shape):
             memory[...] = np.frombuffer(bytes.fromhex(entry.fill), out.dtype)[0]
         if space is not None:
-            _read_inside(space, memory, piece)
+            read_inside(space, memory, piece)
         if not direct:
             out[where] = memory
 
+    @arriving(2, writes=True)
     @sharing
     def write_outer(self, src: _Array, axes: Sequence[Any]) -> None:
         """Write the product of runs and index arrays."""
         self.source.check_writable()
         entry = self.entry
-        _check(axes, entry.shape)
+        check_axes(axes, entry.shape)
         if not src.size:
             return
         notes = self.source.notes
@@ -649,11 +664,12 @@ class PartSpace(Space):
             space.write_outer(np.ascontiguousarray(part), list(piece.taken))
         return number, at
 
+    @arriving(2)
     @sharing
     def read_points(self, out: _Array, coords: _Array) -> None:
         """Read single elements."""
         entry = self.entry
-        _check_points(coords, entry.shape)
+        check_points(coords, entry.shape)
         fill = np.frombuffer(bytes.fromhex(entry.fill), out.dtype)[0]
         if not entry.shape:
             one = np.empty((), out.dtype)
@@ -675,6 +691,7 @@ class PartSpace(Space):
                 found[inside], found[~inside] = some, fill
             out[own] = found
 
+    @arriving(2, writes=True)
     @sharing
     def write_points(self, src: _Array, coords: _Array) -> None:
         """Write single elements; of equal ones the last."""
@@ -682,7 +699,7 @@ class PartSpace(Space):
         if self.source.notes is not None:
             raise InvalidError(_BOXES)
         entry = self.entry
-        _check_points(coords, entry.shape)
+        check_points(coords, entry.shape)
         if not entry.shape:
             self.write(src[-1:].reshape(()), ())
             return
@@ -698,7 +715,7 @@ class PartSpace(Space):
         if not memory.size:
             return
         shape = self.shape
-        _check(_axes(start, step, memory.shape), view)
+        check_axes(axes_of(start, step, memory.shape), view)
         plain = step is None or all(one == 1 or n == 1 for one, n in zip(step, memory.shape, strict=True))
         runs = view_runs(start, memory.shape, view) if plain else None
         if runs is None or memory.size // max(1, run_count(start, memory.shape, view)) < _RUN:
@@ -741,50 +758,3 @@ def _told(name: str, entry: Entry) -> dict[str, Any]:
         "fill": bytes.fromhex(entry.fill),
         "attrs": entry.attrs,
     }
-
-
-def _axes(start: Sequence[int], step: Sequence[int] | None, count: Sequence[int]) -> list[tuple[int, int, int]]:
-    steps = step or [1] * len(count)
-    return [(int(a), int(b), int(n)) for a, b, n in zip(start, steps, count, strict=True)]
-
-
-def _check(axes: Sequence[Any], shape: Sequence[int]) -> None:
-    """Refuse what lies outside: the array may have another shape by now than the caller thinks."""
-    for axis, (taken, length) in enumerate(zip(axes, shape, strict=True)):
-        if isinstance(taken, tuple):
-            last = taken[0] + taken[1] * (taken[2] - 1) if taken[2] else 0
-        else:
-            last = int(taken.max()) if len(taken) else 0
-        if last >= length and (not isinstance(taken, tuple) or taken[2]):
-            raise BadIndexError(f"index {last} is out of bounds for axis {axis} with size {length}")
-
-
-def _check_points(coords: _Array, shape: Sequence[int]) -> None:
-    for axis, length in enumerate(shape):
-        if len(coords) and (last := int(coords[:, axis].max())) >= length:
-            raise BadIndexError(f"index {last} is out of bounds for axis {axis} with size {length}")
-
-
-def _read_inside(space: _nandarray.Space, memory: _Array, piece: Piece) -> None:
-    """Read what a shard has of a piece: it may be smaller than its box, if the array has grown since."""
-    taken: list[Any] = list(piece.taken)
-    shape = space.shape
-    where: list[Any] = [slice(None)] * len(taken)
-    listed = False
-    for axis, (one, length) in enumerate(zip(taken, shape, strict=True)):
-        if isinstance(one, tuple):
-            count = min(one[2], max(0, -(-(length - one[0]) // one[1])))
-            taken[axis], where[axis] = (one[0], one[1], count), slice(0, count)
-        elif int(one.max()) >= length:
-            kept = np.flatnonzero(one < length)
-            taken[axis], where[axis], listed = one[kept], kept, True
-    if any((one[2] if isinstance(one, tuple) else len(one)) == 0 for one in taken):
-        return
-    own = Piece(piece.place, tuple(where), tuple(taken))
-    target = np.empty(own.counts, memory.dtype) if listed else memory[(*where, ...)]
-    if own.is_box:
-        space.read(target, [one[0] for one in taken], [one[1] for one in taken])
-    else:
-        space.read_outer(target, taken)
-    if listed:
-        memory[own.place_in(memory)] = target

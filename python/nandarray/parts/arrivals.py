@@ -1,4 +1,4 @@
-"""What workers wrote is brought in before this process uses the same shards.
+"""Receipts of workers are brought in before this process uses the same shards.
 
 Receipts that were handed over wait until a commit, or until a shard of theirs is read or written here: then those of
 the shard are settled first, so that a transaction reads what it has merged, and changes it. :class:`Arrivals` is what

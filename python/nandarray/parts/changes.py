@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from nandarray.errors import NandarrayError
+from nandarray.errors import NandarrayError, PartError
 from nandarray.parts.history import History
 from nandarray.parts.leaves import rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span
@@ -101,9 +101,11 @@ def check(history: History, parts: OpenParts, is_hidden: Callable[[str], bool]) 
 
 def space(history: History, version: int) -> dict[str, Any]:
     """Return the files of a store, and their bytes on disk."""
-    names = history.files.names("parts")
-    sizes = [os.stat(history.files.path(f"parts/{name}")).st_blocks * 512 for name in names]
-    return {"version": version, "versions": len(history.numbers()), "parts": len(names), "bytes_file": sum(sizes)}
+    sizes = []
+    for name in history.files.names("parts"):
+        with contextlib.suppress(FileNotFoundError):  # deleted since
+            sizes.append(history.files.facts(f"parts/{name}").st_blocks * 512)
+    return {"version": version, "versions": len(history.numbers()), "parts": len(sizes), "bytes_file": sum(sizes)}
 
 
 def bring_together(source: PartsSource) -> dict[str, Any]:
@@ -115,13 +117,20 @@ def bring_together(source: PartsSource) -> dict[str, Any]:
             rows[row.part].append((entry, number))
             sizes[row.part] = row.bytes
     held = Counter({part: _held(source, part) for part in rows})
-    small = {part for part in rows if os.stat(source.files.path(part_key(part))).st_blocks * 512 < _SMALL_BYTES}
+    small = {part for part in rows if _is_small(source, part)}
     dead = {part for part, used in rows.items() if 2 * len(used) < held[part]}
     victims = (small if len(small) > 1 else set()) | dead
     for part in sorted(victims):
         for entry, number in rows[part]:
             source.own_shard(entry, number)
     return {"parts": len(victims), "shards": sum(len(rows[part]) for part in victims)}
+
+
+def _is_small(source: PartsSource, part: str) -> bool:
+    try:
+        return source.files.facts(part_key(part)).st_blocks * 512 < _SMALL_BYTES
+    except FileNotFoundError:
+        raise PartError(f"part {part} of {source.path} is not there: nothing was brought together") from None
 
 
 def _held(source: PartsSource, part: str) -> int:

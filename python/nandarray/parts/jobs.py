@@ -66,8 +66,7 @@ class Jobs:
                 base = source.draft.base
                 state = replace(base, commit=uuid.uuid4().hex, arrays=drafted(source.history, source.draft))
                 job = new_job()
-                source.files.make_folder(f"jobs/{job}")
-                source.jobs.append(job)
+                source.make_job(job)
                 source.files.put_if_absent(draft_key(job), state.text())
                 self._forks[job] = state
                 return Fork(source.path, job)

@@ -21,11 +21,13 @@ from nandarray.errors import CorruptError, UnsupportedVersionError
 from nandarray.index.shapes import check_shape
 from nandarray.parts.leaves import Leaf
 
-__all__ = ["FORMAT", "Entry", "Manifest", "Span", "draft_key", "key_of", "parse", "version_of"]
+__all__ = ["ANCESTORS", "FORMAT", "Entry", "Manifest", "Span", "base_key", "draft_key", "key_of", "parse", "version_of"]
 
 #: Version of the format that is written, and the newest that is read.
 FORMAT = 1
 _LAST = 2**64 - 1
+#: Versions before it that a manifest knows: by them a commit is recognised though its own manifest has expired.
+ANCESTORS = 16
 _SHA = re.compile("[0-9a-f]{64}")
 
 #: The first coordinates of a box, and those behind its last.
@@ -35,6 +37,11 @@ Span = tuple[tuple[int, ...], tuple[int, ...]]
 def key_of(version: int) -> str:
     """Return the key of a version's manifest."""
     return f"manifests/{_LAST - version:020d}.json"
+
+
+def base_key(job: str) -> str:
+    """Return the key of the version from which a job began."""
+    return f"jobs/{job}/base.json"
 
 
 def draft_key(job: str) -> str:
@@ -103,6 +110,8 @@ class Manifest:
     parent: int
     commit: str
     parent_commit: str
+    #: ``commit`` of the versions before, from the parent on, the last ``ANCESTORS`` of them.
+    ancestors: tuple[str, ...] = ()
     message: str = ""
     written_at: str = ""
     writer: str = ""
@@ -152,6 +161,7 @@ def parse(data: bytes, where: str, version: int | None = None) -> Manifest:
         if not isinstance(said["arrays"], dict):
             raise ValueError(f"its arrays are {said['arrays']!r}, which must be an object")  # noqa: TRY004 (as above)
         arrays = {name: _entry(one) for name, one in said.pop("arrays").items()}
+        said["ancestors"] = tuple(said["ancestors"])
         found = Manifest(arrays=arrays, **said)
         if version is not None and found.version != version:
             raise ValueError(f"it is that of version {found.version}")

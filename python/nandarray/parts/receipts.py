@@ -173,7 +173,7 @@ def _sealed(source: PartsSource, parts: set[str], wait_s: float) -> dict[str, Ro
                     left.append(part)
                     continue
                 facts = seal_facts(source.files, part)
-            except (PartError, OSError):
+            except (PartError, FileNotFoundError):
                 continue  # lost: its boxes have to be written again
             found[part] = Row(0, part, facts.bytes, facts.head)
             source.stats.parts_sealed += 1

@@ -30,8 +30,9 @@ from nandarray.parts.bounds import axes_of, check_axes, check_points, read_insid
 from nandarray.parts.draft import Draft
 from nandarray.parts.gate import Gate, sharing
 from nandarray.parts.history import History
+from nandarray.parts.leases import Lease
 from nandarray.parts.leaves import Row, rows_of
-from nandarray.parts.manifest import Entry, Manifest, Span
+from nandarray.parts.manifest import Entry, Manifest, Span, base_key, key_of
 from nandarray.parts.near import Bench
 from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, run_count, view_runs
 from nandarray.parts.reclaim import end_job
@@ -109,12 +110,15 @@ class PartsSource(Source):
         self.writing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         #: Function that says how an array is opened in another process.
         self.reduces: Callable[[PartSpace], tuple[Any, ...] | None] | None = None
-        #: What workers have handed over; None where there are none.
+        #: The receipts that workers have handed over; None in a worker.
         self.arrivals: Arrivals | None = None
         #: Names of jobs whose folders are to be deleted.
         self.jobs: list[str] = []
         #: Whether a version may be there that names this source's parts, though no answer says so.
         self.may_be_named = False
+        #: An attempt to commit of which that is so, for the next one (:mod:`nandarray.parts.commit`).
+        self.tried: Any = None
+        self._lease: Lease | None = None
         #: Counts changes, or attempts of them.
         self.changes = 0
 
@@ -141,6 +145,8 @@ class PartsSource(Source):
         self.discard()
         self._closed = True
         self.parts.forget()
+        if self._lease is not None:
+            self._lease.release()
 
     def flush(self) -> None:
         """Do nothing: the store commits."""
@@ -153,13 +159,27 @@ class PartsSource(Source):
             if not self.pinned and not self.draft.is_changed and self.fork_job is None:
                 number = self.history.numbers()
                 if number and number[0] != self.draft.base.version:
-                    self.draft = Draft.of(self.history.newest(intact=self.read_only))
+                    self.begin(lambda: self.history.newest(intact=self.read_only))
+
+    def begin(self, read: Callable[[], Manifest]) -> None:
+        """See a version that ``read`` gives, and hold it, so that it does not expire."""
+        while True:
+            self.see(base := read())
+            if self.files.has(key_of(base.version)):  # else it expired before it was held
+                return
+
+    def see(self, base: Manifest) -> None:
+        """See a version, and hold it."""
+        old, self._lease = self._lease, Lease(self.files, base.version)
+        self.draft = Draft.of(base)
+        if old is not None:
+            old.release()
 
     def discard(self) -> None:
         """Forget what was changed."""
         with self.alone():
             self.drop_own()
-            self.draft = Draft.of(self.draft.base)
+            self.draft, self.tried = Draft.of(self.draft.base), None
 
     def drop_own(self) -> None:
         """Delete the part of this process; no row of the draft may have it."""
@@ -354,11 +374,16 @@ class PartsSource(Source):
         with self.lock:
             if self._own is None:
                 if self.fork_job is None:
-                    with contextlib.suppress(FileExistsError):
-                        self.files.make_folder(f"jobs/{self.job}")
-                        self.jobs.append(self.job)
+                    self.make_job(self.job)
                 self._own = OpenPart(self.files, self.job, self.options)
             return self._own
+
+    def make_job(self, job: str) -> None:
+        """Make the folder of a job, if it is absent; it keeps the version from which the job began."""
+        with contextlib.suppress(FileExistsError):
+            self.files.make_folder(f"jobs/{job}")
+            self.jobs.append(job)
+            self.files.put_if_absent(base_key(job), self.draft.base.text())
 
     def own_shard(
         self, entry: Entry, number: int, *, whole: bool = False, shape: tuple[int, ...] | None = None

@@ -22,8 +22,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from nandarray import _nandarray
-from nandarray.errors import CorruptError, LockedError, NandarrayError, PartError
-from nandarray.parts.blobs.files import Files
+from nandarray.errors import (
+    CorruptError,
+    LockedError,
+    NandarrayError,
+    NotAStoreError,
+    NotFoundError,
+    PartError,
+    UnsupportedVersionError,
+)
+from nandarray.parts.blobs.files import Files, reported
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry
 
@@ -64,7 +72,8 @@ def shard_name(number: int) -> str:
 
 def seal_facts(files: Files, part: str) -> Sealed:
     """Return by what a sealed part is known."""
-    with open(files.path(part_key(part)), "rb") as file:
+    path = files.path(part_key(part))
+    with reported(path), open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
         size = os.fstat(file.fileno()).st_size
     return Sealed(size, int.from_bytes(hashlib.sha256(head).digest()[:8], "little"))
@@ -130,7 +139,7 @@ def adopt(files: Files, part: str) -> bool:
         if files.has(part_key(part)):
             return True
         raise PartError(f"part {part} of {files.root} is not there") from None
-    except CorruptError as error:
+    except (CorruptError, NotAStoreError) as error:
         raise PartError(f"part {part} of {files.root} is damaged: {error}") from error
     _sealed(files, part)
     return True
@@ -162,7 +171,7 @@ class OpenParts:
         engine, spaces = kept or (self.engine(row), {})
         try:
             space = engine.open_space(shard_name(row.array))
-        except NandarrayError as error:
+        except (NotFoundError, CorruptError) as error:
             raise PartError(f"part {row.part} of {self._files.root} has no shard {row.array}: {error}") from error
         with self._lock:
             engine, spaces = self._open.setdefault(row.part, (engine, spaces))
@@ -185,7 +194,7 @@ class OpenParts:
             raise
         except FileNotFoundError:
             raise PartError(f"{path} is not there") from None
-        except (NandarrayError, OSError) as error:
+        except (CorruptError, NotAStoreError, UnsupportedVersionError) as error:
             raise PartError(f"{path} cannot be read: {error}") from error
 
     def forget(self) -> None:

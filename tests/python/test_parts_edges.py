@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import pickle
@@ -20,7 +21,7 @@ import nandarray
 from nandarray import parts
 from nandarray.parts import forks, reclaim
 from nandarray.parts.history import History
-from nandarray.parts.manifest import key_of
+from nandarray.parts.manifest import key_of, parse
 from nandarray.parts.source import PartsSource
 
 
@@ -329,22 +330,127 @@ def test_threads_write_and_read_beside_commits_and_resizes(sky: Any) -> None:
         assert (again["b"][31:] == 23).all()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda said: said.update(arrays=[]),
-        lambda said: said["arrays"]["a"].update(leaves=[[0, 4, "../../tags/a"]]),
-        lambda said: said["arrays"]["a"].update(leaves=2 * said["arrays"]["a"]["leaves"]),
-        lambda said: said["arrays"]["a"].update(building_block=[0, 8]),
-        lambda said: said["arrays"]["a"].update(attrs={}),
-    ],
-)
-def test_a_forged_manifest_is_damaged(sky: Any, change: Any) -> None:
-    file = Path(sky.path) / key_of(2)
+def _forged(store: Any, change: Any) -> None:
+    """Change the manifest of version 2, and its checksum with it."""
+    file = Path(store.path) / key_of(2)
     said = json.loads(file.read_text())
     del said["checksum"]
     change(said)
     plain = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
     file.write_text(json.dumps({**said, "checksum": hashlib.sha256(plain).hexdigest()}))
-    with pytest.raises(nandarray.CorruptError, match="the manifest of version 2 is damaged"):
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda a: a.update(leaves=[[0, 4, "../../tags/a"]]), "hash of a leaf must be 64"),
+        (lambda a: a.update(leaves=2 * a["leaves"]), "rows of a leaf must be at most 0"),
+        (lambda a: a.update(leaves=[[13, *a["leaves"][0][1:]]]), "rows of a leaf must be at most 3"),
+        (lambda a: a.update(leaves=[[-1, *a["leaves"][0][1:]]]), "first shard of a leaf must be"),
+        (lambda a: a.update(leaves=[[0, 0, a["leaves"][0][2]]]), "rows of a leaf must be from 1"),
+        (lambda a: a.update(building_block=[0, 8]), "shard must be multiples of"),
+        (lambda a: a.update(shard=[8]), "numbers of dimensions"),
+        (lambda a: a.update(shape=[-32, 32]), "shape must be a list of numbers"),
+        (lambda a: a.update(shape=[2**63, 2**63]), "number of shards must be less than"),
+        (lambda a: a.update(itemsize=8, fill="00" * 8), "itemsize must be 4, that of <i4"),
+        (lambda a: a.update(itemsize=0, fill=""), "itemsize must be a number from 1"),
+        (lambda a: a.update(fill="00"), "fill must be of 4 bytes"),
+        (lambda a: a.update(attrs="[]"), "attrs must be the text of an object"),
+        (lambda a: a.update(attrs={}), "attrs must be a text"),
+        (lambda a: a.update(id="../x"), "id must be 32"),
+        (lambda a: a.update(more=1), "more"),
+        (lambda a: a.pop("shape"), "'shape' is missing"),
+    ],
+)
+def test_a_senseless_array_is_damage_of_its_version(sky: Any, change: Any, told: str) -> None:
+    _forged(sky, lambda said: change(said["arrays"]["a"]))
+    with pytest.raises(nandarray.CorruptError, match=f"manifest of version 2 is damaged: array 'a': .*{told}"):
         nandarray.open(sky.path, "r+")
+    with nandarray.open(sky.path) as store:
+        assert store.version == 1
+        assert told.replace(".*", "") in store.check()["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda said: said.update(arrays=[]), "arrays must be an object"),
+        (lambda said: said["arrays"].update(b=said["arrays"]["a"]), "arrays 'a' and 'b' have the same id"),
+        (lambda said: said["arrays"].update({"a/b": {**said["arrays"]["a"], "id": "0" * 32}}), "'a/b' lies in 'a'"),
+        (lambda said: said["arrays"].update({"a//b": said["arrays"]["a"]}), "empty part"),
+        (lambda said: said["arrays"].update(b=3), "array 'b': an array must be an object"),
+        (lambda said: said.update(parent=7), "parent must be 1, not 7"),
+        (lambda said: said.update(parent_commit="0" * 32), "ancestors must be those before"),
+        (lambda said: said.update(ancestors=20 * said["ancestors"]), "ancestors must be those before"),
+        (lambda said: said.update(commit="x"), "commit must be 32"),
+        (lambda said: said.update(message=3), "message must be a text"),
+        (lambda said: said.update(version=True), "version must be a number"),
+    ],
+)
+def test_a_senseless_manifest_is_damaged(sky: Any, change: Any, told: str) -> None:
+    _forged(sky, change)
+    with pytest.raises(nandarray.CorruptError, match=f"the manifest of version 2 is damaged: .*{told}"):
+        nandarray.open(sky.path, "r+")
+
+
+@pytest.mark.parametrize(
+    ("table", "first", "told"),
+    [
+        (lambda t: t[::-1], 3, "must have shards from 3 on, ascending"),
+        (lambda t: t[[0, 0, 1, 2]], 0, "must have shards from 0 on, ascending"),
+        (lambda t: t, 1, "must have shards from 1 on"),
+        (lambda t: _with(t, "shard", [0, 1, 2, 99]), 0, "has shard 99, which must be less than 16"),
+        (lambda t: _with(t, "array", 77), 0, "has no shard 77"),
+        (lambda t: _with(t, "part", np.void(bytes(16))), 0, "is not there"),
+        (lambda t: t["shard"], 0, "has uint64 of shape"),
+        (None, 0, "is no table"),
+    ],
+)
+def test_a_senseless_leaf_is_damage_of_its_array(sky: Any, table: Any, first: int, told: str) -> None:
+    sky["b"] = [1, 2, 3]
+    sky.flush()
+    root = Path(sky.path)
+    (leaf,) = json.loads((root / key_of(2)).read_text())["arrays"]["a"]["leaves"]
+    file = io.BytesIO(b"" if table is None else b"no table")
+    if table is not None:
+        np.save(file, table(np.load(root / "leaves" / f"{leaf[2]}.npy")))
+    sha = hashlib.sha256(file.getvalue()).hexdigest()
+    (root / "leaves" / f"{sha}.npy").write_bytes(file.getvalue())
+    _forged(sky, lambda said: said["arrays"]["a"].update(leaves=[[first, 4, sha]]))
+    with nandarray.open(root) as store:
+        found = store.check()
+        assert [one for one in found["errors"] if told in one and "version 2: array 'a'" in one], found["errors"]
+        assert store["b"][...].tolist() == [1, 2, 3]
+        old = store.at(version=2)
+        if "99" in told:
+            assert old["a"][0, 0] == 1
+        else:
+            with pytest.raises(nandarray.CorruptError, match=told):
+                old["a"][0, 31]
+
+
+def _with(table: Any, field: str, values: Any) -> Any:
+    made = table.copy()
+    made[field] = values
+    return made
+
+
+def test_a_shard_of_another_array_is_refused(sky: Any) -> None:
+    sky.create("b", (32, 32), "f8", shards=(8, 8), building_block=(8, 8))[:] = 1
+    sky.create("c", (32, 32), "i4", shards=(16, 16), building_block=(8, 8))[:] = 1
+    sky.flush()
+    root = Path(sky.path)
+    file = root / key_of(3)
+    told = {"b": "which must be <i4 of 4", "c": r"has the shape .16, 16., which must be at most .8, 8."}
+    text = file.read_text()
+    for other, said in told.items():
+        file.write_text(text)
+        manifest = parse(file.read_bytes(), "here")
+        leaf = manifest.arrays[other].leaves[0]
+        arrays = {**manifest.arrays, "a": replace(manifest.arrays["a"], leaves=(leaf,))}
+        file.write_bytes(replace(manifest, arrays=arrays).text())
+        with nandarray.open(root) as store:
+            with pytest.raises(nandarray.PartError, match=f"version 3: array 'a', shard 0 .*{said}"):
+                store["a"][0, 0]
+            assert store["b"][0, 0] == store["c"][0, 0] == 1
+            assert any("version 3: array 'a', shard 0" in one for one in store.check()["errors"])

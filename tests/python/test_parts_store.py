@@ -284,7 +284,8 @@ def test_a_stray_manifest_is_harmless(sky: Any) -> None:
         sky.flush()
     file = Path(sky.path) / key_of(3)
     manifest = parse(json.dumps(stray).encode(), "here")
-    file.write_bytes(replace(manifest, version=3, parent=2, parent_commit=manifest.commit, commit="0" * 32).text())
+    known = {"parent": 2, "parent_commit": manifest.commit, "ancestors": (manifest.commit, *manifest.ancestors)}
+    file.write_bytes(replace(manifest, version=3, commit="0" * 32, **known).text())
     assert [one["version"] for one in sky.versions()] == [1, 2, 4, 5]
     with pytest.raises(nandarray.NotFoundError, match="is in no history"):
         sky.at(version=3)

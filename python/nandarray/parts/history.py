@@ -66,7 +66,7 @@ class History:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._lock = threading.Lock()
-        self._tables: OrderedDict[str, np.ndarray[Any, Any]] = OrderedDict()
+        self._tables: OrderedDict[Leaf, np.ndarray[Any, Any]] = OrderedDict()
 
     @staticmethod
     def make(path: str, identity: str, first: Manifest) -> None:
@@ -273,9 +273,9 @@ class History:
             It is damaged, or not there.
         """
         with self._lock:
-            if leaf.sha in self._tables:
-                self._tables.move_to_end(leaf.sha)
-                return self._tables[leaf.sha]
+            if leaf in self._tables:
+                self._tables.move_to_end(leaf)
+                return self._tables[leaf]
         key = f"leaves/{leaf.sha}.npy"
         try:
             table = tables.decode(self.files.get(key), leaf, self.files.path(key))
@@ -284,7 +284,7 @@ class History:
             raise CorruptError(f"{self.files.root}: {told}") from None
         table.flags.writeable = False
         with self._lock:
-            self._tables[leaf.sha] = table
+            self._tables[leaf] = table
             while len(self._tables) > _LEAVES:
                 self._tables.popitem(last=False)
         return table

@@ -25,7 +25,7 @@ from nandarray.parts.leaves import Row, find
 from nandarray.parts.manifest import Entry, Manifest, Span
 from nandarray.parts.pieces import subtract
 from nandarray.parts.source import PartsSource
-from nandarray.parts.writer import adopt, job_of, seal_facts
+from nandarray.parts.writer import adopt, job_of, misfit, seal_facts
 
 __all__ = ["check_all", "settle"]
 
@@ -127,8 +127,7 @@ def _has(source: PartsSource, row: Row, entry: Entry, number: int, box: Span) ->
     except PartError:
         return False
     end = [high - first for high, first in zip(box[1], entry.box(number)[0], strict=True)]
-    same = (space.itemsize, space.dtype, len(space.shape)) == (entry.itemsize, entry.dtype, len(entry.shape))
-    return same and all(a <= b <= c for a, b, c in zip(end, space.shape, entry.shard, strict=True))
+    return misfit(space, entry, number) is None and all(a <= b for a, b in zip(end, space.shape, strict=True))
 
 
 def _check_shape(name: str, entry: Entry, fork: Manifest) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.door import Source, Space
-from nandarray.errors import ClosedError, InvalidError, NotFoundError, PartError, ReadOnlyError
+from nandarray.errors import ClosedError, CorruptError, InvalidError, NotFoundError, PartError, ReadOnlyError
 from nandarray.parts import resizing
 from nandarray.parts.arrivals import Arrivals, arriving
 from nandarray.parts.bounds import axes_of, check_axes, check_points, read_inside
@@ -37,7 +37,7 @@ from nandarray.parts.near import Bench
 from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, run_count, view_runs
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
-from nandarray.parts.writer import OpenPart, OpenParts, job_of, new_job, seal_facts
+from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, seal_facts
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
 
@@ -359,9 +359,12 @@ class PartsSource(Source):
         if self._own is not None and row.part == self._own.part:
             return self._spaces[row.array]
         try:
-            return self.parts.space(row)
+            space = self.parts.space(row)
+            if (wrong := misfit(space, entry, number)) is not None:
+                raise PartError(f"array {row.array} of part {row.part}: {wrong}")
         except PartError as error:
             raise self._located(entry, number, error) from error
+        return space
 
     def _located(self, entry: Entry, number: int, error: Exception) -> PartError:
         name, box = self.draft.names().get(entry.id, entry.id), entry.box(number)
@@ -419,7 +422,11 @@ class PartsSource(Source):
     def rows_now(self, entry: Entry) -> Iterator[tuple[int, Row]]:
         """Yield all shards that have rows."""
         changes = self.draft.rows.get(entry.id, {})
-        yield from ((number, row) for number, row in rows_of(entry.leaves, self.history.load) if number not in changes)
+        for number, row in rows_of(entry.leaves, self.history.load):
+            if number not in changes:
+                if number >= entry.shard_count:
+                    raise CorruptError(f"{self.path}: shard {number} of an array that has {entry.shard_count}")
+                yield number, row
         yield from ((number, row) for number, row in list(changes.items()) if row is not None)
 
     def drop_shard(self, entry: Entry, number: int) -> None:

@@ -35,7 +35,18 @@ from nandarray.parts.blobs.files import Files, reported
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry
 
-__all__ = ["OpenPart", "OpenParts", "Sealed", "adopt", "job_of", "new_job", "part_key", "seal_facts", "shard_name"]
+__all__ = [
+    "OpenPart",
+    "OpenParts",
+    "Sealed",
+    "adopt",
+    "job_of",
+    "misfit",
+    "new_job",
+    "part_key",
+    "seal_facts",
+    "shard_name",
+]
 
 _HEAD_BYTES = 8192
 #: Sealed parts that are kept open.
@@ -77,6 +88,17 @@ def seal_facts(files: Files, part: str) -> Sealed:
         head = file.read(_HEAD_BYTES)
         size = os.fstat(file.fileno()).st_size
     return Sealed(size, int.from_bytes(hashlib.sha256(head).digest()[:8], "little"))
+
+
+def misfit(space: _nandarray.Space, entry: Entry, number: int) -> str | None:
+    """Return why an array of a part is no shard of an array; None if it may be."""
+    box = entry.box(number)
+    most = tuple(high - low for low, high in zip(*box, strict=True))
+    if (space.itemsize, space.dtype) != (entry.itemsize, entry.dtype):
+        return f"it has {space.dtype} of {space.itemsize} bytes, which must be {entry.dtype} of {entry.itemsize}"
+    if len(space.shape) != len(most) or any(a > b for a, b in zip(space.shape, most, strict=True)):
+        return f"it has the shape {tuple(space.shape)}, which must be at most {most}"
+    return None
 
 
 class OpenPart:

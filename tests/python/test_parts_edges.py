@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -19,7 +20,7 @@ import pytest
 
 import nandarray
 from nandarray import parts
-from nandarray.parts import forks, reclaim
+from nandarray.parts import forks, reclaim, writer
 from nandarray.parts.history import History
 from nandarray.parts.manifest import key_of, parse
 from nandarray.parts.source import PartsSource
@@ -328,6 +329,77 @@ def test_threads_write_and_read_beside_commits_and_resizes(sky: Any) -> None:
                 assert again["a"][row, at % 8] == at
         assert again["b"].shape == (35, 8)
         assert (again["b"][31:] == 23).all()
+
+
+def test_a_loop_of_flushes_lets_others_pass(sky: Any) -> None:
+    stop, turns = threading.Event(), [0]
+    gate = sky._source.gate
+
+    def flush(alone: bool) -> None:
+        while not stop.is_set():
+            sky.flush()
+            if alone:
+                with gate.alone():
+                    turns[0] += 1
+
+    with ThreadPoolExecutor(3) as pool:
+        loops = [pool.submit(flush, alone) for alone in (True, True, False)]
+        for turn in range(50):
+            sky["a"][31, 31] = turn
+        passed = turns[0]
+        for _ in range(5):
+            time.sleep(0.01)
+        stop.set()
+        for one in loops:
+            one.result()
+    assert sky["a"][31, 31] == 49
+    assert turns[0] > passed > 0
+    sky.flush()
+    before = sky._source.changes
+    sky.flush()
+    assert sky._source.changes == before
+
+
+def test_forks_are_made_for_changes_alone(sky: Any) -> None:
+    jobs = Path(sky.path) / "jobs"
+    for _ in range(3):
+        pickle.dumps(sky["a"])
+        with pytest.raises(nandarray.NotFoundError):
+            sky["none"]
+    assert len(list(jobs.iterdir())) == 1
+    sky["b"] = [1]
+    later = pickle.loads(pickle.dumps(sky["b"]))
+    later[0] = 2
+    sky.flush()
+    assert (sky["b"][0], list(jobs.iterdir())) == (2, [])
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list open files")
+def test_open_files_are_bounded(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_KEPT", 4)
+    stores = [sky]
+    for turn in range(12):
+        sky["a"][8 * (turn % 4) : 8 * (turn % 4) + 8] = turn
+        sky.flush()
+        stores.append(sky.at(version=sky.version))
+        for one in stores:
+            one["a"][...]
+    assert len(_files_of(sky)) <= 4
+    for one in stores[1:]:
+        one.close()
+    sky.compact()
+    sky.expire_versions(keep=1, older_than=0)
+    assert sky.gc(older_than=0)["parts"] > 3
+    assert not [one for one in _files_of(sky) if "deleted" in one]
+
+
+def _files_of(store: Any) -> list[str]:
+    """Return the files of a store that this process has open."""
+    found = []
+    for one in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{one}"))
+    return [one for one in found if store.path in one]
 
 
 def _forged(store: Any, change: Any) -> None:

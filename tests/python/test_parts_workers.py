@@ -192,6 +192,21 @@ def test_jobs_of_dask_survive_the_death_of_workers(sky: Any, tmp_path: Path) -> 
     assert sky.check()["ok"]
 
 
+def test_dask_stores_twice_into_one_transaction(sky: Any) -> None:
+    da = pytest.importorskip("dask.array")
+    import dask
+
+    with dask.config.set(scheduler="processes", num_workers=2), sky.transaction() as tx:
+        for turn in range(2):
+            da.store(da.from_array(model() + turn, chunks=(24, 20)), tx["a"], lock=False)
+        assert len(os.listdir(Path(sky.path) / "jobs")) == 1
+        tx.collect()
+        tx["a"][5, 5] = -7
+        np.testing.assert_array_equal(tx["a"][6:], model()[6:] + 1)
+    assert (sky["a"][5, 5], sky["a"][5, 6]) == (-7, model()[5, 6] + 1)
+    assert sky.check()["ok"]
+
+
 def test_dask_and_xarray_write_from_workers(sky: Any) -> None:
     xarray = pytest.importorskip("xarray")
     with cluster(2):

@@ -109,6 +109,8 @@ def commit(source: PartsSource, message: str = "") -> int:
         A part with elements of the transaction is not there any more.
     """
     source.check_writable()
+    if not source.draft.is_changed and source.tried is None:  # no thread has to wait for that
+        return source.draft.base.version
     with source.alone():
         named = _recognised(source)
         if source.draft.is_changed:

@@ -47,7 +47,7 @@ class Jobs:
         self._taken: set[tuple[Receipt, int]] = set()
         self._waiting: dict[_Key, list[Receipt]] | None = {}
         self._left: dict[str, Receipt] = {}
-        self._implicit: tuple[Fork, int] | None = None
+        self._implicit: tuple[Fork, int, dict[str, Entry]] | None = None
         source.arrivals = self
 
     @property
@@ -74,10 +74,12 @@ class Jobs:
     def implicit(self) -> Fork:
         """Return the fork that pickled arrays bring along."""
         with self._lock:
-            if self._implicit is None or self._implicit[1] != self._source.changes:
+            fork, changes, arrays = self._implicit or (None, 0, None)
+            if fork is None or changes != self._source.changes or arrays is not self._source.draft.arrays:
+                changes, arrays = self._source.changes, self._source.draft.arrays
                 fork = self.fork()
-                self._implicit = fork, self._source.changes
-            return self._implicit[0]
+                self._implicit = fork, changes, arrays
+            return fork
 
     def merge(self, receipts: Iterable[Receipt]) -> None:
         """Take receipts that were handed over: all of them, or none if one is wrong."""
@@ -198,6 +200,7 @@ class Jobs:
             own = [number for number, _ in one.shards if (one.array, number) in done]
             source.stats.receipts += bool(own) and not any((one, number) in self._taken for number, _ in one.shards)
             self._taken.update((one, number) for number in own)
+        source.changes += bool(done)
         if self._waiting is not None:
             for key in done:
                 self._waiting.pop(key, None)

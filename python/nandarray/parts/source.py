@@ -226,7 +226,6 @@ class PartsSource(Source):
     def check_writable(self) -> None:
         """Refuse a change of a store that was opened for reading, or whose version was chosen."""
         self._check_open()
-        self.changes += 1
         if self.read_only:
             raise ReadOnlyError(f"{self.path} was opened with mode 'r'")
         if not self.is_home:
@@ -234,9 +233,14 @@ class PartsSource(Source):
                 f"this process was forked from the one that has {self.path!r} open for writing; open it here"
             )
 
+    def begin_change(self) -> None:
+        """Refuse a change where :meth:`check_writable` does, or count it."""
+        self.check_writable()
+        self.changes += 1
+
     def _check_names(self) -> None:
         """Refuse a change of names in a worker."""
-        self.check_writable()
+        self.begin_change()
         if self.fork_job is not None:
             self.refuse("change of names, shapes and attributes by a worker: make it in the transaction")
 
@@ -553,7 +557,7 @@ class PartSpace(Space):
     @sharing
     def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
         """Give a box back: whole shards are dropped."""
-        self.source.check_writable()
+        self.source.begin_change()
         entry = self.entry
         axes = [(low, 1, length) for low, length in zip(start, count, strict=True)]
         check_axes(axes, entry.shape)
@@ -671,7 +675,7 @@ class PartSpace(Space):
     @sharing
     def write_outer(self, src: _Array, axes: Sequence[Any]) -> None:
         """Write the product of runs and index arrays."""
-        self.source.check_writable()
+        self.source.begin_change()
         entry = self.entry
         check_axes(axes, entry.shape)
         if not src.size:
@@ -727,7 +731,7 @@ class PartSpace(Space):
     @sharing
     def write_points(self, src: _Array, coords: _Array) -> None:
         """Write single elements; of equal ones the last."""
-        self.source.check_writable()
+        self.source.begin_change()
         if self.source.notes is not None:
             raise InvalidError(_BOXES)
         entry = self.entry

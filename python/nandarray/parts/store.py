@@ -324,7 +324,10 @@ class PartedStore(Store):
             A version cannot be read, so it is not known what it names: nothing was deleted.
         """
         self._source.check_writable()
-        return reclaim.collect(self._history, reclaim.seconds(older_than), reclaim.seconds(jobs_older_than))
+        try:
+            return reclaim.collect(self._history, reclaim.seconds(older_than), reclaim.seconds(jobs_older_than))
+        finally:
+            self._source.parts.forget()  # a deleted file that is open takes space
 
     def check(self, *, repair: bool = False, accept_older: bool = False) -> dict[str, Any]:
         """Verify manifests, leaves, and every checksum of the parts that versions name.

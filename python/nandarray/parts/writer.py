@@ -16,6 +16,7 @@ import itertools
 import os
 import secrets
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 _HEAD_BYTES = 8192
-#: Sealed parts that are kept open.
+#: Sealed parts that a process keeps open.
 _KEPT = 64
 
 
@@ -167,14 +168,38 @@ def adopt(files: Files, part: str) -> bool:
     return True
 
 
+class _Kept:
+    """The sealed parts of all stores that this process has open for reading, and their arrays; the newest used last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.open: OrderedDict[tuple[int, str], tuple[_nandarray.Store, dict[int, _nandarray.Space]]] = OrderedDict()
+
+    def forget(self, owner: int) -> None:
+        """Let go of those of one owner."""
+        with self.lock:
+            for key in [key for key in self.open if key[0] == owner]:
+                del self.open[key]
+
+    def forked(self) -> None:
+        """Begin with a free lock: the thread that may have had it stayed behind."""
+        self.lock = threading.RLock()
+
+
+_kept = _Kept()
+_owners = itertools.count()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_kept.forked)
+
+
 class OpenParts:
-    """The sealed parts that this process has open for reading, the most recently used 64, and their arrays."""
+    """The sealed parts of a source that are open for reading: with those of other sources at most 64 a process."""
 
     def __init__(self, files: Files, options: Mapping[str, Any]) -> None:
         self._files = files
         self._options = dict(options)
-        self._lock = threading.Lock()
-        self._open: OrderedDict[str, tuple[_nandarray.Store, dict[int, _nandarray.Space]]] = OrderedDict()
+        self._owner = next(_owners)
+        weakref.finalize(self, _kept.forget, self._owner)
 
     def space(self, row: Row) -> _nandarray.Space:
         """Return a shard.
@@ -184,10 +209,11 @@ class OpenParts:
         PartError
             Its part is not there, is not what was sealed, or is damaged.
         """
-        with self._lock:
-            kept = self._open.get(row.part)
+        key = self._owner, row.part
+        with _kept.lock:
+            kept = _kept.open.get(key)
             if kept is not None:
-                self._open.move_to_end(row.part)
+                _kept.open.move_to_end(key)
                 if row.array in kept[1]:
                     return kept[1][row.array]
         engine, spaces = kept or (self.engine(row), {})
@@ -195,11 +221,11 @@ class OpenParts:
             space = engine.open_space(shard_name(row.array))
         except (NotFoundError, CorruptError) as error:
             raise PartError(f"part {row.part} of {self._files.root} has no shard {row.array}: {error}") from error
-        with self._lock:
-            engine, spaces = self._open.setdefault(row.part, (engine, spaces))
+        with _kept.lock:
+            engine, spaces = _kept.open.setdefault(key, (engine, spaces))
             spaces[row.array] = space
-            while len(self._open) > _KEPT:
-                self._open.popitem(last=False)
+            while len(_kept.open) > _KEPT:
+                _kept.open.popitem(last=False)
         return space
 
     def engine(self, row: Row) -> _nandarray.Store:
@@ -221,5 +247,4 @@ class OpenParts:
 
     def forget(self) -> None:
         """Let go of all parts."""
-        with self._lock:
-            self._open.clear()
+        _kept.forget(self._owner)

@@ -33,7 +33,7 @@ from nandarray.parts.history import History
 from nandarray.parts.leases import Lease
 from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span, base_key, key_of
-from nandarray.parts.near import Bench
+from nandarray.parts.near import ScratchEngine
 from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, run_count, view_runs
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
@@ -93,7 +93,7 @@ class PartsSource(Source):
         self.job = job or new_job()
         self.parts = OpenParts(self.files, options)
         self.options = dict(options)
-        self.bench = Bench()
+        self.scratch = ScratchEngine()
         self.stats = Stats()
         #: Passed before the lock is taken, never with it.
         self.gate = Gate()
@@ -273,7 +273,7 @@ class PartsSource(Source):
         if encryption_key is not None:
             self.refuse("encrypted arrays")
         options = {"building_block": building_block, "compression": compression, "fill": fill, "attrs": attrs}
-        told = self.bench.judged(name, shape, itemsize, dtype, **options)
+        told = self.scratch.judged(name, shape, itemsize, dtype, **options)
         block = told["building_block"]
         shard = resizing.shard_shape(
             getattr(self._sharding, "shape", None), told["shape"], block, itemsize, SHARD_BYTES
@@ -329,18 +329,18 @@ class PartsSource(Source):
     def load_program(self, elf: bytes, metadata: bytes | None = None) -> int:
         """Take a program for runs."""
         self._check_open()
-        return self.bench.engine.load_program(elf, metadata)
+        return self.scratch.engine.load_program(elf, metadata)
 
     def unload_program(self, program: int) -> None:
         """Forget a program."""
-        self.bench.engine.unload_program(program)
+        self.scratch.engine.unload_program(program)
 
     def execute(self, asked: Any, watch: _nandarray.Watch) -> dict[str, Any]:
         """Run programs on what is gathered of the arrays."""
         self._check_open()
         if any(isinstance(one, tuple) for stage in asked.stages for one in stage.outputs):
             self.check_writable()
-        return self.bench.execute(asked, watch)
+        return self.scratch.execute(asked, watch)
 
     def end_run(self, watch: Any) -> bool:
         """End a run, which looks at ``watch``."""
@@ -495,9 +495,9 @@ class PartSpace(Space):
         self._last: tuple[dict[str, Entry], str, Entry] | None = None
 
     @property
-    def bench(self) -> Bench:
+    def scratch(self) -> ScratchEngine:
         """The engine beside which programs on this array run."""
-        return self.source.bench
+        return self.source.scratch
 
     def named(self) -> tuple[str, Entry]:
         """Return the name and the entry as they are now."""

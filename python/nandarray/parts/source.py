@@ -34,9 +34,10 @@ from nandarray.parts.leases import Lease
 from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span, base_key, key_of
 from nandarray.parts.near import ScratchEngine
-from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, run_count, view_runs
+from nandarray.parts.pieces import Piece, pieces, point_groups
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
+from nandarray.parts.views import move_view
 from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, seal_facts
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
@@ -45,9 +46,6 @@ _Array = np.ndarray[Any, Any]
 
 #: Bytes of the elements of a shard, if its array is that large.
 SHARD_BYTES = 256 << 20
-#: Views whose runs are shorter than this on average are read as points.
-_RUN = 64
-_POINTS = 1 << 18
 #: Shards beyond which an array does not list its building blocks.
 _LISTED = 4096
 _BOXES = "a worker writes boxes without steps: no index arrays, no masks"
@@ -625,7 +623,7 @@ class PartSpace(Space):
     ) -> None:
         """Read the box ``start + step * [0, out.shape)`` of the array, or of its view."""
         if view is not None and tuple(view) != self.shape:
-            self._view(out, start, step, tuple(view), reads=True)
+            move_view(self, out, start, step, tuple(view), reads=True)
             return
         self.read_outer(out, axes_of(start, step, out.shape))
 
@@ -634,7 +632,7 @@ class PartSpace(Space):
     ) -> None:
         """Write the box ``start + step * [0, src.shape)`` of the array, or of its view."""
         if view is not None and tuple(view) != self.shape:
-            self._view(src, start, step, tuple(view), reads=False)
+            move_view(self, src, start, step, tuple(view), reads=False)
             return
         self.write_outer(src, axes_of(start, step, src.shape))
 
@@ -742,44 +740,6 @@ class PartSpace(Space):
         for place, own, local in point_groups(coords, entry.shard):
             _, space = self.source.own_shard(entry, entry.number(place))
             space.write_points(np.ascontiguousarray(src[own]), local)
-
-    # --- Views -------------------------------------------------------------------------------------------------------
-
-    def _view(
-        self, memory: _Array, start: Sequence[int], step: Sequence[int] | None, view: tuple[int, ...], *, reads: bool
-    ) -> None:
-        if not memory.size:
-            return
-        shape = self.shape
-        check_axes(axes_of(start, step, memory.shape), view)
-        plain = step is None or all(one == 1 or n == 1 for one, n in zip(step, memory.shape, strict=True))
-        runs = view_runs(start, memory.shape, view) if plain else None
-        if runs is None or memory.size // max(1, run_count(start, memory.shape, view)) < _RUN:
-            self._view_points(memory, start, step, view, reads=reads)
-            return
-        flat = np.ascontiguousarray(memory)
-        lines = flat.reshape(-1)
-        done = 0
-        for _, first, length in runs:
-            for low, high in run_boxes(first, length, shape):
-                box = tuple(b - a for a, b in zip(low, high, strict=True))
-                count = int(np.prod(box, dtype=object))
-                part = lines[done : done + count].reshape(box)
-                (self.read if reads else self.write)(part, low)
-                done += count
-        if reads and flat is not memory:
-            memory[...] = flat
-
-    def _view_points(
-        self, memory: _Array, start: Sequence[int], step: Sequence[int] | None, view: tuple[int, ...], *, reads: bool
-    ) -> None:
-        flat = np.ascontiguousarray(memory).reshape(-1)
-        for low in range(0, memory.size, _POINTS):
-            part = flat[low : low + _POINTS]
-            coords = box_points(low, len(part), (start, step, memory.shape), view, self.shape)
-            (self.read_points if reads else self.write_points)(part, coords)
-        if reads and not np.may_share_memory(flat, memory):
-            memory[...] = flat.reshape(memory.shape)
 
 
 def _told(name: str, entry: Entry) -> dict[str, Any]:

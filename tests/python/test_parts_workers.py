@@ -80,9 +80,8 @@ def test_futures_by_hand_write_any_cut(sky: Any, seed: int) -> None:
     assert sky["a"][0, 0] == -1
     other = sky.transaction()
     other.fork()
-    other.merge(receipts)
     with pytest.raises(nandarray.InvalidError, match="which is not of this transaction"):
-        other.commit()
+        other.merge(receipts)
     other.abort()
     tx.merge(receipts)
     tx.merge(receipts)
@@ -190,6 +189,21 @@ def test_jobs_of_dask_survive_the_death_of_workers(sky: Any, tmp_path: Path) -> 
             assert (tmp_path / f"killed{seed}").exists(), seed
             np.testing.assert_array_equal(sky["a"][...], model() + seed, f"seed {seed}")
     assert sky.version == 2 + 2
+    assert sky.check()["ok"]
+
+
+def test_dask_stores_twice_into_one_transaction(sky: Any) -> None:
+    da = pytest.importorskip("dask.array")
+    import dask
+
+    with dask.config.set(scheduler="processes", num_workers=2), sky.transaction() as tx:
+        for turn in range(2):
+            da.store(da.from_array(model() + turn, chunks=(24, 20)), tx["a"], lock=False)
+        assert len(os.listdir(Path(sky.path) / "jobs")) == 1
+        tx.collect()
+        tx["a"][5, 5] = -7
+        np.testing.assert_array_equal(tx["a"][6:], model()[6:] + 1)
+    assert (sky["a"][5, 5], sky["a"][5, 6]) == (-7, model()[5, 6] + 1)
     assert sky.check()["ok"]
 
 

@@ -19,13 +19,13 @@ import numpy as np
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
 
-__all__ = ["Bench"]
+__all__ = ["ScratchEngine"]
 
 #: Bytes that are moved at once.
 _BAND_BYTES = 32 << 20
 
 
-class Bench:
+class ScratchEngine:
     """An engine for programs, and for what new arrays are given."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Bench:
         back: list[tuple[Any, ...]] = []
 
         def copied(space: Any) -> _nandarray.Space:
-            if getattr(space, "known", None) is None or getattr(space, "bench", None) is not self:
+            if getattr(space, "known", None) is None or getattr(space, "scratch", None) is not self:
                 raise InvalidError("an array of another store; a program runs beside the arrays of one")
             if space.id not in copies:
                 told, name = space.known(), self._name()

@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nandarray import _nandarray
     from nandarray.array.pickling import Opening
     from nandarray.array.store import Mode
+    from nandarray.parts.manifest import Manifest
 
 __all__ = ["PartedStore", "PartsTransaction", "create", "open_folder"]
 
@@ -51,7 +52,7 @@ def create(path: str | os.PathLike[str]) -> PartedStore:
     Parameters
     ----------
     path : path_like
-        The folder, which must be absent or empty.
+        The folder, which must be absent, empty, or what a creation has left that was killed.
 
     Returns
     -------
@@ -75,8 +76,6 @@ def create(path: str | os.PathLike[str]) -> PartedStore:
     """
     name = os.fsdecode(path)
     refuse_homeless(Path(name))
-    if os.path.lexists(name) and (not os.path.isdir(name) or os.listdir(name)):
-        raise StoreExistsError(errno.EEXIST, "is there, and no empty folder", name)
     History.make(name, uuid.uuid4().hex, empty("created"))
     return open_folder(name, "r+")
 
@@ -110,14 +109,20 @@ def open_folder(path: str, mode: Mode, options: Mapping[str, Any] | None = None)
     read_only = mode == "r"
     history = History(Files(os.path.abspath(path)))
     history.identity()
-    base = history.newest(intact=read_only)
-    source = PartsSource(history, base, read_only=read_only, options=options or {})
+    source = _at(history, lambda: history.newest(intact=read_only), read_only=read_only, options=options or {})
     source.path = path
     store = PartedStore(source, mode)
     if mode == "w":
         for name in list(source.draft.arrays):
             source.delete(name)
     return store
+
+
+def _at(history: History, read: Callable[[], Manifest], **how: Any) -> PartsSource:
+    """Return a source of a version, which it holds."""
+    source = PartsSource(history, read(), **how)
+    source.begin(read)
+    return source
 
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -162,14 +167,17 @@ class PartedStore(Store):
         Returns
         -------
         list of dict
-            The oldest first: ``version``, ``parent``, ``message``, ``written_at``, ``writer``, number of ``arrays``,
-            ``tags``; ``error`` of one that cannot be read.
+            The oldest first: ``version``, ``parent``, ``commit``, ``message``, ``written_at``, ``writer``, number of
+            ``arrays``, ``tags``; ``error`` of one that cannot be read.
         """
         tags: dict[int, list[str]] = {}
         for name, number in self._history.tags().items():
             tags.setdefault(number, []).append(name)
         found = []
+        strays = self._history.strays()
         for number in reversed(self._history.numbers()):
+            if number in strays:
+                continue
             try:
                 facts = self._history.at(number).facts()
             except NandarrayError as error:
@@ -216,8 +224,10 @@ class PartedStore(Store):
             if tag not in tags:
                 raise NotFoundError(f"{self.path!r} has no tag {tag!r}; it has {', '.join(sorted(tags)) or 'none'}")
             version = tags[tag]
-        base = self._history.at(check_number("version", version))
-        source = PartsSource(self._history, base, read_only=True, options=self._source.options, pinned=True)
+        number, history = check_number("version", version), self._history
+        source = _at(history, lambda: history.at(number), read_only=True, options=self._source.options, pinned=True)
+        if history.is_stray(source.draft.base):
+            raise NotFoundError(f"version {number} of {self.path!r} is in no history: it was made in place of another")
         source.path = self._source.path
         return PartedStore(source, "r")
 
@@ -279,7 +289,7 @@ class PartedStore(Store):
         Parameters
         ----------
         keep : int
-            Number of newest versions to keep, at least 1. Those with tags stay, too.
+            Number of newest versions to keep, at least 1. Those with tags stay, too, and those that are open anywhere.
         older_than : float or str
             Versions that were the newest within this time stay: seconds, or ``"90s"``, ``"10m"``, ``"1h"``, ``"7d"``.
 
@@ -314,7 +324,10 @@ class PartedStore(Store):
             A version cannot be read, so it is not known what it names: nothing was deleted.
         """
         self._source.check_writable()
-        return reclaim.collect(self._history, reclaim.seconds(older_than), reclaim.seconds(jobs_older_than))
+        try:
+            return reclaim.collect(self._history, reclaim.seconds(older_than), reclaim.seconds(jobs_older_than))
+        finally:
+            self._source.parts.forget()  # a deleted file that is open takes space
 
     def check(self, *, repair: bool = False, accept_older: bool = False) -> dict[str, Any]:
         """Verify manifests, leaves, and every checksum of the parts that versions name.
@@ -415,7 +428,7 @@ class PartedStore(Store):
         if self._source.pinned:
             raise ReadOnlyError(f"version {self.version} of {self.path} is not the newest")
         self.flush()
-        source = PartsSource(self._history, self._history.newest(), read_only=False, options=self._source.options)
+        source = _at(self._history, self._history.newest, read_only=False, options=self._source.options)
         source.path = self._source.path
         return PartsTransaction(source, message, self)
 

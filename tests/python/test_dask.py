@@ -159,7 +159,7 @@ def test_a_cluster_writes_into_the_process_that_has_the_store(store: nandarray.S
     distributed = pytest.importorskip("distributed")
     array = store.create("target", (40, 8), "f8", building_block=(16, 8))
     source = da.arange(320, chunks=56, dtype="f8").reshape((40, 8))
-    cluster = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    cluster = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
     with distributed.Client(**cluster):
         da.store(source, array, lock=False)
         np.testing.assert_array_equal(array[...], np.arange(320.0).reshape(40, 8))

@@ -1,5 +1,5 @@
 """Promise: what is open for reading pickles by path and name, and is opened again in the other process; what is open
-for writing is there by a door of the process that writes, which ends with the store. What is encrypted or modelled says
+for writing is there by a door of the process that writes, which ends with the store; what is encrypted or modelled says
 why it does not leave its process. No pickle has a key in it."""
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def _fill(things: list[Any], row: int) -> int:
     array[row] = row
     view[60 + 10 * row : 70 + 10 * row] = 100 + row
     field[row] = row
-    group.store.store[f"made/{row}"] = np.full(3, row)
+    group.store[f"made/{row}"] = np.full(3, row)
     again = pickle.loads(pickle.dumps(group))
-    again["a"].attrs[f"row {row}"] = os.getpid()
+    again.store[f"made/{row}"].attrs["by"] = os.getpid()
     with pytest.raises(nandarray.BadIndexError, match="99"):
         array[99] = 0
     return os.getpid()

@@ -201,7 +201,7 @@ def _open(opening: Opening | WriterAddress) -> Store:
     path, options = opening
     given = {"mode": "r", **dict(options)}
     if is_served(path):
-        return connect(path, **given)  # type: ignore[arg-type]
+        return connect(path, **given)
     version = given.pop("version", None)
     store: Any = nandarray.open(path, **given)
     return store if version is None else store.at(version=version)  # type: ignore[no-any-return]

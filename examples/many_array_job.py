@@ -1,7 +1,7 @@
 """Many writers with an array job of Slurm: a transaction waits for the tasks, and commits what they wrote.
 
-Run it as ``python examples/many_array_job.py STORE`` on a shared file system: it submits itself as an array job. Without
-Slurm the tasks are processes of this machine. Tasks that left no receipt are submitted again.
+Run it as ``python examples/many_array_job.py STORE`` on a shared file system: it submits itself as an array job.
+Without Slurm the tasks are processes of this machine. Tasks that left no receipt are submitted again.
 """
 
 from __future__ import annotations

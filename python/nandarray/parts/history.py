@@ -32,8 +32,8 @@ __all__ = ["HEAD", "History", "is_parted"]
 #: The object that says what a folder is.
 HEAD = "nandarray.json"
 _FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "tmp")
-#: Leaves that a process keeps in memory, of at most 3 MiB.
-_LEAVES = 16
+#: Leaves that a process keeps in memory, of 704 KiB as they are written, and of at most 3 MiB.
+_LEAVES = 32
 
 
 def is_parted(path: str) -> bool:
@@ -132,6 +132,7 @@ class History:
                     if not intact:
                         raise
             else:
+                self.identity()  # a newer store may have none here
                 raise CorruptError(f"{self.files.root} has no manifest that can be read, of {len(there)}")
 
     def add(self, manifest: Manifest) -> bool:
@@ -210,12 +211,15 @@ class History:
         except FileNotFoundError:
             told = f"leaf {leaf.sha} of {leaf.rows} shards from {leaf.first} on is not there"
             raise CorruptError(f"{self.files.root}: {told}") from None
+        self._keep(leaf.sha, table)
+        return table
+
+    def _keep(self, sha: str, table: np.ndarray[Any, Any]) -> None:
         table.flags.writeable = False
         with self._lock:
-            self._tables[leaf.sha] = table
+            self._tables[sha] = table
             while len(self._tables) > _LEAVES:
                 self._tables.popitem(last=False)
-        return table
 
     def put(self, sha: str, data: bytes) -> None:
         """Keep a leaf."""
@@ -223,3 +227,4 @@ class History:
         # One that is there may be old and named by no version any more: it is young again.
         while not self.files.touch(key):
             self.files.put_if_absent(key, data)
+        self._keep(sha, tables.table_of(data))  # the next change of the same shards begins with it

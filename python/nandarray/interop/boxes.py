@@ -44,7 +44,8 @@ _Places = np.ndarray[Any, np.dtype[Any]]  # integers of 64 bits
 class BoxDataset:
     """Boxes of one or more arrays, at the same places of each.
 
-    It can be pickled, for a loader's worker processes, if its arrays can: those of a store that is open read-only.
+    It can be pickled, for a loader's worker processes, if its arrays can: read-only ones are read
+    there, others by this process.
 
     Parameters
     ----------

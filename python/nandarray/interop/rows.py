@@ -21,7 +21,8 @@ __all__ = ["RowDataset"]
 class RowDataset:
     """Rows of one or more arrays, which have the same number of rows.
 
-    It can be pickled, for a loader's worker processes, if its arrays can: those of a store that is open read-only.
+    It can be pickled, for a loader's worker processes, if its arrays can: read-only ones are read
+    there, others by this process.
 
     Parameters
     ----------

@@ -108,7 +108,8 @@ def open_folder(path: str, mode: Mode, options: Mapping[str, Any] | None = None)
         raise StoreExistsError(path)
     read_only = mode == "r"
     history = History(Files(os.path.abspath(path)))
-    history.identity()
+    if not read_only:  # readers go by the manifests, each of which says its format
+        history.identity()
     source = _at(history, lambda: history.newest(intact=read_only), read_only=read_only, options=options or {})
     source.path = path
     store = PartedStore(source, mode)

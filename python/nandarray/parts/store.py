@@ -29,6 +29,7 @@ from nandarray.errors import (
 )
 from nandarray.index.shapes import check_number
 from nandarray.parts import changes, reclaim
+from nandarray.parts.away import run_away
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.commit import commit, empty
 from nandarray.parts.forks import Fork, Receipt, worker_source
@@ -141,7 +142,7 @@ class PartedStore(Store):
     def __init__(self, source: PartsSource, mode: Mode) -> None:
         self._source = source
         self._forks = Jobs(source)
-        source.reduces = self._reduced
+        source.reduces, source.away = self._reduced, run_away
         super().__init__(cast("_nandarray.Store", source), mode)
 
     # --- Versions ----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from nandarray.parts.blobs.files import Files
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry
 
-__all__ = ["OpenPart", "OpenParts", "Sealed", "adopt", "job_of", "new_job", "part_key", "seal_facts", "shard_name"]
+__all__ = ["OpenPart", "OpenParts", "Sealed", "adopt", "facts_of", "job_of", "new_job", "part_key", "seal_facts", "shard_name"]
 
 _HEAD_BYTES = 8192
 #: Sealed parts that are kept open.
@@ -64,7 +64,12 @@ def shard_name(number: int) -> str:
 
 def seal_facts(files: Files, part: str) -> Sealed:
     """Return by what a sealed part is known."""
-    with open(files.path(part_key(part)), "rb") as file:
+    return facts_of(files.path(part_key(part)))
+
+
+def facts_of(path: str) -> Sealed:
+    """Return by what a sealed part in a file is known."""
+    with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
         size = os.fstat(file.fileno()).st_size
     return Sealed(size, int.from_bytes(hashlib.sha256(head).digest()[:8], "little"))

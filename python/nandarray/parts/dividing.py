@@ -107,9 +107,7 @@ def _input_boxes(
 
 def _along(count: Sequence[int], first: Sequence[int], size: Sequence[int]) -> list[int]:
     """Return the number of tiles along each axis."""
-    return [
-        0 if n == 0 else 1 + -(-max(0, n - begin) // by) for n, begin, by in zip(count, first, size, strict=True)
-    ]
+    return [0 if n == 0 else 1 + -(-max(0, n - begin) // by) for n, begin, by in zip(count, first, size, strict=True)]
 
 
 def _edge(tile: int, count: int, first: int, size: int) -> int:

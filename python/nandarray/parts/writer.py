@@ -27,7 +27,18 @@ from nandarray.parts.blobs.files import Files
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry
 
-__all__ = ["OpenPart", "OpenParts", "Sealed", "adopt", "facts_of", "job_of", "new_job", "part_key", "seal_facts", "shard_name"]
+__all__ = [
+    "OpenPart",
+    "OpenParts",
+    "Sealed",
+    "adopt",
+    "facts_of",
+    "job_of",
+    "new_job",
+    "part_key",
+    "seal_facts",
+    "shard_name",
+]
 
 _HEAD_BYTES = 8192
 #: Sealed parts that are kept open.

@@ -31,7 +31,18 @@ from nandarray.programs.program import Program
 from nandarray.programs.step import FieldStep, Output, Step, in_order, source
 from nandarray.programs.storeless import Storeless, storeless
 
-__all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "WorkerAccount", "is_remote", "offload", "shape_of", "watched"]
+__all__ = [
+    "Account",
+    "Box",
+    "Offloaded",
+    "StepAccount",
+    "Traffic",
+    "WorkerAccount",
+    "is_remote",
+    "offload",
+    "shape_of",
+    "watched",
+]
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
@@ -405,7 +416,9 @@ def offload(
     used_form = used.pop() if len(used) == 1 else "mixed"
     notes = (ONE_A_CYCLE,) if native.clock is not None else ()
     workers = tuple(WorkerAccount(**one) for one in given.get("workers", ()))
-    account = Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes, workers)
+    account = Account(
+        tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes, workers
+    )
     return Offloaded(got, account)
 
 

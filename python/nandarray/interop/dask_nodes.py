@@ -1,8 +1,8 @@
 """Workers of a Dask cluster that work beside parts: the plugin that tells which folders they have, and their crew.
 
-:class:`NodePlugin` is registered once by the client, and runs at each worker, also at those that come later. Membership,
-heartbeats and retries are Dask's. Which part lies where is asked of the workers when a run begins, so nothing here can
-be out of date. What is sent, and where, is decided in :mod:`nandarray.parts.away`.
+:class:`NodePlugin` is registered once by the client, and runs at each worker, also at those that come later. Who is
+there, heartbeats and retries are Dask's. Which part lies where is asked of the workers when a run begins, so nothing
+here can be out of date. What is sent, and where, is decided in :mod:`nandarray.parts.away`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NodePlugin", "crew"]
 distributed = require("distributed", "dask")
 
 
-class NodePlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # the package has no types
+class NodePlugin(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]  # the package has no types
     """Tells workers in which folders of their machines parts lie.
 
     Parameters

@@ -172,6 +172,55 @@ def gc(
         say(f"{count(found['parts'], 'part')} and {found['leaves']:,} leaves deleted ({size})")
 
 
+At = Annotated[
+    list[Path] | None,
+    typer.Option("--at", metavar="FOLDER", help="Folder on another disk; several may be given."),
+]
+
+
+@app.command()
+def protect(
+    *,
+    store: StorePath,
+    replicas: Annotated[int | None, typer.Option(min=2, help="Files that a part has then, itself included.")] = None,
+    data: Annotated[int | None, typer.Option(min=2, max=8, help="Parts that have parity together.")] = None,
+    parity: Annotated[int | None, typer.Option(min=1, max=2, help="Parts of these that may be lost.")] = None,
+    at: At = None,
+    as_json: Json = False,
+) -> None:
+    """Protect parts by copies in other folders, or by parity of groups of them."""
+    with _open(store, "r+") as opened:
+        found = opened.protect(replicas=replicas, data=data, parity=parity, at=at or ())
+    if as_json:
+        print_json(found)
+    else:
+        files = f"{count(found['files'], 'file')} ({format_size(found['bytes'])})"
+        say(f"{count(found['parts'], 'part')} protected by {files}")
+
+
+@app.command()
+def repair(
+    *,
+    store: StorePath,
+    at: At = None,
+    partly: Annotated[bool, typer.Option(help="Put parts back though others cannot be.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Put back parts that are missing or damaged, from copies and parity."""
+    with _open(store, "r+") as opened:
+        found = opened.repair(at=at or (), partly=partly)
+    if as_json:
+        print_json(found)
+        return
+    for key in ("copied", "rebuilt"):
+        for part in found[key]:
+            say(f"{key}  {part}")
+    for path in found["files"]:
+        say(f"made again  {path}")
+    whole = count(len(found["copied"]) + len(found["rebuilt"]), "part")
+    say(f"{whole} put back ({format_size(found['bytes'])})")
+
+
 @app.command()
 def split(
     *,

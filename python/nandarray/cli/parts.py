@@ -6,6 +6,10 @@ Reading and writing of arrays are the other commands': they take a folder as the
 from __future__ import annotations
 
 import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +35,24 @@ def _open(store: Path, mode: str = "r") -> Any:
     if not is_parted(str(store)):
         raise NotAStoreError(errno.ENOTDIR, "is no folder with a store of parts", str(store))
     return nandarray.open(store, mode)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _undone(path: Path) -> Iterator[None]:
+    """Leave nothing at a path where nothing was, or an empty folder, if there is an error."""
+    was_there, was_folder = os.path.lexists(path), path.is_dir()
+    empty = was_folder and not any(path.iterdir())
+    try:
+        yield
+    except BaseException:
+        if empty or not was_there:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+            if empty:
+                path.mkdir()
+        raise
 
 
 @app.command()
@@ -228,8 +250,9 @@ def split(
     out: Annotated[Path, typer.Argument(help="Folder of the new store of parts.")],
 ) -> None:
     """Copy a store of one file into a new store of parts."""
-    with nandarray.open(store) as source, parts.create(out) as made, made.transaction("split") as tx:
-        source.copy("/", tx)
+    with nandarray.open(store) as source, _undone(out):
+        with parts.create(out) as made, made.transaction("split") as tx:
+            source.copy("/", tx)
 
 
 @app.command()
@@ -239,5 +262,5 @@ def join(
     out: Annotated[Path, typer.Argument(help="File of the new store.")],
 ) -> None:
     """Copy the newest version of a store of parts into a new store of one file."""
-    with _open(store) as source, nandarray.open(out, "x") as made:
+    with _open(store) as source, _undone(out), nandarray.open(out, "x") as made:
         source.copy("/", made)

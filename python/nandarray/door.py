@@ -161,6 +161,10 @@ class Source:
         """Run programs."""
         self.refuse("programs")
 
+    def execute_away(self, asked: Any, watch: Any, client: Any, programs: Any) -> dict[str, Any]:
+        """Run programs at the workers of a client."""
+        self.refuse("client=: it is for stores of parts, which workers read beside this process")
+
     def end_run(self, watch: Any) -> bool:
         """End the run of programs that ``watch`` was given to; return whether the door could."""
         return False

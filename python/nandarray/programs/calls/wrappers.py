@@ -34,7 +34,7 @@ from nandarray.programs.program import Program, PythonProgram
 __all__ = ["filter_", "map_blocks", "reduce", "select"]
 
 _Options = Mapping[str, Any]
-_RUN = ("form", "threads", "task_bytes", "instructions", "seconds", "progress")
+_RUN = ("form", "threads", "task_bytes", "instructions", "seconds", "progress", "client")
 #: NumPy's name of a reduction: the ready-made program, the output of it, and the last step on the host.
 _REDUCTIONS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "sum": ("sum", "", lambda x: x),

@@ -388,7 +388,7 @@ def test_a_creation_that_was_killed_is_finished(tmp_path: Path, kind: str) -> No
 
 
 def read_slowly(path: str, told: Any, goes_on: Any) -> None:
-    """Open the newest version, say so, and read it when that is asked for: all right, or an error of this package."""
+    """Open the newest version, say so, and read it when that is requested: all right, or an error of this package."""
     with nandarray.open(path) as store:
         told.put(store.version)
         while goes_on.get():
@@ -419,7 +419,7 @@ def test_a_slow_reader_keeps_its_version_while_it_lives(sky: Any) -> None:
         os.kill(process.pid, signal.SIGCONT)
         sky._source.parts.forget()
         goes_on.put(True)
-        # What it has open is still there; it reads that, or says that it is gone.
+        # A part that it has open is still there; it reads that, or says that one is gone.
         assert told.get(timeout=60) in (-10 * SIDE, "PartError")
         goes_on.put(False)
         process.join(60)

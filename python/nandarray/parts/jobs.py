@@ -167,9 +167,8 @@ class Jobs:
 
     def _left_shards(self, entry: Entry, meets: Callable[[Span], bool]) -> list[int]:
         """Return the shards of an array that are met by receipts which workers have left in the folder."""
-        for job in self._forks:
-            for receipt in left_receipts(self._source.files, job, self._left):
-                check_all(self._source, [receipt], self._forks, gone=True)
+        new = [one for job in self._forks for one in left_receipts(self._source.files, job, self._left)]
+        check_all(self._source, new, self._forks, gone=True)
         numbers = {number for one in self._left.values() if one.array == entry.id for number, _ in one.shards}
         return sorted(number for number in numbers if meets(entry.box(number)))
 

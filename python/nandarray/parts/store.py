@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -146,7 +147,8 @@ class PartedStore(Store):
     def __init__(self, source: PartsSource, mode: Mode) -> None:
         self._source = source
         self._forks = Jobs(source)
-        source.reduces = self._reduced
+        itself = weakref.ref(self)
+        source.reduces = lambda space: None if (store := itself()) is None else store._reduced(space)
         super().__init__(cast("_nandarray.Store", source), mode)
 
     # --- Versions ----------------------------------------------------------------------------------------------------

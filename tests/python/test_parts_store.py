@@ -288,8 +288,9 @@ def test_a_stray_manifest_is_harmless(sky: Any) -> None:
     known = {"parent": 2, "parent_commit": manifest.commit, "ancestors": (manifest.commit, *manifest.ancestors)}
     file.write_bytes(replace(manifest, version=3, commit="0" * 32, **known).text())
     assert [one["version"] for one in sky.versions()] == [1, 2, 4, 5]
-    with pytest.raises(nandarray.NotFoundError, match="is in no history"):
-        sky.at(version=3)
+    for use in (lambda: sky.at(version=3), lambda: sky.tag("stray", 3)):
+        with pytest.raises(nandarray.NotFoundError, match="is in no history"):
+            use()
     assert sky.expire_versions(keep=9) == []
     assert not file.exists()
     assert sky.at(version=4)["a"][0, 0] == 1
@@ -405,6 +406,8 @@ def test_a_version_that_was_chosen_while_it_expired_stays(sky: Any, monkeypatch:
     with pytest.raises(nandarray.NotFoundError, match="it expired before it was tagged"):
         sky.tag("gone", 2)
     assert sky.tags() == {"kept": 3}
+    (Path(sky.path) / "tags" / "old.json").write_text('{"version": 1}')
+    assert sky.check()["errors"] == ["tag 'old': version 1 is not there"]
 
 
 @pytest.mark.parametrize("key", ["nandarray.json", key_of(1)])

@@ -167,7 +167,7 @@ def cluster(workers: int) -> Any:
     """A cluster of processes on this machine."""
     pytest.importorskip("dask.array")
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with distributed.LocalCluster(**options) as made, distributed.Client(made) as client:
         yield client
 

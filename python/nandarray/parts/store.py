@@ -256,7 +256,8 @@ class PartedStore(Store):
                 f"200 at most, not {name!r}"
             )
         number = self.version if version is None else check_number("version", version)
-        self._history.at(number)
+        if self._history.is_stray(self._history.at(number)):
+            raise NotFoundError(f"version {number} of {self.path!r} is in no history: it was made in place of another")
         self._history.tag(name, number)
 
     def tags(self) -> dict[str, int]:

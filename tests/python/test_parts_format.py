@@ -28,7 +28,7 @@ RECORD = np.dtype([("id", "<u2"), ("v", "<f4")])
 
 
 def changes(store: Any) -> None:
-    """What the golden store has gone through: eight versions, of which the first and the third have expired."""
+    """Make the history of the golden store: eight versions, of which the first and the third have expired."""
     plane = store.create("plane", (20, 30), "<i4", shards=(8, 16), building_block=(4, 8), fill_value=-1)
     plane[:9, 5:20] = np.arange(135).reshape(9, 15)
     plane.attrs["unit"] = "Jy"

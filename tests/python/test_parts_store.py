@@ -20,7 +20,7 @@ import pytest
 
 import nandarray
 from nandarray import parts
-from nandarray.parts import leaves
+from nandarray.parts import leases, leaves
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
 from nandarray.parts.manifest import key_of, parse
@@ -288,8 +288,9 @@ def test_a_stray_manifest_is_harmless(sky: Any) -> None:
     known = {"parent": 2, "parent_commit": manifest.commit, "ancestors": (manifest.commit, *manifest.ancestors)}
     file.write_bytes(replace(manifest, version=3, commit="0" * 32, **known).text())
     assert [one["version"] for one in sky.versions()] == [1, 2, 4, 5]
-    with pytest.raises(nandarray.NotFoundError, match="is in no history"):
-        sky.at(version=3)
+    for use in (lambda: sky.at(version=3), lambda: sky.tag("stray", 3)):
+        with pytest.raises(nandarray.NotFoundError, match="is in no history"):
+            use()
     assert sky.expire_versions(keep=9) == []
     assert not file.exists()
     assert sky.at(version=4)["a"][0, 0] == 1
@@ -324,6 +325,60 @@ def test_what_is_open_does_not_expire(sky: Any) -> None:
         sky.expire_versions(keep=1, older_than=0)
 
 
+def test_leases_are_renewed_and_end(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = Path(sky.path) / "readers"
+    sky.flush()
+    assert sky.at(version=2)["a"][0, 0] == 1
+    assert len(list(readers.iterdir())) == 1
+    old, tx = sky.at(version=2), sky.transaction()
+    tx["a"][0] = 1
+    assert len(list(readers.iterdir())) == 3
+    for one in [*readers.iterdir(), *(Path(sky.path) / "jobs").iterdir()]:
+        os.utime(one, (0, 0))
+    next(readers.iterdir()).unlink()
+    leases._renewals.renew()
+    assert sky.gc(older_than=0)["parts"] == 0
+    assert len(list(readers.iterdir())) == 3
+    assert tx.commit() == 3
+    del old
+    tx.close()
+    assert len(list(readers.iterdir())) == 1
+    shutil.rmtree(readers)  # as a store has it that was made without
+    sky.at(version=2).close()
+    assert list(readers.iterdir()) == []
+
+    def full(*_: Any, **__: Any) -> bool:
+        raise nandarray.MediaError(30, "Read-only file system")
+
+    monkeypatch.setattr(Files, "put_if_absent", full)
+    with nandarray.open(sky.path) as reader:
+        assert (reader["a"][0, 0], list(readers.iterdir())) == (1, [])
+
+
+def test_a_part_that_cannot_be_named_is_sealed_by_the_next_commit(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sky.flush()
+    name = Files.name
+    for after in (False, True):
+        sky["a"][8 + after] = 5
+
+        def fails(self: Files, file: str, key: str, after: bool = after, **how: Any) -> bool:  # noqa: FBT001 (as above)
+            if key.startswith("parts/"):
+                if after:
+                    name(self, file, key, **how)
+                raise nandarray.MediaError(5, "Input/output error", key)
+            return name(self, file, key, **how)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Files, "name", fails)
+            for _ in range(2):
+                with pytest.raises(nandarray.MediaError):
+                    sky.flush()
+        assert sky["a"][8 + after, 0] == 5
+        sky.flush()
+    assert (sky.version, sky["a"][8:10, 0].tolist(), sky.check()["ok"]) == (4, [5, 5], True)
+    assert not list((Path(sky.path) / "parts").glob("*.open"))
+
+
 def test_a_version_that_was_chosen_while_it_expired_stays(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for turn in range(3):
         sky["a"][:] = turn
@@ -351,6 +406,8 @@ def test_a_version_that_was_chosen_while_it_expired_stays(sky: Any, monkeypatch:
     with pytest.raises(nandarray.NotFoundError, match="it expired before it was tagged"):
         sky.tag("gone", 2)
     assert sky.tags() == {"kept": 3}
+    (Path(sky.path) / "tags" / "old.json").write_text('{"version": 1}')
+    assert sky.check()["errors"] == ["tag 'old': version 1 is not there"]
 
 
 @pytest.mark.parametrize("key", ["nandarray.json", key_of(1)])

@@ -53,9 +53,10 @@ def arriving(at: int | None = None, *, writes: bool = False) -> Callable[[Callab
         def after(*given: _P.args, **named: _P.kwargs) -> _R:
             array: Any = given[0]
             source = array.source
-            if source.arrivals is not None and source.arrivals.waiting(writes=writes) and not source.gate.is_inside:
+            arrivals = source.arrivals
+            if arrivals is not None and arrivals.waiting(writes=writes) and not source.gate.is_inside:
                 meets = functools.partial(_meets, None if at is None else given[at])
-                source.arrivals.bring_in(array.entry, meets, writes=writes)
+                arrivals.bring_in(array.entry, meets, writes=writes)
             return moves(*given, **named)
 
         return after

@@ -74,6 +74,7 @@ def check(history: History, parts: OpenParts, is_hidden: Callable[[str], bool]) 
         names.update(manifest.arrays)
         for name, entry in manifest.arrays.items():
             made.leaves_of(f"version {number}: array {name!r}", entry)
+    made.tags(numbers)
     made.parts_in_use()
     counts = {"versions": len(numbers), "arrays": sum(not is_hidden(one) for one in names)}
     counts |= {"leaves": len(made.leaves), "parts": len(made.users)}
@@ -107,6 +108,17 @@ class _Check:
             except NandarrayError as error:
                 last = leaf.first + leaf.rows - 1
                 self.errors.append(f"{told}, shards from {leaf.first} to {last} or so: {error}")
+
+    def tags(self, numbers: list[int]) -> None:
+        """Verify that tags name versions that are there."""
+        try:
+            tags = self._history.tags()
+        except NandarrayError as error:
+            self.errors.append(str(error))
+            return
+        for name, number in tags.items():
+            if number not in numbers:
+                self.errors.append(f"tag {name!r}: version {number} is not there")
 
     def parts_in_use(self) -> None:
         """Verify each part once, and that it has what rows say."""

@@ -155,9 +155,8 @@ def _check_parts(source: PartsSource) -> set[str]:
 def _added(source: PartsSource, message: str, named: set[str]) -> Manifest:
     history, draft = source.history, source.draft
     for attempt in range(TRIES):
-        newest = draft.base if attempt == 0 else history.newest()
-        if attempt == 0 and (numbers := history.numbers())[0] != newest.version:
-            newest = history.at(numbers[0])
+        is_newest = attempt == 0 and history.numbers()[:1] == [draft.base.version]
+        newest = draft.base if is_newest else history.newest()
         now = moved(draft, newest, history.load)
         source.stats.tries += 1
         made = _manifest(newest, drafted(history, now), message)

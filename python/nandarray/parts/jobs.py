@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
@@ -30,6 +29,9 @@ __all__ = ["WAIT_S", "Jobs"]
 #: Seconds that a commit waits for workers to seal their parts.
 WAIT_S = 10.0
 
+#: Shards of an array with receipts beyond which all of them are settled at once, and not those that are used alone.
+_FEW = 256
+
 #: The id of an array and the number of a shard.
 _Key = tuple[str, int]
 
@@ -45,7 +47,8 @@ class Jobs:
         self._given: dict[Receipt, None] = {}
         #: Receipts with the shards of theirs that were brought in.
         self._taken: set[tuple[Receipt, int]] = set()
-        self._waiting: dict[_Key, list[Receipt]] | None = {}
+        #: Those that were not, by the array's id and the shard; None where they have to be counted again.
+        self._waiting: dict[str, dict[int, list[Receipt]]] | None = {}
         self._left: dict[str, Receipt] = {}
         self._implicit: tuple[Fork, int, dict[str, Entry]] | None = None
         source.arrivals = self
@@ -128,7 +131,7 @@ class Jobs:
 
     def waiting(self, *, writes: bool) -> bool:
         """Return whether there may be receipts that matter to a read, or to a write."""
-        return bool(self._given) or (writes and bool(self._forks))
+        return self._waiting is None or bool(self._waiting) or (writes and bool(self._forks))
 
     def bring_in(self, entry: Entry, meets: Callable[[Span], bool], *, writes: bool) -> None:
         """Bring in what was handed over of those shards of an array whose boxes are met.
@@ -142,18 +145,16 @@ class Jobs:
         """
         with self._lock:
             if self._waiting is None:
-                self._waiting = defaultdict(list)
-                for receipt in self._given:
-                    for number, _ in receipt.shards:
-                        if (receipt, number) not in self._taken:
-                            self._waiting[receipt.array, number].append(receipt)
-            keys = [key for key in self._waiting if key[0] == entry.id and meets(entry.box(key[1]))]
-            if keys:
-                self._settle(dict.fromkeys(one for key in keys for one in self._waiting[key]), WAIT_S, keys)
-            if writes and (numbers := self._left_shards(entry, meets)):
+                self._waiting = self._counted()
+            there = self._waiting.get(entry.id, {})
+            numbers = [number for number in there if len(there) > _FEW or meets(entry.box(number))]
+            if numbers:
+                given = dict.fromkeys(receipt for number in numbers for receipt in there[number])
+                self._settle(given, WAIT_S, [(entry.id, number) for number in numbers])
+            if writes and (left := self._left_shards(entry, meets)):
                 name = self._source.draft.names().get(entry.id, entry.id)
                 raise InvalidError(
-                    f"shards {', '.join(map(str, numbers))} of array {name!r} were written by workers, and not brought "
+                    f"shards {', '.join(map(str, left))} of array {name!r} were written by workers, and not brought "
                     "in yet: collect() must come before this process writes them"
                 )
 
@@ -165,11 +166,18 @@ class Jobs:
         """Let wait again what was brought in since."""
         self._taken, self._waiting = taken, None
 
+    def _counted(self) -> dict[str, dict[int, list[Receipt]]]:
+        found: dict[str, dict[int, list[Receipt]]] = {}
+        for receipt in self._given:
+            for number, _ in receipt.shards:
+                if (receipt, number) not in self._taken:
+                    found.setdefault(receipt.array, {}).setdefault(number, []).append(receipt)
+        return found
+
     def _left_shards(self, entry: Entry, meets: Callable[[Span], bool]) -> list[int]:
         """Return the shards of an array that are met by receipts which workers have left in the folder."""
-        for job in self._forks:
-            for receipt in left_receipts(self._source.files, job, self._left):
-                check_all(self._source, [receipt], self._forks, gone=True)
+        new = [one for job in self._forks for one in left_receipts(self._source.files, job, self._left)]
+        check_all(self._source, new, self._forks, gone=True)
         numbers = {number for one in self._left.values() if one.array == entry.id for number, _ in one.shards}
         return sorted(number for number in numbers if meets(entry.box(number)))
 
@@ -202,5 +210,6 @@ class Jobs:
             self._taken.update((one, number) for number in own)
         source.changes += bool(done)
         if self._waiting is not None:
-            for key in done:
-                self._waiting.pop(key, None)
+            for array, number in done:
+                self._waiting.get(array, {}).pop(number, None)
+            self._waiting = {array: there for array, there in self._waiting.items() if there}

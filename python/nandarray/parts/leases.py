@@ -2,7 +2,8 @@
 
 A lease is a file ``readers/<id>.json`` with the number of a version. A thread of this process renews all of its leases
 each minute by touching them; one that is older than five minutes, by the file system's clock, is that of a process
-which is gone or stopped. Where a folder cannot be written, a reader has no lease.
+which is gone or stopped. Where a folder cannot be written, a reader has no lease. Folders of jobs are touched so, too:
+a transaction that lasts for days is not taken for dead.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nandarray.errors import CorruptError, MediaError
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.manifest import key_of
 
-__all__ = ["LEASE_S", "Lease", "held", "sweep"]
+__all__ = ["LEASE_S", "Alive", "Lease", "held", "sweep"]
 
 #: Age at which a lease counts no more, and between its renewals, in seconds.
 LEASE_S = 300.0
@@ -59,6 +60,19 @@ class Lease:
         self._end()
 
 
+class Alive:
+    """The folder of a job that this process keeps young, until the end of this object."""
+
+    def __init__(self, files: Files, key: str) -> None:
+        self._files, self._key = files, key
+        _renewals.add(self)
+
+    def renew(self) -> None:
+        """Make it young."""
+        with contextlib.suppress(OSError):
+            self._files.touch(self._key)
+
+
 def _release(files: Files, key: str, process: int) -> None:
     if os.getpid() == process:  # not of one that was forked
         with contextlib.suppress(OSError):
@@ -70,11 +84,11 @@ class _Renewals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self._leases: weakref.WeakSet[Lease | Alive] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
 
-    def add(self, lease: Lease) -> None:
-        """Renew a lease from now on."""
+    def add(self, lease: Lease | Alive) -> None:
+        """Renew a lease, or the age of a job, from now on."""
         with self._lock:
             self._leases.add(lease)
             if self._thread is None:
@@ -84,11 +98,14 @@ class _Renewals:
     def _run(self) -> None:
         pause = threading.Event()
         while not pause.wait(_RENEW_S):
-            with self._lock:
-                leases = list(self._leases)
-            for lease in leases:
-                lease.renew()
-            del leases
+            self.renew()
+
+    def renew(self) -> None:
+        """Renew all."""
+        with self._lock:
+            leases = list(self._leases)
+        for lease in leases:
+            lease.renew()
 
 
 _renewals = _Renewals()

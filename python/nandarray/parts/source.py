@@ -14,6 +14,7 @@ import contextlib
 import os
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -23,14 +24,22 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.door import Source, Space
-from nandarray.errors import ClosedError, CorruptError, InvalidError, NotFoundError, PartError, ReadOnlyError
+from nandarray.errors import (
+    ClosedError,
+    CorruptError,
+    InvalidError,
+    NandarrayError,
+    NotFoundError,
+    PartError,
+    ReadOnlyError,
+)
 from nandarray.parts import resizing
 from nandarray.parts.arrivals import Arrivals, arriving
 from nandarray.parts.bounds import axes_of, check_axes, check_points, read_inside
 from nandarray.parts.draft import Draft
 from nandarray.parts.gate import Gate, sharing
 from nandarray.parts.history import History
-from nandarray.parts.leases import Lease
+from nandarray.parts.leases import Alive, Lease
 from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span, base_key, key_of
 from nandarray.parts.near import ScratchEngine
@@ -38,7 +47,7 @@ from nandarray.parts.pieces import Piece, pieces, point_groups
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
 from nandarray.parts.views import move_view
-from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, seal_facts
+from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, seal_facts, shard_name
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
 
@@ -108,8 +117,7 @@ class PartsSource(Source):
         self.writing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         #: Function that says how an array is opened in another process.
         self.reduces: Callable[[PartSpace], tuple[Any, ...] | None] | None = None
-        #: The receipts that workers have handed over; None in a worker.
-        self.arrivals: Arrivals | None = None
+        self._arrivals: Callable[[], Arrivals | None] = lambda: None
         #: Names of jobs whose folders are to be deleted.
         self.jobs: list[str] = []
         #: Whether a version may be there that names this source's parts, though no answer says so.
@@ -119,6 +127,7 @@ class PartsSource(Source):
         self._lease: Lease | None = None
         #: Function that runs programs at the workers of a client.
         self.away: Callable[..., dict[str, Any]] | None = None
+        self._alive: list[Alive] = []
         #: Counts changes, or attempts of them.
         self.changes = 0
         #: By the id of its watch, the event that ends a run at workers.
@@ -130,6 +139,16 @@ class PartsSource(Source):
     def closed(self) -> bool:
         """Whether it was closed here."""
         return self._closed
+
+    @property
+    def arrivals(self) -> Arrivals | None:
+        """The receipts that workers have handed over; None in a worker, and when the store is gone."""
+        return self._arrivals()
+
+    @arrivals.setter
+    def arrivals(self, arrivals: Arrivals) -> None:
+        # Not held: a store that is let go of without being closed ends at once, and its lease with it.
+        self._arrivals = weakref.ref(arrivals)
 
     @property
     def is_home(self) -> bool:
@@ -400,6 +419,7 @@ class PartsSource(Source):
         with contextlib.suppress(FileExistsError):
             self.files.make_folder(f"jobs/{job}")
             self.jobs.append(job)
+            self._alive.append(Alive(self.files, f"jobs/{job}"))
             self.files.put_if_absent(base_key(job), self.draft.base.text())
 
     def own_shard(
@@ -455,8 +475,13 @@ class PartsSource(Source):
             own = self._own
             if own is None or not self.is_home:
                 return
-            own.seal()
-            facts = seal_facts(self.files, own.part)
+            try:
+                own.seal()
+                facts = seal_facts(self.files, own.part)
+            except BaseException:
+                with contextlib.suppress(NandarrayError, OSError):
+                    self._spaces = {at: own.engine.open_space(shard_name(at)) for at in self._spaces}
+                raise
             self._own, self._spaces, self._locks = None, {}, {}
             self.stats.parts_sealed += 1
             for rows in self.draft.rows.values():
@@ -467,7 +492,7 @@ class PartsSource(Source):
     def end_jobs(self, named: Collection[str] | None = None) -> None:
         """Delete the folders of all jobs, which were committed or given up, and their sealed parts but the named."""
         with self.lock:
-            jobs, self.jobs = self.jobs, []
+            jobs, self.jobs, self._alive = self.jobs, [], []
             if not self.is_home:
                 return
             kept = None if self.may_be_named else named

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -150,7 +151,9 @@ class PartedStore(Store):
     def __init__(self, source: PartsSource, mode: Mode) -> None:
         self._source = source
         self._forks = Jobs(source)
-        source.reduces, source.away = self._reduced, run_away
+        itself = weakref.ref(self)
+        source.reduces = lambda space: None if (store := itself()) is None else store._reduced(space)
+        source.away = run_away
         super().__init__(cast("_nandarray.Store", source), mode)
 
     # --- Versions ----------------------------------------------------------------------------------------------------
@@ -258,7 +261,8 @@ class PartedStore(Store):
                 f"200 at most, not {name!r}"
             )
         number = self.version if version is None else check_number("version", version)
-        self._history.at(number)
+        if self._history.is_stray(self._history.at(number)):
+            raise NotFoundError(f"version {number} of {self.path!r} is in no history: it was made in place of another")
         self._history.tag(name, number)
 
     def tags(self) -> dict[str, int]:

@@ -112,7 +112,7 @@ class OpenPart:
 
     def __init__(self, files: Files, job: str, options: Mapping[str, Any]) -> None:
         self.part = job + secrets.token_hex(8)
-        self._files = files
+        self._files, self._options = files, dict(options)
         self.engine = _nandarray.Store.open(files.path(part_key(self.part, sealed=False)), "x", **options)
         self._numbers = itertools.count()
 
@@ -131,9 +131,15 @@ class OpenPart:
         return number, space
 
     def seal(self) -> None:
-        """End writing, and give the part the name that says so."""
-        self.engine.close()
-        _sealed(self._files, self.part)
+        """End writing, and give the part the name that says so; if that fails, it is open for writing again."""
+        try:
+            self.engine.close()
+            _sealed(self._files, self.part)
+        except BaseException:
+            with contextlib.suppress(NandarrayError, OSError):
+                path = self._files.path(part_key(self.part, sealed=False))
+                self.engine = _nandarray.Store.open(path, "r+", **self._options)
+            raise
 
     def discard(self) -> None:
         """Delete the part."""

@@ -34,6 +34,7 @@ from nandarray.array.creation import (
     write_all,
 )
 from nandarray.array.members import Index, Members
+from nandarray.array.methods import missing
 from nandarray.errors import ExistsError, InvalidError
 from nandarray.index.shapes import check_shape
 
@@ -43,10 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["Group"]
 
 #: Methods of groups in h5py and Zarr, and what there is here.
-_CREATE = ": it is called create here"
+_CREATE = "it is called create here"
 _ELSEWHERE = {
-    "create_array": _CREATE, "create_dataset": _CREATE, "require_dataset": ": it is called require_array here",
+    "create_array": _CREATE, "create_dataset": _CREATE, "require_dataset": "it is called require_array here",
 }  # fmt: skip
+_OF_ARRAYS = "it is one of the arrays in a group, as in group['name']"
 
 
 class Group(Members):
@@ -518,8 +520,7 @@ class Group(Members):
     if not TYPE_CHECKING:  # a type checker knows which attributes there are
 
         def __getattr__(self, name: str) -> Never:
-            hint = _ELSEWHERE.get(name, "")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+            raise missing(self, name, _ELSEWHERE.get(name, _OF_ARRAYS if hasattr(np.ndarray, name) else None))
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.keys()

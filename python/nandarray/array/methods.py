@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike
 
 from nandarray import dtypes
 from nandarray.array.compute import Compute
+from nandarray.errors import InvalidError
 from nandarray.index.buffers import Elements
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _HINTS = {
     "map_overlap": "it is map_blocks(function, depth=...)", "apply": "it is map_blocks(function)",
     "compute": "elements are read by an index: a[...]", "values": "elements are read by an index: a[...]",
 }  # fmt: skip
+#: Arguments of NumPy's reductions beside axis and keepdims.
+_NUMPY = frozenset({"correction", "ddof", "dtype", "initial", "mean", "out", "where"})
 
 
 class _Reduction(Protocol):
@@ -80,6 +83,8 @@ def _reduction(name: str, summary: str, example: str, own: Sequence[str] = ()) -
     def method(
         self: Compute, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, **numpy: Any
     ) -> Elements:
+        if unknown := sorted(set(numpy) - _NUMPY):
+            raise InvalidError(f"{name} takes no {unknown[0]!r}; there is axis, keepdims, {', '.join(sorted(_NUMPY))}")
         if not set(numpy) <= set(own):
             # Also for NumPy's own functions, which always give out=: they read, and their result is NumPy's to the bit.
             read: Elements = getattr(np.asarray(self), name)(axis=axis, keepdims=keepdims, **numpy)

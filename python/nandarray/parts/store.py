@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from nandarray.array.array import Array
-from nandarray.array.group import is_hidden
+from nandarray.array.names import is_hidden
 from nandarray.array.store import Store
 from nandarray.errors import (
     InvalidError,

@@ -597,7 +597,8 @@ def _wanted(
     if isinstance(program, Output):
         return [program.step], {program.name: program}
     if not isinstance(program, Mapping) or not program:
-        raise InvalidError(f"{program!r} cannot be run; a program, a step, or steps by name can")
+        ready = f": programs.get({program!r}, dtype=...) makes a ready-made one" if isinstance(program, str) else ""
+        raise InvalidError(f"what is run must be a program, a step, or steps by name, not {program!r}{ready}")
     named = {str(name): source(step) for name, step in program.items()}
     seen: dict[tuple[int, int], str] = {}
     for name, one in named.items():

@@ -296,14 +296,20 @@ struct TenantPace {
 /// Time for which a tenant that was idle may exceed its rates.
 const BURST: Duration = Duration::from_millis(50);
 
+/// Who shares a part of the workers, the connections and the memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// One tenant, by its name.
+    Tenant(Arc<str>),
+    /// The hosts at one place that no rules name and no secret proves: their names may be made up.
+    Place(Arc<str>),
+}
+
 /// A tenant's state in a server, which its associations share.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     name: String,
-    /// Name of all tenants with which it shares its part of the workers, the connections and the memory.
-    owner: Arc<str>,
-    /// Whether its hosts have proved their names, or need no proof.
-    is_proven: bool,
+    owner: Owner,
     force: RwLock<Arc<RulesInForce>>,
     pace: Mutex<TenantPace>,
     pub(crate) budget: Arc<Budget>,
@@ -313,19 +319,12 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    fn new(
-        (name, is_proven): (&str, bool),
-        owner: &str,
-        rules: TenantRules,
-        whole: &Arc<Budget>,
-        memory_bytes: usize,
-    ) -> Arc<Self> {
+    fn new(name: &str, owner: Owner, rules: TenantRules, whole: &Arc<Budget>, memory_bytes: usize) -> Arc<Self> {
         let budget = Budget::new(rules.memory_mib * MIB, Some(whole.clone()));
         let patterns = ArrayPatterns::of(&rules);
         Arc::new(Self {
             name: name.to_owned(),
-            owner: owner.into(),
-            is_proven,
+            owner,
             pace: Mutex::default(),
             programs: Programs::new(budget.clone()),
             memory: LocalMemory::new(memory_bytes, budget.clone()),
@@ -342,7 +341,7 @@ impl Tenant {
 
     /// Returns who it shares its part of the node with: itself, or, of hosts that no rules name and no secret proves,
     /// all those at one address or of one user.
-    pub(crate) fn owner(&self) -> &Arc<str> {
+    pub(crate) fn owner(&self) -> &Owner {
         &self.owner
     }
 
@@ -393,7 +392,7 @@ struct TenantTable {
     live: BTreeMap<String, (Arc<Tenant>, u64)>,
     admissions: u64,
     /// Budgets of owners that have several tenants.
-    owners: BTreeMap<String, Weak<Budget>>,
+    owners: BTreeMap<Owner, Weak<Budget>>,
     /// Times since which tenants without rules and without an association keep much memory.
     idle: BTreeMap<String, Duration>,
 }
@@ -420,7 +419,7 @@ impl Tenants {
         let none = || Vec::new();
         let rules =
             TenantRules { hosts: none(), read: none(), write: none(), programs: false, ..TenantRules::of_host("") };
-        Tenant::new((DISCOVERY_TENANT, true), DISCOVERY_TENANT, rules, &Budget::new(0, None), 0)
+        Tenant::new(DISCOVERY_TENANT, Owner::Tenant(DISCOVERY_TENANT.into()), rules, &Budget::new(0, None), 0)
     }
 
     /// Returns the budget of the node.
@@ -455,19 +454,21 @@ impl Tenants {
         let named = !all.tenants.is_empty();
         let size = self.memory_bytes.map_or(0, |own| if named { (rules.local_memory_mib * MIB) as usize } else { own });
         let mut whole = self.budget.clone();
-        let place = peer.filter(|_| !named);
-        let owner = place.map_or_else(|| name.clone(), |peer| format!("hosts at {peer}"));
-        if place.is_some() {
+        let owner = match peer.filter(|_| !named) {
+            None => Owner::Tenant(name.as_str().into()),
+            Some(peer) => Owner::Place(peer.into()),
+        };
+        let is_alone = |owner: &Owner| matches!(owner, Owner::Tenant(_));
+        if !is_alone(&owner) {
             let known = owners.get(&owner).and_then(Weak::upgrade);
             whole = known.unwrap_or_else(|| Budget::new(rules.memory_mib * MIB, Some(whole)));
             owners.insert(owner.clone(), Arc::downgrade(&whole));
         }
         // A host that proves its name does not get programs and memory of hosts that only gave it.
-        if live.get(&name).is_some_and(|(tenant, _)| tenant.is_proven != place.is_none()) {
+        if live.get(&name).is_some_and(|(tenant, _)| is_alone(&tenant.owner) != is_alone(&owner)) {
             live.remove(&name);
         }
-        let is_proven = place.is_none();
-        let made = || Tenant::new((&name, is_proven), &owner, rules, &whole, size);
+        let made = || Tenant::new(&name, owner, rules, &whole, size);
         let (tenant, used) = live.entry(name.clone()).or_insert_with(|| (made(), 0));
         *used = *admissions;
         Some(tenant.clone())
@@ -565,7 +566,10 @@ hosts = ["nqn.lab"]
         let [sales, desk, lab] =
             ["nqn.sales", "nqn.desk", "nqn.lab"].map(|host| tenants.admit(host, Some("::1")).unwrap());
         assert!(Arc::ptr_eq(&sales, &desk) && tenants.admit("nqn.stranger", None).is_none());
-        assert_eq!([&sales, &lab].map(|tenant| &**tenant.owner()), ["sales", "lab"]);
+        assert_eq!(
+            [&sales, &lab].map(|tenant| tenant.owner().clone()),
+            ["sales", "lab"].map(|name| Owner::Tenant(name.into()))
+        );
         let may = |name: &str| (sales.reads(name), sales.writes(name), lab.reads(name));
         assert_eq!(may("sales/a/b"), (true, false, false));
         assert_eq!(may("sales/out/x"), (true, true, false));
@@ -613,7 +617,7 @@ hosts = ["nqn.lab"]
     #[test]
     fn a_tenant_keeps_its_rates_after_a_burst() {
         let rules = TenantRules { iops: 1000, bandwidth_mib: 1, ..TenantRules::of_host("h") };
-        let tenant = Tenant::new(("h", true), "h", rules, &Budget::new(1 << 30, None), 0);
+        let tenant = Tenant::new("h", Owner::Tenant("h".into()), rules, &Budget::new(1 << 30, None), 0);
         let begin = Duration::from_secs(3);
         let waits: Vec<Duration> = (0..1000).map(|_| tenant.pace(begin, 0)).collect();
         assert_eq!((waits[0], waits[50]), (Duration::ZERO, Duration::ZERO));
@@ -645,9 +649,10 @@ hosts = ["nqn.lab"]
         let other = tenants.admit("nqn.other", Some("192.0.2.8")).unwrap();
         let proven = tenants.admit("nqn.proven", None).unwrap();
         assert!(made.iter().all(|one| one.owner() == made[0].owner() && !Arc::ptr_eq(&one.budget, &other.budget)));
-        assert_eq!((&**other.owner(), &**proven.owner()), ("hosts at 192.0.2.8", "nqn.proven"));
+        assert_eq!(other.owner(), &Owner::Place("192.0.2.8".into()));
+        assert_eq!(proven.owner(), &Owner::Tenant("nqn.proven".into()));
         // A name that looks like a place has the part of its place; what is loaded stays with who loaded it.
-        let odd = tenants.admit("hosts at 192.0.2.7", Some("192.0.2.7")).unwrap();
+        let odd = tenants.admit("192.0.2.7", Some("192.0.2.7")).unwrap();
         assert_eq!(odd.owner(), made[0].owner());
         assert!(Arc::ptr_eq(&other, &tenants.admit("nqn.other", Some("192.0.2.9")).unwrap()));
         assert!(!Arc::ptr_eq(&other, &tenants.admit("nqn.other", None).unwrap()));

@@ -85,7 +85,7 @@ impl<'d> OutputWriter<'d> {
             let shape = space.read()?.record.shape.clone();
             theirs.iter().try_for_each(|output| within(output, &shape))?;
             if let Some(progress) = progress {
-                runs.push(compound.hold_run(space, blocks(&theirs, &shape, &space.shape.block), &progress.stop)?);
+                runs.extend(compound.hold_run(space, blocks(&theirs, &shape, &space.shape.block), &progress.stop)?);
                 // A command that was waited for may have deleted or shrunk it.
                 let shape = space.read()?.record.shape.clone();
                 theirs.iter().try_for_each(|output| within(output, &shape))?;

@@ -142,7 +142,7 @@ impl Association {
     fn begin_execution(&self, command: RunCommand, runs_programs: bool) -> Result<RunningExecution<'_>, Status> {
         let (instructions_max, time_max) =
             self.tenant().rule(|rules| (rules.instructions, Duration::from_secs(rules.seconds.into())));
-        let outputs = Arc::new(OutputMemory::new(&self.tenant().budget));
+        let outputs = Arc::new(OutputMemory::new(&self.tenant().budget, &self.tenant().spool));
         let limits = RunLimits { instructions_max, time_max, outputs };
         let running = self.running.begin(&self.subsystem().last_run, command, runs_programs, limits);
         // The association may have ended since it was looked at, and have stopped only those that were there.

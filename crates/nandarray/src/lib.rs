@@ -120,6 +120,7 @@ pub mod internals {
     pub use crate::ftl::segments::SegmentState;
     pub use crate::ftl::{FetchError, Ftl, placement};
     pub use crate::sched::RangeLock;
+    pub use crate::sim::patience::joined;
 }
 
 /// Version of this crate.

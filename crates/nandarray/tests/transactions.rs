@@ -258,7 +258,7 @@ fn closing_ends_who_waits_for_a_transaction() {
         // Whether it waits by now or comes later, it fails the same way.
         std::thread::yield_now();
         device.close().unwrap();
-        assert!(matches!(waits.join().unwrap(), Err(Error::Closed(_))));
+        assert!(matches!(nandarray::internals::joined(waits), Err(Error::Closed(_))));
     });
 }
 
@@ -306,7 +306,7 @@ fn a_transaction_waits_for_runs_of_what_it_deletes_unless_one_may_wait_for_it() 
         std::thread::sleep(Duration::from_millis(50));
         assert!(!applied.is_finished(), "the deletion did not wait");
         ends[0].send(()).unwrap();
-        applied.join().unwrap().unwrap();
+        nandarray::internals::joined(applied).unwrap();
     });
     assert!(matches!(device.describe("named"), Err(Error::NotFound { .. })));
     assert_sound(&device, &|| "at the end".to_owned());

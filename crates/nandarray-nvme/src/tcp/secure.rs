@@ -359,3 +359,29 @@ impl SecureStream {
 fn peek_now() -> rustix::net::RecvFlags {
     rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// However many bytes a socket has, TLS gets few of them before its lock is free again.
+    #[test]
+    fn a_pass_ends_although_bytes_are_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sends = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        sends.write_all(&[7; 1000]).unwrap();
+        assert!(wait(&socket, PollFlags::IN, Some(Duration::from_secs(60))).unwrap());
+        let context = ptr::without_provenance_mut(socket.as_raw_fd() as usize);
+        // SAFETY: memory of one byte, and an open socket.
+        let one = || unsafe { receive(context, (&raw mut [0u8]).cast(), 1) };
+        for _ in 0..3 {
+            let (found, bytes) = pass(|| [one(), one(), one()]);
+            assert_eq!((found, bytes), ([1, 1, -1], 2));
+            assert_eq!(io::Error::last_os_error().kind(), ErrorKind::WouldBlock);
+        }
+    }
+}

@@ -195,7 +195,8 @@ impl CommandWorkers {
                 Queued::Returning(returning) => {
                     // Its thread goes on in this one's place.
                     *returning.seat.lock() = Some(seat);
-                    return returning.given.notify_one();
+                    returning.given.notify_one();
+                    return;
                 }
             }
             next = self.next(seat);
@@ -457,6 +458,7 @@ mod tests {
     #[test]
     fn what_a_host_that_has_gone_left_in_the_queue_is_dropped() {
         let workers = CommandWorkers::start(1, false).unwrap();
+        idle(&workers, 1);
         let (go_on, goes_on) = mpsc::channel::<()>();
         execute(&workers, &named("before"), ANY, move || goes_on.recv_timeout(LONG).unwrap());
         let (tell, told) = mpsc::channel();

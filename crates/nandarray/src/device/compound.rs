@@ -134,9 +134,12 @@ impl<'d> Compound<'d> {
         })
     }
 
-    /// Returns a spool, which keeps bytes of the command until it stages them.
-    pub fn spool(&self) -> Spool<'d> {
-        Spool::new(self.device)
+    /// Returns a spool, which keeps bytes for a space until the command stages them.
+    ///
+    /// # Errors
+    /// [`Error::WrongKey`] if the space is encrypted and was not unlocked.
+    pub fn spool(&self, space: Arc<Space>) -> Result<Spool<'d>> {
+        Spool::new(self.device, space)
     }
 
     /// Applies staged writes together, all of them or none.

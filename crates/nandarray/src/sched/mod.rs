@@ -239,9 +239,9 @@ mod tests {
                 lock.request(vec![(1, 1)], Share::Exclusive).wait_unless(Some(&|| stopped.load(Ordering::Relaxed)))
             });
             stopped.store(true, Ordering::Relaxed);
-            assert_eq!(stops.join().unwrap(), WaitEnd::Stopped);
+            assert_eq!(crate::sim::patience::joined(stops), WaitEnd::Stopped);
             lock.close();
-            assert_eq!(waits.join().unwrap(), WaitEnd::Closed);
+            assert_eq!(crate::sim::patience::joined(waits), WaitEnd::Closed);
         });
         assert!(held.is_granted());
         assert_eq!(lock.request(vec![(1, 1)], Share::Shared).wait(), WaitEnd::Closed, "nor does anybody begin to wait");

@@ -61,6 +61,16 @@ pub fn stopped_by<T>(is_stopped: Rc<IsStopped>, work: impl FnOnce() -> T) -> T {
     changed(|own| own.is_stopped = Some(is_stopped), work)
 }
 
+/// Waits by `wait`, as for another command; the thread keeps its place if it must not wait without.
+pub fn aside<T>(wait: impl FnOnce() -> T) -> T {
+    let begun = Wait::begin();
+    let done = wait();
+    if let Ok(mut begun) = begun {
+        begun.grant();
+    }
+    done
+}
+
 /// A wait of this thread, until it has ended.
 pub(super) struct Wait {
     own: OwnWaits,

@@ -196,12 +196,12 @@ fn deletions_wait_for_a_run_that_has_not_staged_yet_and_writes_do_not() {
             thread::scope(|others| {
                 let waits = others.spawn(|| inside.hold_run(&of("a"), vec![], &stop).map(drop));
                 stop.store(true, Ordering::Relaxed);
-                assert!(matches!(waits.join().unwrap(), Err(Error::Cancelled)));
+                assert!(matches!(nandarray::internals::joined(waits), Err(Error::Cancelled)));
             });
             inside.apply(vec![inside.stage(of("a"), vec![])?])
         });
         done.unwrap().unwrap();
-        deletes.join().unwrap().unwrap();
+        nandarray::internals::joined(deletes).unwrap();
     });
     model.retain(|name, _| name != "a" && name != "c");
     assert_holds(&device, &model, &String::new);
@@ -228,7 +228,7 @@ fn shapes_change_when_no_run_would_see_it() {
                 assert!(!resizes.is_finished(), "shape {waits} beside a run");
                 resizes
             });
-            done.unwrap().join().unwrap().unwrap();
+            nandarray::internals::joined(done.unwrap()).unwrap();
         });
         assert_eq!(device.describe("b").unwrap().peek().record.shape, [waits]);
     }

@@ -1,4 +1,4 @@
-"""Programs at the workers of a client: the result is that of the same array in one file, to the bit, whoever worked."""
+"""Programs at the workers of a client: the result is that of the same array in one file, to the bit."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ use crate::outputs::{OutputWriter, spaces_of};
 use crate::pipeline::pipeline_share;
 use crate::programs::{LoadedProgram, ProgramId, ProgramTable};
 use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue, StageRequest};
-use crate::share::{Share, TaskCuts, check_share, external_cutter, is_divisible};
+use crate::share::{RunShare, TaskCuts, check_share, external_cutter, is_divisible};
 use crate::stage::{Origin, Stage, tasks_a_run};
 use crate::typed::typed;
 
@@ -108,7 +108,7 @@ impl Runtime {
     /// for errors of the store. Spaces are unchanged then, and the store stays usable unless the error is the engine's
     /// own ([`nandarray::Error::Internal`]).
     pub fn execute(&self, execution: &Execution<'_>) -> Result<Executed> {
-        self.execute_share(execution, Share::All)
+        self.execute_share(execution, RunShare::All)
     }
 
     /// Runs a share of a program beside the data; returns as [`Self::execute`] does.
@@ -116,9 +116,9 @@ impl Runtime {
     /// # Errors
     /// As for [`Self::execute`]; [`Error::Engine`] as well if the execution has several programs or its tasks cannot be
     /// divided, and if the share is none of it.
-    pub fn execute_share(&self, execution: &Execution<'_>, share: Share<'_>) -> Result<Executed> {
+    pub fn execute_share(&self, execution: &Execution<'_>, share: RunShare<'_>) -> Result<Executed> {
         let cuts = match (share, execution.stages) {
-            (Share::All, _) => None,
+            (RunShare::All, _) => None,
             (_, [stage]) => match self.task_cuts(stage)? {
                 None => return Err(Error::invalid("a program whose tasks cannot be divided must run whole")),
                 cuts => cuts,
@@ -184,7 +184,7 @@ impl Runtime {
         &self,
         compound: &Compound<'_>,
         execution: &Execution<'_>,
-        (share, cuts): (Share<'_>, Option<&TaskCuts>),
+        (share, cuts): (RunShare<'_>, Option<&TaskCuts>),
     ) -> Result<Executed> {
         let Execution { stages, executor, hold_bytes, collect_bytes, locks_at_end, progress } = *execution;
         check_forms(stages, executor)?;

@@ -56,7 +56,7 @@ pub use session::job::{Collected, SavedRows, SessionJob};
 pub use session::kernels::{
     KernelForm, KernelRequest, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
 };
-pub use share::{Share, TaskCuts};
+pub use share::{RunShare, TaskCuts};
 pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
 

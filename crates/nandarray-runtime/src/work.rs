@@ -16,7 +16,7 @@ use crate::cut::{Edges, TaskCutter, check_taken};
 use crate::io::{Delivery, InputLocation, OutputSink};
 use crate::progress::Account;
 use crate::queue::joined;
-use crate::share::Share;
+use crate::share::RunShare;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput, tasks_a_run};
 
 /// Memory that is reused from task to task: the bytes of inputs, and space for outputs.
@@ -475,12 +475,12 @@ fn fold<'p>(
 
 impl<'p> FinishJob<'p> {
     /// Makes the job; the program's end is not called if another execution does so.
-    pub(crate) fn new(stage: &Stage<'_, 'p>, folder: Option<Core<'p>>, tasks: u64, share: Share<'_>) -> Self {
+    pub(crate) fn new(stage: &Stage<'_, 'p>, folder: Option<Core<'p>>, tasks: u64, share: RunShare<'_>) -> Self {
         let called = stage.program.entry(EntryPoint::End).is_some() || stage.program.metadata().state_bytes > 0;
         let (called, tasks) = match share {
-            Share::All => (called, tasks),
-            Share::Tasks { .. } => (false, tasks),
-            Share::End { tasks, .. } => (called, tasks),
+            RunShare::All => (called, tasks),
+            RunShare::Tasks { .. } => (false, tasks),
+            RunShare::End { tasks, .. } => (called, tasks),
         };
         let (state, deliveries) = (Vec::new(), Deliveries::default());
         Self { folder, tasks, is_called: !called, state, deliveries, instructions: 0 }
@@ -490,7 +490,7 @@ impl<'p> FinishJob<'p> {
         let (stage, bounds) = (context.stage, context.bounds());
         let metadata = stage.program.metadata();
         let mut merged = 0;
-        if let Share::End { states, .. } = context.share {
+        if let RunShare::End { states, .. } = context.share {
             let each = tasks_a_run(metadata);
             for (run, state) in (0..).zip(states) {
                 merged += fold(context, &mut self.folder, state, run * each)?;

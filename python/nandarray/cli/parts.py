@@ -250,9 +250,8 @@ def split(
     out: Annotated[Path, typer.Argument(help="Folder of the new store of parts.")],
 ) -> None:
     """Copy a store of one file into a new store of parts."""
-    with nandarray.open(store) as source, _undone(out):
-        with parts.create(out) as made, made.transaction("split") as tx:
-            source.copy("/", tx)
+    with nandarray.open(store) as source, _undone(out), parts.create(out) as made, made.transaction("split") as tx:
+        source.copy("/", tx)
 
 
 @app.command()

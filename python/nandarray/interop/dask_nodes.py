@@ -1,8 +1,8 @@
 """Workers of a Dask cluster that work beside parts: the plugin that tells which folders they have, and their crew.
 
-:class:`NodePlugin` is registered once by the client, and runs at each worker, also at those that come later. Who is
-there, heartbeats and retries are Dask's. Which part lies where is asked of the workers when a run begins, so nothing
-here can be out of date. What is sent, and where, is decided in :mod:`nandarray.parts.away`.
+:class:`NodePlugin` is registered once by the client, and runs at each worker, also at those that come later.
+Membership, heartbeats and retries are Dask's. Workers look for parts when a run begins, so nothing here can be out of
+date. :mod:`nandarray.parts.away` decides on the work of each.
 """
 
 from __future__ import annotations

@@ -111,8 +111,6 @@ class PartsSource(Source):
         self.jobs: list[str] = []
         #: Whether a version may be there that names this source's parts, though no answer says so.
         self.may_be_named = False
-        #: Function that runs programs at the workers of a client.
-        self.away: Callable[..., dict[str, Any]] | None = None
         #: Counts changes, or attempts of them.
         self.changes = 0
         #: By the id of its watch, the event that ends a run at workers.
@@ -317,12 +315,6 @@ class PartsSource(Source):
         if any(isinstance(one, tuple) for stage in asked.stages for one in stage.outputs):
             self.check_writable()
         return self.bench.execute(asked, watch)
-
-    def execute_away(self, *given: Any) -> dict[str, Any]:
-        """Run programs at the workers of a client."""
-        self._check_open()
-        assert self.away is not None
-        return self.away(self, *given)
 
     def end_run(self, watch: Any) -> bool:
         """End a run, which looks at ``watch``, or at workers at its event."""

@@ -47,6 +47,8 @@ class NodePlugin(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]  
 
     def setup(self, worker: Any) -> None:
         """Note the folders of a worker; called by Dask in its process."""
+        if not isinstance(worker, distributed.Worker):
+            raise InvalidError(f"a plugin of workers must be set up at one of Dask, not at {type(worker).__name__}")
         own = self.by_worker.get(str(worker.name), self.by_worker.get(worker.address, self.folders))
         FOLDERS[:] = [folder for folder in own if os.path.isdir(folder)]
 

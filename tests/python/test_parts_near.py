@@ -158,6 +158,9 @@ def test_the_first_failure_is_reported_and_what_cannot_be_is_refused(both: Any) 
         with pytest.raises(nandarray.InvalidError, match=r"must not be one file"):
             one["f8"].reduce("sum", client=client)
         assert nandarray.offload(programs.get("sum", dtype="float64"), [np.ones(3)], client=client).result == 3
+        for others in ([sky["f8"], one["f8"]], [one["f8"], sky["f8"]]):
+            with pytest.raises(nandarray.InvalidError, match=r"another store|must not be one file"):
+                others[0].map_blocks(lambda x, y: x + y, others[1], client=client)
     with pytest.raises(nandarray.InvalidError, match=r"client must be .*, not str"):
         sky["f8"].reduce("sum", client="tcp://here")
 

@@ -88,8 +88,12 @@ class _Dask(Crew):
         return sum(self._client.nthreads().values())
 
     def ask(self, function: Callable[..., Any], *given: Any) -> dict[str | None, Any]:
-        found = self._client.run(function, *given, on_error="ignore")
-        return {str(worker): one for worker, one in found.items() if not isinstance(one, BaseException)}
+        found = self._client.run(function, *given, on_error="return")
+        answers = {str(worker): one for worker, one in found.items() if not isinstance(one, BaseException)}
+        for one in found.values():
+            if not answers and isinstance(one, BaseException):
+                raise one  # such as of workers that have another version of this package, or none
+        return answers
 
     def submit(self, worker: str | None, function: Callable[..., Any], *given: Any) -> Any:
         pinned = {} if worker is None else {"workers": [worker], "allow_other_workers": False}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nandarray::{Device, RunShare, SharedRange, SpaceId};
+use nandarray::{Device, Share, SharedRange, SpaceId};
 use nandarray_cores::kernel::{DataSection, KernelCore, KernelFunctions, KernelProgram, SectionRole, share};
 use nandarray_cores::{ElementType, LoadError};
 use nandarray_jit::Translations;
@@ -79,7 +79,7 @@ impl SectionBox {
 
     /// Returns the range of elements of the space that holds the box, last dimension fastest; the whole space for
     /// views.
-    fn range(&self, shape: Option<&[u64]>, share: RunShare) -> SharedRange {
+    fn range(&self, shape: Option<&[u64]>, share: Share) -> SharedRange {
         let space = u64::from(self.space);
         let lengths = |s: &&[u64]| [self.start.len(), self.step.len(), self.count.len()] == [s.len(); 3];
         let Some(shape) = shape.filter(|s| self.view.is_none() && lengths(s)) else {
@@ -132,9 +132,9 @@ pub struct SectionBinding {
 
 impl SectionBinding {
     /// Returns the boxes of the binding: shared by readers where it begins, exclusive where it goes.
-    fn boxes(&self) -> impl Iterator<Item = (&SectionBox, RunShare)> {
-        let from = if let SectionSource::Box(from) = &self.source { Some((from, RunShare::Shared)) } else { None };
-        let to = if let SectionTarget::Box(to) = &self.target { Some((to, RunShare::Exclusive)) } else { None };
+    fn boxes(&self) -> impl Iterator<Item = (&SectionBox, Share)> {
+        let from = if let SectionSource::Box(from) = &self.source { Some((from, Share::Shared)) } else { None };
+        let to = if let SectionTarget::Box(to) = &self.target { Some((to, Share::Exclusive)) } else { None };
         from.into_iter().chain(to)
     }
 
@@ -145,7 +145,7 @@ impl SectionBinding {
         &self,
         section: &DataSection,
         at: &SectionBox,
-        share: RunShare,
+        share: Share,
         array: Option<(&str, u32)>,
     ) -> Option<String> {
         let (name, volume) = (&section.name, |n: &[u64]| n.iter().try_fold(1u64, |all, n| all.checked_mul(*n)));
@@ -156,8 +156,8 @@ impl SectionBinding {
         let found = ElementType::parse_text(dtype);
         if let Some(wanted) = &section.element {
             let fits = match share {
-                RunShare::Shared => wanted.takes(found.as_ref()),
-                RunShare::Exclusive => wanted.fits(found.as_ref()),
+                Share::Shared => wanted.takes(found.as_ref()),
+                Share::Exclusive => wanted.fits(found.as_ref()),
             };
             if !fits {
                 return Some(format!("section {name} has {wanted}; the array has {}", ElementType::shown(dtype)));
@@ -322,8 +322,8 @@ mod tests {
 
     fn range(shape: &[u64], start: &[u64], step: &[u64], count: &[u64]) -> (u64, u64) {
         let (start, step, count) = (start.to_vec(), step.to_vec(), count.to_vec());
-        let found = SectionBox { space: 5, start, step, count, view: None }.range(Some(shape), RunShare::Shared);
-        assert_eq!((found.space, found.share), (5, RunShare::Shared));
+        let found = SectionBox { space: 5, start, step, count, view: None }.range(Some(shape), Share::Shared);
+        assert_eq!((found.space, found.share), (5, Share::Shared));
         (found.first, found.last)
     }
 
@@ -336,7 +336,7 @@ mod tests {
             let section = DataSection { name, item_bytes, element, role: SectionRole::Update };
             binding.misfit(&section, &at, share, Some(array))
         };
-        for share in [RunShare::Shared, RunShare::Exclusive] {
+        for share in [Share::Shared, Share::Exclusive] {
             assert_eq!(misfit("<f8", 8, share, ("<f8", 8)), None);
             assert_eq!(misfit("<f8", 8, share, ("|V8", 8)), None, "elements without a type");
             let says = Some("section x has float64; the array has int64".to_owned());
@@ -346,9 +346,9 @@ mod tests {
             assert_eq!(misfit("", 8, share, ("|V512", 512)), says, "a section without a type");
         }
         // Plain bytes are read from elements of any type, and written to none.
-        assert_eq!(misfit("|u1", 1, RunShare::Shared, ("|i1", 1)), None);
+        assert_eq!(misfit("|u1", 1, Share::Shared, ("|i1", 1)), None);
         let says = "section x has uint8; the array has int8".to_owned();
-        assert_eq!(misfit("|u1", 1, RunShare::Exclusive, ("|i1", 1)), Some(says));
+        assert_eq!(misfit("|u1", 1, Share::Exclusive, ("|i1", 1)), Some(says));
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(range(&[4], &[u64::MAX], &[u64::MAX], &[3]), (u64::MAX, u64::MAX));
         assert_eq!(range(&[4], &[3], &[1], &[0]), (3, 3), "an empty box");
         let whole = SectionBox { view: Some(vec![16]), ..SectionBox::default() };
-        let found = whole.range(Some(&[4, 4]), RunShare::Exclusive);
-        assert_eq!((found.first, found.last, found.share), (0, u64::MAX, RunShare::Exclusive), "a view");
+        let found = whole.range(Some(&[4, 4]), Share::Exclusive);
+        assert_eq!((found.first, found.last, found.share), (0, u64::MAX, Share::Exclusive), "a view");
     }
 }

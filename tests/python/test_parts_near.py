@@ -98,6 +98,23 @@ def test_results_are_those_of_one_file(both: Any, dtype: str, workers: int) -> N
 
 
 @pytest.mark.usefixtures("small")
+def test_compressed_arrays_are_cut_along_their_blocks(tmp_path: Path) -> None:
+    data = np.random.default_rng(3).standard_normal((9000, 131)) * 1e5
+    options = {"dtype": "f8", "building_block": (777, 131), "compression": "lz4", "data": data}
+    program, runs = programs.get("sum", dtype="float64"), []
+    with (
+        nandarray.open(tmp_path / "one.nand", "w") as one,
+        parts.create(tmp_path / "sky.nand") as sky,
+        ThreadPoolExecutor(2) as client,
+    ):
+        one.create("a", data.shape, **options)
+        sky.create("a", data.shape, **options, shards=(2331, 131))
+        for array, where in ((one["a"], None), (sky["a"], None), (sky["a"], client)):
+            runs.append(nandarray.offload(program, [array], client=where))
+    assert len({(np.float64(run.result).tobytes(), run.account.tasks) for run in runs}) == 1, runs
+
+
+@pytest.mark.usefixtures("small")
 def test_an_account_says_who_did_what(both: Any) -> None:
     one, sky = both
     program = programs.get("sum", dtype="float64")

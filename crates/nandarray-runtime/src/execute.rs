@@ -211,18 +211,7 @@ impl Runtime {
             .collect::<Result<_>>()?;
         let (mut steps, mut wanted) = (Vec::new(), Vec::new());
         for (((stage, ready), core), scalars) in stages.iter().zip(&programs).zip(&makers).zip(&scalars) {
-            let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-            for (number, input) in stage.inputs.iter().enumerate() {
-                let port = ready.program.metadata().inputs.get(number);
-                inputs.push(match *input {
-                    Input::Output { .. } if port.is_some_and(|port| port.packed.is_some()) => {
-                        let text = format!("input {number} is read packed: it must be an array, not another output");
-                        return Err(Error::invalid(text));
-                    }
-                    Input::Output { stage, output } => Origin::Stage { stage, output },
-                    Input::Bytes(_) | Input::Box { .. } => Origin::External(reader.add(input, port)?),
-                });
-            }
+            let (inputs, mut outputs) = (origins(&mut reader, stage, ready.program.metadata())?, Vec::new());
             for output in stage.outputs {
                 outputs.push(output.as_ref().map(|output| {
                     wanted.push(output);
@@ -258,6 +247,21 @@ impl Runtime {
         };
         Ok(Executed { stages: steps.iter().zip(done.stages).map(stage).collect(), account: done.account })
     }
+}
+
+/// Returns the origins of a stage's inputs; those that come from outside are added to the reader.
+fn origins<'a>(reader: &mut InputReader<'a>, stage: &StageRequest<'a>, metadata: &Metadata) -> Result<Vec<Origin>> {
+    let origin = |(number, input): (usize, &'a Input<'a>)| {
+        let port = metadata.inputs.get(number);
+        match *input {
+            Input::Output { .. } if port.is_some_and(|port| port.packed.is_some()) => {
+                Err(Error::invalid(format!("input {number} is read packed: it must be an array, not another output")))
+            }
+            Input::Output { stage, output } => Ok(Origin::Stage { stage, output }),
+            Input::Bytes(_) | Input::Box { .. } => Ok(Origin::External(reader.add(input, port)?)),
+        }
+    };
+    stage.inputs.iter().enumerate().map(origin).collect()
 }
 
 /// Checks that a program that takes its inputs whole is given them so.

@@ -18,6 +18,7 @@ mod cut;
 mod error;
 mod execute;
 mod executor;
+mod fold;
 mod halo;
 mod inputs;
 mod io;

@@ -13,6 +13,7 @@ use nandarray_cores::{BorrowedTask, Call, Core, EntryPoint, Inflow, RunError};
 
 use crate::context::StageContext;
 use crate::cut::{Edges, TaskCutter, check_taken};
+use crate::fold::fold;
 use crate::io::{Delivery, InputLocation, OutputSink};
 use crate::progress::Account;
 use crate::queue::joined;
@@ -443,33 +444,6 @@ impl<'p> DeliverJob<'p> {
         let state = std::mem::take(&mut self.state);
         self.instructions = fold(context, &mut self.folder, &state, self.first)?;
         Ok(())
-    }
-}
-
-/// Merges the state of the run of tasks that begins with task `first` into that of `folder`, or makes it the first one
-/// there; returns the number of instructions that it took.
-fn fold<'p>(
-    context: &StageContext<'_, 'p>,
-    folder: &mut Option<Core<'p>>,
-    state: &[u8],
-    first: u64,
-) -> Result<u64, RunError> {
-    let stage = context.stage;
-    match folder {
-        Some(core) if stage.program.entry(EntryPoint::Merge).is_some() => {
-            let before = core.instructions();
-            core.merge(stage.scalars, state, first, context.bounds())?;
-            Ok(core.instructions() - before)
-        }
-        Some(_) => Ok(0),
-        None => {
-            let mut core = context.core()?;
-            core.begin(stage.scalars, 0, context.bounds())?;
-            core.set_state(state)?;
-            let instructions = core.instructions();
-            *folder = Some(core);
-            Ok(instructions)
-        }
     }
 }
 

@@ -54,6 +54,8 @@ class Source:
     has_workers = False
     #: Whether the other side chooses the form of programs that come without one.
     chooses_form = True
+    #: Function that runs programs at the workers of a client, where workers see the data.
+    away: Callable[..., dict[str, Any]] | None = None
     #: Name of the door in errors.
     door = "this door"
 
@@ -163,7 +165,9 @@ class Source:
 
     def execute_away(self, asked: Any, watch: Any, client: Any, programs: Any) -> dict[str, Any]:
         """Run programs at the workers of a client."""
-        self.refuse("client=: it is for stores of parts, which workers read beside this process")
+        if self.away is None:
+            self.refuse("client=: it is for stores of parts, which workers read beside this process")
+        return self.away(self, asked, watch, client, programs)
 
     def end_run(self, watch: Any) -> bool:
         """End the run of programs that ``watch`` was given to; return whether the door could."""

@@ -267,6 +267,7 @@ SUBJECTS: dict[str, Callable[[Path], Any]] = {
     "xarray's file": manager,
     "RowDataset": rows,
     "Zarr's store": zarr_store,
+    "Dask's plugin": lambda folder: nandarray.parts.NodePlugin([folder]),
     "Report": lambda folder: modelled(folder).report(),
     # Other stores, and what runs beside one.
     "Submitted": lambda folder: modelled(folder)["x"].submit(),

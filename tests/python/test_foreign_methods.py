@@ -33,6 +33,7 @@ FOREIGN = {
     "xarray's store of a field": "xarray",
     "xarray's file": "xarray",
     "Zarr's store": "zarr",
+    "Dask's plugin": "distributed",
 }
 #: Errors that tell of a fault, of ours or of another library.
 FAULTS = {

@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import nandarray
 from nandarray import parts
+from nandarray.cli.commands import app
 from nandarray.parts import forks, reclaim, writer
 from nandarray.parts.history import History
 from nandarray.parts.manifest import key_of, parse
@@ -245,6 +247,27 @@ def test_a_tag_is_the_name_of_a_file(sky: Any, name: Any) -> None:
     (Path(sky.path) / "tags" / "far.json").write_text('{"version": 1e400}')
     with pytest.raises(nandarray.CorruptError, match="the tag is damaged"):
         sky.tags()
+
+
+def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "one.nand", "w") as one:
+        one.create("secret", (4,), "f8", encryption_key=bytes(32))
+        one["a"] = np.arange(3)
+    out = tmp_path / "sky.nand"
+    for there in (False, True):
+        if there:
+            out.mkdir()
+        done = CliRunner().invoke(app, ["parts", "split", one.path, str(out)])
+        assert (done.exit_code, "no key was given" in done.output) == (1, True)
+        assert out.exists() == there
+        assert not there or not any(out.iterdir())
+    with parts.create(out) as sky:
+        sky["a"] = np.arange(5000)
+        sky.flush()
+    next((out / "parts").iterdir()).unlink()
+    done = CliRunner().invoke(app, ["parts", "join", str(out), str(tmp_path / "two.nand")])
+    assert (done.exit_code, "is not there" in done.output) == (1, True)
+    assert not (tmp_path / "two.nand").exists()
 
 
 def test_a_write_that_comes_too_late_for_a_commit_fails(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Programs at the workers of a client: the result is that of the same array in one file, to the bit, whoever worked."""
+"""Programs at the workers of a client: the result is that of the same array in one file, to the bit."""
 
 from __future__ import annotations
 
@@ -63,17 +63,18 @@ def total(x: Any, out: Any) -> None:
     out[0, 0] = x.sum()
 
 
+#: Calls for each dtype; the others compile functions, and are for two.
 CALLS = {
     "sum": lambda a, **o: a.reduce("sum", **o),
     "mean of a part": lambda a, **o: a.reduce("mean", key=np.s_[7:290:3, 5:120], **o),
     "sum of columns": lambda a, **o: a.reduce("sum", 0, **o),
+}
+MORE = {
     "sum of rows": lambda a, **o: a.reduce("sum", 1, **o),
     "square": lambda a, **o: a.reduce(lambda x, y: x + y * y, **o),
     "filter": lambda a, **o: a.filter(lambda x: abs(x) > 500, **o),
     "map": lambda a, **o: a.map_blocks(lambda x, by: x * by, by=3, key=np.s_[1:, ::2], **o),
     "two": lambda a, **o: a.map_blocks(lambda x, y: x + y, numbers(a.name), **o),
-}
-ORDERED = {
     "place": lambda a, **o: a.reduce("argmax", **o),
     "median": lambda a, **o: a.reduce("median", **o),
     "variance": lambda a, **o: a.reduce("var", 1, **o),
@@ -90,10 +91,27 @@ ORDERED = {
 def test_results_are_those_of_one_file(both: Any, dtype: str, workers: int) -> None:
     one, sky = both
     with ThreadPoolExecutor(workers) as client:
-        for name, call in (CALLS | ORDERED if dtype in ("f4", "i2") else CALLS).items():
-            options = {} if name in ("boxes", "around", "round", "median") else {"task_bytes": 700}
+        for name, call in (CALLS | MORE if dtype in ("f4", "i2") else CALLS).items():
+            options = {} if name in ("boxes", "around", "round", "median") else {"task_bytes": 2000}
             with contextlib.nullcontext(name):
                 same(call(sky[dtype], client=client, **options), call(one[dtype], **options))
+
+
+@pytest.mark.usefixtures("small")
+def test_compressed_arrays_are_cut_along_their_blocks(tmp_path: Path) -> None:
+    data = np.random.default_rng(3).standard_normal((9000, 131)) * 1e5
+    options = {"dtype": "f8", "building_block": (777, 131), "compression": "lz4", "data": data}
+    program, runs = programs.get("sum", dtype="float64"), []
+    with (
+        nandarray.open(tmp_path / "one.nand", "w") as one,
+        parts.create(tmp_path / "sky.nand") as sky,
+        ThreadPoolExecutor(2) as client,
+    ):
+        one.create("a", data.shape, **options)
+        sky.create("a", data.shape, **options, shards=(2331, 131))
+        for array, where in ((one["a"], None), (sky["a"], None), (sky["a"], client)):
+            runs.append(nandarray.offload(program, [array], client=where))
+    assert len({(np.float64(run.result).tobytes(), run.account.tasks) for run in runs}) == 1, runs
 
 
 @pytest.mark.usefixtures("small")
@@ -157,6 +175,9 @@ def test_the_first_failure_is_reported_and_what_cannot_be_is_refused(both: Any) 
         with pytest.raises(nandarray.InvalidError, match=r"must not be one file"):
             one["f8"].reduce("sum", client=client)
         assert nandarray.offload(programs.get("sum", dtype="float64"), [np.ones(3)], client=client).result == 3
+        for others in ([sky["f8"], one["f8"]], [one["f8"], sky["f8"]]):
+            with pytest.raises(nandarray.InvalidError, match=r"another store|must not be one file"):
+                others[0].map_blocks(lambda x, y: x + y, others[1], client=client)
     with pytest.raises(nandarray.InvalidError, match=r"client must be .*, not str"):
         sky["f8"].reduce("sum", client="tcp://here")
 

@@ -10,7 +10,7 @@ use nandarray::{Device, SpaceId};
 use nandarray_cores::{CoreTimer, Form, Native, Profiler};
 use nandarray_model::store::{Clock, Modelled};
 use nandarray_runtime::{
-    Account, Boundary, Execution, Executor, Halo, Input, Output, OutputValue, ProgramId, Progress, Runtime, Share,
+    Account, Boundary, Execution, Executor, Halo, Input, Output, OutputValue, ProgramId, Progress, RunShare, Runtime,
     StageRequest, Tiles,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -342,9 +342,9 @@ pub(crate) fn execute<'py>(
     };
     let (hold_bytes, progress) = (request.hold_bytes, watch.progress.clone());
     let share = match &request.share {
-        None => Share::All,
-        Some(ShareArg::Tasks((first, end))) => Share::Tasks { first: *first, end: *end },
-        Some(ShareArg::End((tasks, states))) => Share::End { tasks: *tasks, states },
+        None => RunShare::All,
+        Some(ShareArg::Tasks((first, end))) => RunShare::Tasks { first: *first, end: *end },
+        Some(ShareArg::End((tasks, states))) => RunShare::End { tasks: *tasks, states },
     };
     let outcome = with_stages(py, runtime, request, |stages| {
         let done = detached(py, || {

@@ -17,7 +17,7 @@ use crate::io::InputSource;
 use crate::job::{Job, JobStep};
 use crate::progress::{Account, Progress, TASK_INSTRUCTIONS_MIN, ThreadObserver};
 use crate::scheduler::{Next, RunPlan, Scheduler};
-use crate::share::Share;
+use crate::share::RunShare;
 use crate::stage::{Failed, Origin, Rank, Stage};
 use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 
@@ -74,7 +74,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         workers: usize,
         hold_bytes: u64,
     ) -> Result<Self, StageError> {
-        Self::of_share(stages, source, progress, workers, hold_bytes, Share::All, &[])
+        Self::of_share(stages, source, progress, workers, hold_bytes, RunShare::All, &[])
     }
 
     /// Makes an agenda that runs a share of the tasks of a stage, or stages whole. `edges` are the first records of
@@ -85,10 +85,10 @@ impl<'s, 'p> Agenda<'s, 'p> {
         progress: &'s Progress,
         workers: usize,
         hold_bytes: u64,
-        share: Share<'s>,
+        share: RunShare<'s>,
         edges: &[u64],
     ) -> Result<Self, StageError> {
-        assert!(share == Share::All || stages.len() == 1, "{} stages have a share", stages.len());
+        assert!(share == RunShare::All || stages.len() == 1, "{} stages have a share", stages.len());
         for (number, stage) in stages.iter().enumerate() {
             fits(stages, number, stage).map_err(|what| named(stages, number, RunError::Inputs(what)))?;
         }
@@ -97,9 +97,9 @@ impl<'s, 'p> Agenda<'s, 'p> {
         let mut plan = RunPlan { stages, source, progress, share, workers, hold_bytes, readers: Vec::new() };
         let mut scheduler = Scheduler::new(&mut plan);
         match share {
-            Share::All => {}
-            Share::Tasks { first, end } => scheduler.stages[0].cutter.cut_only(first, end, edges[first as usize]),
-            Share::End { .. } => scheduler.stages[0].cutter.cut_only(0, 0, 0),
+            RunShare::All => {}
+            RunShare::Tasks { first, end } => scheduler.stages[0].cutter.cut_only(first, end, edges[first as usize]),
+            RunShare::End { .. } => scheduler.stages[0].cutter.cut_only(0, 0, 0),
         }
         let mut runs = 0u64;
         for (number, stage) in stages.iter().enumerate() {

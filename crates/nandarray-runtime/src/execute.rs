@@ -27,7 +27,7 @@ use crate::outputs::{OutputWriter, spaces_of};
 use crate::pipeline::pipeline_share;
 use crate::programs::{LoadedProgram, ProgramId, ProgramTable};
 use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue, StageRequest};
-use crate::share::{Share, TaskCuts, check_share, external_cutter, is_divisible};
+use crate::share::{RunShare, TaskCuts, check_share, external_cutter, is_divisible};
 use crate::stage::{Origin, Stage, tasks_a_run};
 use crate::typed::typed;
 
@@ -108,7 +108,7 @@ impl Runtime {
     /// for errors of the store. Spaces are unchanged then, and the store stays usable unless the error is the engine's
     /// own ([`nandarray::Error::Internal`]).
     pub fn execute(&self, execution: &Execution<'_>) -> Result<Executed> {
-        self.execute_share(execution, Share::All)
+        self.execute_share(execution, RunShare::All)
     }
 
     /// Runs a share of a program beside the data; returns as [`Self::execute`] does.
@@ -116,9 +116,9 @@ impl Runtime {
     /// # Errors
     /// As for [`Self::execute`]; [`Error::Engine`] as well if the execution has several programs or its tasks cannot be
     /// divided, and if the share is none of it.
-    pub fn execute_share(&self, execution: &Execution<'_>, share: Share<'_>) -> Result<Executed> {
+    pub fn execute_share(&self, execution: &Execution<'_>, share: RunShare<'_>) -> Result<Executed> {
         let cuts = match (share, execution.stages) {
-            (Share::All, _) => None,
+            (RunShare::All, _) => None,
             (_, [stage]) => match self.task_cuts(stage)? {
                 None => return Err(Error::invalid("a program whose tasks cannot be divided must run whole")),
                 cuts => cuts,
@@ -184,7 +184,7 @@ impl Runtime {
         &self,
         compound: &Compound<'_>,
         execution: &Execution<'_>,
-        (share, cuts): (Share<'_>, Option<&TaskCuts>),
+        (share, cuts): (RunShare<'_>, Option<&TaskCuts>),
     ) -> Result<Executed> {
         let Execution { stages, executor, hold_bytes, collect_bytes, locks_at_end, progress } = *execution;
         check_forms(stages, executor)?;
@@ -211,18 +211,7 @@ impl Runtime {
             .collect::<Result<_>>()?;
         let (mut steps, mut wanted) = (Vec::new(), Vec::new());
         for (((stage, ready), core), scalars) in stages.iter().zip(&programs).zip(&makers).zip(&scalars) {
-            let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-            for (number, input) in stage.inputs.iter().enumerate() {
-                let port = ready.program.metadata().inputs.get(number);
-                inputs.push(match *input {
-                    Input::Output { .. } if port.is_some_and(|port| port.packed.is_some()) => {
-                        let text = format!("input {number} is read packed: it must be an array, not another output");
-                        return Err(Error::invalid(text));
-                    }
-                    Input::Output { stage, output } => Origin::Stage { stage, output },
-                    Input::Bytes(_) | Input::Box { .. } => Origin::External(reader.add(input, port)?),
-                });
-            }
+            let (inputs, mut outputs) = (origins(&mut reader, stage, ready.program.metadata())?, Vec::new());
             for output in stage.outputs {
                 outputs.push(output.as_ref().map(|output| {
                     wanted.push(output);
@@ -258,6 +247,21 @@ impl Runtime {
         };
         Ok(Executed { stages: steps.iter().zip(done.stages).map(stage).collect(), account: done.account })
     }
+}
+
+/// Returns the origins of a stage's inputs; those that come from outside are added to the reader.
+fn origins<'a>(reader: &mut InputReader<'a>, stage: &StageRequest<'a>, metadata: &Metadata) -> Result<Vec<Origin>> {
+    let origin = |(number, input): (usize, &'a Input<'a>)| {
+        let port = metadata.inputs.get(number);
+        match *input {
+            Input::Output { .. } if port.is_some_and(|port| port.packed.is_some()) => {
+                Err(Error::invalid(format!("input {number} is read packed: it must be an array, not another output")))
+            }
+            Input::Output { stage, output } => Ok(Origin::Stage { stage, output }),
+            Input::Bytes(_) | Input::Box { .. } => Ok(Origin::External(reader.add(input, port)?)),
+        }
+    };
+    stage.inputs.iter().enumerate().map(origin).collect()
 }
 
 /// Checks that a program that takes its inputs whole is given them so.

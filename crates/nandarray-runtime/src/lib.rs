@@ -18,6 +18,7 @@ mod cut;
 mod error;
 mod execute;
 mod executor;
+mod fold;
 mod halo;
 mod inputs;
 mod io;
@@ -56,7 +57,7 @@ pub use session::job::{Collected, SavedRows, SessionJob};
 pub use session::kernels::{
     KernelForm, KernelRequest, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
 };
-pub use share::{Share, TaskCuts};
+pub use share::{RunShare, TaskCuts};
 pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
 

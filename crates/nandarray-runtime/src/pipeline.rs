@@ -12,7 +12,7 @@ use crate::error::StageError;
 use crate::executor::Executor;
 use crate::io::{InputSource, OutputSink};
 use crate::progress::Progress;
-use crate::share::Share;
+use crate::share::RunShare;
 use crate::stage::Stage;
 
 /// Default limit of the bytes that are queued between stages: 1 GiB.
@@ -33,7 +33,7 @@ pub fn pipeline<'p>(
     hold_bytes: u64,
     progress: &Progress,
 ) -> Result<Completed, StageError> {
-    pipeline_share(stages, source, sink, executor, hold_bytes, progress, (Share::All, &[]))
+    pipeline_share(stages, source, sink, executor, hold_bytes, progress, (RunShare::All, &[]))
 }
 
 /// Runs a share of the only stage, or all stages whole; `edges` as for [`Agenda::of_share`].
@@ -44,7 +44,7 @@ pub(crate) fn pipeline_share<'p>(
     executor: &dyn Executor,
     hold_bytes: u64,
     progress: &Progress,
-    (share, edges): (Share<'_>, &[u64]),
+    (share, edges): (RunShare<'_>, &[u64]),
 ) -> Result<Completed, StageError> {
     let workers = executor.workers();
     let mut agenda = Agenda::of_share(stages, source, progress, workers, hold_bytes, share, edges)?;

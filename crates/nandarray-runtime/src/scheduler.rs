@@ -20,7 +20,7 @@ use crate::io::InputSource;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::queue::StreamQueue;
-use crate::share::Share;
+use crate::share::RunShare;
 use crate::shares::Pipeline;
 use crate::stage::{Failed, Origin, Rank, Stage, StageState};
 use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, TaskJob};
@@ -47,8 +47,8 @@ pub(crate) struct RunPlan<'s, 'p> {
     pub(crate) stages: &'s [Stage<'s, 'p>],
     pub(crate) source: &'s dyn InputSource,
     pub(crate) progress: &'s Progress,
-    /// The share of the only stage that this run has; of all stages [`Share::All`], if there are several.
-    pub(crate) share: Share<'s>,
+    /// The share of the only stage that this run has; of all stages [`RunShare::All`], if there are several.
+    pub(crate) share: RunShare<'s>,
     pub(crate) workers: u64,
     pub(crate) hold_bytes: u64,
     /// For each stage and output its readers as (stage, input), in the order of their reader numbers in the output's
@@ -250,7 +250,7 @@ impl<'p> Scheduler<'p> {
             let run = work.next;
             let output = work.undelivered.remove(&run).expect("a run that is to be delivered");
             let rank = Rank { turn: output.turn, stage, run };
-            let keeps = matches!(plan.share, Share::Tasks { .. });
+            let keeps = matches!(plan.share, RunShare::Tasks { .. });
             let job = DeliverJob::new(&plan.stages[stage], output, work.folder.take(), keeps);
             return Ok(Some(plan.job(stage, rank, JobWork::Deliver(job))));
         }

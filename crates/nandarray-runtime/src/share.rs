@@ -3,7 +3,7 @@
 //! Each of them has inputs of full length and executes some of the tasks, with the numbers and the places that these
 //! have in the whole run. It gives back their outputs, and the state of each run of consecutive tasks. One further
 //! execution merges all states in their order, and calls the program's end. So together they produce what one
-//! execution of all tasks does, to the bit. Who has which share is the caller's business.
+//! execution of all tasks does, to the bit. The caller decides on the shares.
 
 use nandarray_cores::{Metadata, Records, Tasks};
 
@@ -13,7 +13,7 @@ use crate::io::InputSource;
 
 /// The share of a run that one execution has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Share<'a> {
+pub enum RunShare<'a> {
     /// All tasks, and the program's end.
     #[default]
     All,
@@ -50,11 +50,11 @@ pub(crate) fn is_divisible(metadata: &Metadata) -> bool {
 }
 
 /// Checks that a share begins and ends where states do, and that an end has all states.
-pub(crate) fn check_share(metadata: &Metadata, share: Share<'_>, cuts: &TaskCuts) -> Result<()> {
+pub(crate) fn check_share(metadata: &Metadata, share: RunShare<'_>, cuts: &TaskCuts) -> Result<()> {
     let (all, each) = (cuts.edges.len() as u64 - 1, cuts.tasks_a_run);
     match share {
-        Share::All => Ok(()),
-        Share::Tasks { first, end } => {
+        RunShare::All => Ok(()),
+        RunShare::Tasks { first, end } => {
             let is_edge = |task: u64| task.is_multiple_of(each) || task == all;
             if first > end || end > all || !is_edge(first) || !is_edge(end) {
                 return Err(Error::invalid(format!(
@@ -63,7 +63,7 @@ pub(crate) fn check_share(metadata: &Metadata, share: Share<'_>, cuts: &TaskCuts
             }
             Ok(())
         }
-        Share::End { tasks, states } => {
+        RunShare::End { tasks, states } => {
             let wanted = if metadata.state_bytes > 0 { tasks.div_ceil(each) } else { 0 };
             if tasks != all || states.len() as u64 != wanted {
                 return Err(Error::invalid(format!(

@@ -13,10 +13,11 @@ use nandarray_cores::{BorrowedTask, Call, Core, EntryPoint, Inflow, RunError};
 
 use crate::context::StageContext;
 use crate::cut::{Edges, TaskCutter, check_taken};
+use crate::fold::fold;
 use crate::io::{Delivery, InputLocation, OutputSink};
 use crate::progress::Account;
 use crate::queue::joined;
-use crate::share::Share;
+use crate::share::RunShare;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput, tasks_a_run};
 
 /// Memory that is reused from task to task: the bytes of inputs, and space for outputs.
@@ -446,41 +447,14 @@ impl<'p> DeliverJob<'p> {
     }
 }
 
-/// Merges the state of the run of tasks that begins with task `first` into that of `folder`, or makes it the first one
-/// there; returns the number of instructions that it took.
-fn fold<'p>(
-    context: &StageContext<'_, 'p>,
-    folder: &mut Option<Core<'p>>,
-    state: &[u8],
-    first: u64,
-) -> Result<u64, RunError> {
-    let stage = context.stage;
-    match folder {
-        Some(core) if stage.program.entry(EntryPoint::Merge).is_some() => {
-            let before = core.instructions();
-            core.merge(stage.scalars, state, first, context.bounds())?;
-            Ok(core.instructions() - before)
-        }
-        Some(_) => Ok(0),
-        None => {
-            let mut core = context.core()?;
-            core.begin(stage.scalars, 0, context.bounds())?;
-            core.set_state(state)?;
-            let instructions = core.instructions();
-            *folder = Some(core);
-            Ok(instructions)
-        }
-    }
-}
-
 impl<'p> FinishJob<'p> {
     /// Makes the job; the program's end is not called if another execution does so.
-    pub(crate) fn new(stage: &Stage<'_, 'p>, folder: Option<Core<'p>>, tasks: u64, share: Share<'_>) -> Self {
+    pub(crate) fn new(stage: &Stage<'_, 'p>, folder: Option<Core<'p>>, tasks: u64, share: RunShare<'_>) -> Self {
         let called = stage.program.entry(EntryPoint::End).is_some() || stage.program.metadata().state_bytes > 0;
         let (called, tasks) = match share {
-            Share::All => (called, tasks),
-            Share::Tasks { .. } => (false, tasks),
-            Share::End { tasks, .. } => (called, tasks),
+            RunShare::All => (called, tasks),
+            RunShare::Tasks { .. } => (false, tasks),
+            RunShare::End { tasks, .. } => (called, tasks),
         };
         let (state, deliveries) = (Vec::new(), Deliveries::default());
         Self { folder, tasks, is_called: !called, state, deliveries, instructions: 0 }
@@ -490,7 +464,7 @@ impl<'p> FinishJob<'p> {
         let (stage, bounds) = (context.stage, context.bounds());
         let metadata = stage.program.metadata();
         let mut merged = 0;
-        if let Share::End { states, .. } = context.share {
+        if let RunShare::End { states, .. } = context.share {
             let each = tasks_a_run(metadata);
             for (run, state) in (0..).zip(states) {
                 merged += fold(context, &mut self.folder, state, run * each)?;

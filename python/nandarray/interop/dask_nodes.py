@@ -1,8 +1,8 @@
 """Workers of a Dask cluster that work beside parts: the plugin that tells which folders they have, and their crew.
 
-:class:`NodePlugin` is registered once by the client, and runs at each worker, also at those that come later. Who is
-there, heartbeats and retries are Dask's. Which part lies where is asked of the workers when a run begins, so nothing
-here can be out of date. What is sent, and where, is decided in :mod:`nandarray.parts.away`.
+:class:`NodePlugin` is registered once by the client, and runs at each worker, also at those that come later.
+Membership, heartbeats and retries are Dask's. Workers look for parts when a run begins, so nothing here can be out of
+date. :mod:`nandarray.parts.away` decides on the work of each.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class NodePlugin(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]  
 
     def setup(self, worker: Any) -> None:
         """Note the folders of a worker; called by Dask in its process."""
+        if not isinstance(worker, distributed.Worker):
+            raise InvalidError(f"a plugin of workers must be set up at one of Dask, not at {type(worker).__name__}")
         own = self.by_worker.get(str(worker.name), self.by_worker.get(worker.address, self.folders))
         FOLDERS[:] = [folder for folder in own if os.path.isdir(folder)]
 
@@ -86,8 +88,12 @@ class _Dask(Crew):
         return sum(self._client.nthreads().values())
 
     def ask(self, function: Callable[..., Any], *given: Any) -> dict[str | None, Any]:
-        found = self._client.run(function, *given, on_error="ignore")
-        return {str(worker): one for worker, one in found.items() if not isinstance(one, BaseException)}
+        found = self._client.run(function, *given, on_error="return")
+        answers = {str(worker): one for worker, one in found.items() if not isinstance(one, BaseException)}
+        for one in found.values():
+            if not answers and isinstance(one, BaseException):
+                raise one  # such as of workers that have another version of this package, or none
+        return answers
 
     def submit(self, worker: str | None, function: Callable[..., Any], *given: Any) -> Any:
         pinned = {} if worker is None else {"workers": [worker], "allow_other_workers": False}

@@ -122,7 +122,7 @@ def _with_spaces(asked: Any, change: Any) -> Any:
 
 @dataclass
 class _Place:
-    """Where a unit runs."""
+    """The worker of a unit."""
 
     worker: str | None
     where: str
@@ -147,6 +147,13 @@ def run_away(
     ProgramFailedError
         As for a run here: of several tasks that fail, that of the first.
     """
+    source._check_open()
+    if source.fork_job is not None:
+        source.refuse("client= within a worker: its part is sealed when its transaction says so")
+    every = [given for stage in asked.stages for given in (*stage.inputs, *stage.outputs)]
+    for box in filter(None, map(box_of, every)):
+        if getattr(box[0][0], "bench", None) is not source.bench:
+            raise InvalidError("an array of another store; a program runs beside the arrays of one")
     crew = crew_of(client)
     if any(isinstance(one, tuple) for stage in asked.stages for one in stage.outputs):
         source.check_writable()
@@ -266,7 +273,7 @@ class _Run:
     # --- Waiting -----------------------------------------------------------------------------------------------------
 
     def done(self, ended: threading.Event) -> list[dict[str, Any]]:
-        """Do all units, and return what was told of each."""
+        """Do all units, and return the engine's account of each."""
         errors: dict[int, BaseException] = {}
         for at in range(len(self._units)):
             self._submit(at)
@@ -367,7 +374,7 @@ def _bytes_of(stage: Mapping[str, Any]) -> int:
 
 
 def _chained(given: Sequence[Any]) -> Any:
-    """Return the bytes of an output, one unit's after the other's; None for one that nobody asked for."""
+    """Return the bytes of an output, one unit's after the other's; None for one that was not asked for."""
     found = [one for one in given if one is not None]
     return np.concatenate(found) if found else None
 

@@ -1,4 +1,4 @@
-"""Other processes that work for this one: which there are, which parts they hold, and how they are given work.
+"""Other processes that work for this one: their names, the parts that they hold, and the way to give them work.
 
 A :class:`Crew` stands before a client of an engine. That of ``concurrent.futures`` is here; an engine's own is found by
 the name of the client's package (``_ENGINES``), since nothing here knows engines.
@@ -31,7 +31,7 @@ _ENGINES = {"distributed": "nandarray.interop.dask_nodes"}
 
 @dataclass(frozen=True)
 class Held:
-    """What a worker has of some parts: those in folders of its own, and whether it sees the store's folder."""
+    """The parts of some that a worker has in folders of its own, and whether it sees the store's folder."""
 
     parts: frozenset[str]
     sees_store: bool

@@ -1,7 +1,7 @@
 """The tasks of a run of programs, divided into units of work that other processes do, each with the boxes it reads.
 
 Tasks are cut where the engine cuts them for an array in one file, so that a result is the same to the bit wherever they
-run. A unit has consecutive tasks, whole runs of those that share a state. What it reads is a range of each input's
+run. A unit has consecutive tasks, whole runs of those that share a state. It reads a range of each input's
 elements in C order, or of its tiles, as boxes of the array. Programs that feed each other, views, and programs whose
 tasks follow each other are one unit. Nothing is read, sent or run here.
 """

@@ -86,7 +86,8 @@ class ScratchEngine:
                 raise InvalidError("an array of another store; a program runs beside the arrays of one")
             if space.id not in copies:
                 told, name = space.known(), self._name()
-                options = {key: told[key] for key in ("building_block", "fill")}
+                # Tasks are cut along compressed blocks, and some programs take packed ones.
+                options = {key: told[key] for key in ("building_block", "compression", "fill")}
                 made = self.engine.create(name, told["shape"], told["itemsize"], told["dtype"], **options)
                 names.append(name)
                 copies[space.id] = made

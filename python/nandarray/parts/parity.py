@@ -2,7 +2,7 @@
 
 A file is taken as if zeros followed it up to the longest. One parity is RAID-4's exclusive or, two are RAID-6's P and
 Q. They are computed by the library's programs (``raid4_encode``, ``raid6_encode`` and those that rebuild), which run
-over bands of the files. Which files belong together is :mod:`nandarray.parts.protection`'s matter.
+over bands of the files. :mod:`nandarray.parts.protection` says which files belong together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _each(program: Any, files: Sequence[str | None], length: int, into: Sequence
             size = -(-min(_BAND_BYTES, length - at) // 8) * 8
             outputs = run.offload(program, _band(files, at, size), scalars).outputs
             for file, output in zip(made, outputs.values(), strict=True):
-                file.write(np.asarray(output))
+                file.write(np.asarray(output).tobytes())
         for file in made:
             file.flush()
             os.fsync(file.fileno())

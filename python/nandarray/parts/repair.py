@@ -1,8 +1,8 @@
 """Missing and damaged parts of a store are put back: from copies, or from parity and what is left of their groups.
 
 First all is looked at: each file that guards name, and each part, by its SHA-256. If a part cannot be brought back,
-nothing is written. What is rebuilt lies in ``tmp/`` until its SHA-256 is that of the part as it was sealed; then it
-takes the part's name, and the damaged file, if there is one, stays in ``tmp/`` for a while. Copies and parities that
+nothing is written. A part that is rebuilt lies in ``tmp/`` until its SHA-256 is that of the part as it was sealed; then
+it takes the part's name, and the damaged file, if there is one, stays in ``tmp/`` for a while. Copies and parities that
 are missing are made again, where their folders are.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["repair"]
 
 @dataclass
 class _Found:
-    """What was found of the parts and of the files that protect them."""
+    """The state of the parts and of the files that protect them."""
 
     good: set[str] = field(default_factory=set)
     bad: dict[str, Member] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
     every = guards(files)
     rows = named_rows(history)
     found = _look(files, parts, every, rows)
-    # How each part comes back: from the path of a copy, or by a group.
+    # A part comes back from the path of a copy, or by a group.
     copies = {part: path for part in found.bad if (path := _copy_of(files, part, every, found, at)) is not None}
     known = found.good | set(copies)
     groups: list[Guard] = []

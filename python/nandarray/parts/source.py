@@ -125,8 +125,6 @@ class PartsSource(Source):
         #: An attempt to commit of which that is so, for the next one (:mod:`nandarray.parts.commit`).
         self.tried: Any = None
         self._lease: Lease | None = None
-        #: Function that runs programs at the workers of a client.
-        self.away: Callable[..., dict[str, Any]] | None = None
         self._alive: list[Alive] = []
         #: Counts changes, or attempts of them.
         self.changes = 0
@@ -362,12 +360,6 @@ class PartsSource(Source):
         if any(isinstance(one, tuple) for stage in asked.stages for one in stage.outputs):
             self.check_writable()
         return self.scratch.execute(asked, watch)
-
-    def execute_away(self, *given: Any) -> dict[str, Any]:
-        """Run programs at the workers of a client."""
-        self._check_open()
-        assert self.away is not None
-        return self.away(self, *given)
 
     def end_run(self, watch: Any) -> bool:
         """End a run, which looks at ``watch``, or at workers at its event."""

@@ -364,8 +364,8 @@ class PartedStore(Store):
     ) -> dict[str, int]:
         """Protect the parts that versions name: by copies in other folders, or by parity of groups of parts.
 
-        What is protected already stays as it is, so that this can be called after each commit. Each part is verified
-        first. :meth:`repair` brings parts back.
+        Parts that are protected already are left alone, so that this can be called after each commit. Each part is
+        verified first. :meth:`repair` brings parts back.
 
         Parameters
         ----------

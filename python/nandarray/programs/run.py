@@ -126,8 +126,8 @@ class WorkerAccount:
     worker : str
         Its name: of Dask its address, of an executor its host and process.
     where : {"near", "shared", "moved"}
-        Where the parts lie: in a folder of the worker's own; in the store's folder, with no worker nearer to them; or
-        there, though another worker had them, which is gone, or a part of them.
+        The place of the parts: a folder of the worker's own; the store's folder, with no worker nearer to them; or
+        that folder, though another worker had them, which is gone, or a part of them.
     tasks : int
         Tasks that it has executed.
     read : int
@@ -169,7 +169,7 @@ class Account:
     notes : tuple of str
         Limits of a modelled device's account of the run; none under the wall clock.
     workers : tuple of WorkerAccount
-        What each worker of a client did; none without ``client=``.
+        The work of each worker of a client; none without ``client=``.
     """
 
     tasks: int
@@ -406,20 +406,31 @@ def offload(
     for name, one in wanted.items():
         value = given["stages"][run.places[id(one.step)]]["outputs"][one.number]
         got[name] = value if name in targets else _shaped(value, one._port, run.shapes.get((id(one.step), one.number)))
-    steps = tuple(map(_step_account, run.steps, given["stages"], stages))
+    to_store = sum(got[name] * wanted[name].dtype.itemsize for name in targets)
+    return Offloaded(got, _account(run.steps, stages, given, to_store, took, modelled=native.clock is not None))
+
+
+def _account(
+    all_steps: Sequence[Step],
+    stages: Sequence[_AskedStage],
+    given: Mapping[str, Any],
+    to_store: int,
+    took: float,
+    *,
+    modelled: bool,
+) -> Account:
+    """Return the account of a run."""
+    steps = tuple(map(_step_account, all_steps, given["stages"], stages))
     used = {one.form for one in steps}
     tasks, bytes_in, bytes_out, wire = given["tasks"], given["bytes_in"], given["bytes_out"], given.get("wire") or ()
     from_host = sum(one.nbytes for stage in stages for one in stage.inputs if isinstance(one, np.ndarray))
-    to_store = sum(got[name] * wanted[name].dtype.itemsize for name in targets)
     between = sum(one.bytes_in for one in steps) - bytes_in
     traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store, *wire)
     used_form = used.pop() if len(used) == 1 else "mixed"
-    notes = (ONE_A_CYCLE,) if native.clock is not None else ()
+    notes = (ONE_A_CYCLE,) if modelled else ()
     workers = tuple(WorkerAccount(**one) for one in given.get("workers", ()))
-    account = Account(
-        tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes, workers
-    )
-    return Offloaded(got, account)
+    facts = tasks, bytes_in, bytes_out, given["instructions"], took
+    return Account(*facts, used_form, steps, traffic, notes, workers)
 
 
 def _away(store: Any, client: Any) -> Callable[..., Any] | None:

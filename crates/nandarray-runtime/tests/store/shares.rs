@@ -1,7 +1,7 @@
 //! Promise: executions that divide the tasks of a program give together what one execution of all of them gives, also
 //! the number of a task that fails; a share within a run of tasks, and an end without its states, are refused.
 
-use nandarray_runtime::{Share, TaskCuts};
+use nandarray_runtime::{RunShare, TaskCuts};
 
 use super::*;
 
@@ -35,7 +35,7 @@ impl Shared {
         self.with(u64::MAX, |execution| self.store.runtime.task_cuts(&execution.stages[0])).unwrap().unwrap()
     }
 
-    fn share(&self, share: Share<'_>, fails: u64) -> Result<Executed, Error> {
+    fn share(&self, share: RunShare<'_>, fails: u64) -> Result<Executed, Error> {
         self.with(fails, |execution| self.store.runtime.execute_share(execution, share))
     }
 }
@@ -51,23 +51,23 @@ fn shares_give_together_what_one_execution_gives() {
     let cuts = shared.cuts();
     let (tasks, each) = (cuts.edges.len() as u64 - 1, cuts.tasks_a_run);
     assert!(tasks > 2 * each && !tasks.is_multiple_of(each) && cuts.edges.last() == Some(&ITEMS), "{cuts:?}");
-    let whole = shared.share(Share::All, u64::MAX).unwrap();
+    let whole = shared.share(RunShare::All, u64::MAX).unwrap();
     assert_eq!(whole.account.tasks, tasks);
     for borders in [vec![0, tasks], vec![0, each, tasks], vec![0, 0, each, 2 * each, tasks, tasks]] {
         let (mut copied, mut states, mut done) = (Vec::new(), Vec::new(), 0);
         for two in borders.windows(2) {
-            let part = shared.share(Share::Tasks { first: two[0], end: two[1] }, u64::MAX).unwrap();
+            let part = shared.share(RunShare::Tasks { first: two[0], end: two[1] }, u64::MAX).unwrap();
             copied.extend(bytes(&part, 0));
             assert!(bytes(&part, 1).is_empty(), "a share without the end calls nd_end");
             states.extend(part.stages[0].states.clone());
             done += part.account.tasks;
         }
-        let end = shared.share(Share::End { tasks, states: &states }, u64::MAX).unwrap();
+        let end = shared.share(RunShare::End { tasks, states: &states }, u64::MAX).unwrap();
         copied.extend(bytes(&end, 0));
         assert_eq!((copied, bytes(&end, 1), done), (bytes(&whole, 0), bytes(&whole, 1), tasks), "{borders:?}");
         assert_eq!(end.stages[0].state, whole.stages[0].state);
     }
-    match shared.share(Share::Tasks { first: each, end: tasks }, each + 3) {
+    match shared.share(RunShare::Tasks { first: each, end: tasks }, each + 3) {
         Err(Error::Execution(failed)) => assert_eq!(failed.error.task(), Some(each + 3), "{failed}"),
         done => panic!("{done:?}"),
     }
@@ -79,12 +79,12 @@ fn what_is_no_share_is_refused() {
     let tasks = shared.cuts().edges.len() as u64 - 1;
     let few = vec![vec![0; 8]];
     let wrong = [
-        (Share::Tasks { first: 1, end: tasks }, "multiples of 16"),
-        (Share::Tasks { first: 0, end: 17 }, "multiples of 16"),
-        (Share::Tasks { first: 16, end: 0 }, "multiples of 16"),
-        (Share::Tasks { first: 0, end: tasks + 16 }, "multiples of 16"),
-        (Share::End { tasks, states: &few }, "states"),
-        (Share::End { tasks: tasks - 1, states: &few }, "states"),
+        (RunShare::Tasks { first: 1, end: tasks }, "multiples of 16"),
+        (RunShare::Tasks { first: 0, end: 17 }, "multiples of 16"),
+        (RunShare::Tasks { first: 16, end: 0 }, "multiples of 16"),
+        (RunShare::Tasks { first: 0, end: tasks + 16 }, "multiples of 16"),
+        (RunShare::End { tasks, states: &few }, "states"),
+        (RunShare::End { tasks: tasks - 1, states: &few }, "states"),
     ];
     for (share, words) in wrong {
         let error = shared.share(share, u64::MAX).unwrap_err().to_string();
@@ -92,6 +92,6 @@ fn what_is_no_share_is_refused() {
     }
     let mut states = vec![vec![0; 8]; tasks.div_ceil(16) as usize];
     states[1].pop();
-    let error = shared.share(Share::End { tasks, states: &states }, u64::MAX).unwrap_err().to_string();
+    let error = shared.share(RunShare::End { tasks, states: &states }, u64::MAX).unwrap_err().to_string();
     assert!(error.contains("must have 8 bytes, not 7"), "{error}");
 }

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -526,3 +527,47 @@ def test_a_shard_of_another_array_is_refused(sky: Any) -> None:
                 store["a"][0, 0]
             assert store["b"][0, 0] == store["c"][0, 0] == 1
             assert any("version 3: array 'a', shard 0" in one for one in store.check()["errors"])
+
+
+@pytest.mark.parametrize("seed", range(60) if os.environ.get("NANDARRAY_DEEP") else range(4))
+def test_a_transaction_is_a_history_of_its_own_writes_and_of_receipts(sky: Any, seed: int) -> None:
+    """Boxes count in the order in which they were written here or merged, whatever was read in between."""
+    rng, model = random.Random(seed), sky["a"][...]
+    waiting: list[Any] = []
+    did: list[Any] = [seed]
+
+    def box() -> Any:
+        (a, b), (c, d) = (sorted(rng.sample(range(33), 2)) for _ in range(2))
+        return np.s_[a:b, c:d]
+
+    def merge(given: Any) -> None:
+        boxes, value, receipts = given
+        tx.merge(receipts)
+        for one in boxes:
+            model[one] = value
+
+    with sky.transaction() as tx:
+        fork = tx.fork()
+        for value in range(100, 116):
+            did.append(rng.choice(["own", "rows", "points", "work", "work", "merge", "merge", "read", "fork"]))
+            if did[-1] in ("own", "rows", "points"):
+                rows = sorted(rng.sample(range(32), 2))
+                key = {"own": box(), "rows": rows, "points": (rows, rows[::-1])}[did[-1]]
+                tx["a"][key] = model[key] = value
+            elif did[-1] == "work":
+                boxes = [box(), box()]
+                with fork.writer() as worker:
+                    waiting.append((boxes, value, [worker.write("a", one, value) for one in boxes]))
+            elif did[-1] == "merge" and waiting:
+                merge(waiting.pop(0))
+            elif did[-1] == "read":
+                key = box()
+                np.testing.assert_array_equal(tx["a"][key], model[key], str(did))
+            elif did[-1] == "fork" and not waiting:
+                fork = tx.fork()
+                with fork.writer() as worker:
+                    np.testing.assert_array_equal(worker.read("a"), model, str(did))
+        for one in waiting:
+            merge(one)
+    np.testing.assert_array_equal(sky["a"][...], model, str(did))
+    assert sky.check()["ok"]

@@ -320,6 +320,19 @@ def test_what_is_open_does_not_expire(sky: Any) -> None:
     sky.gc(older_than=0)
     assert sky.gc(older_than=0)["parts"] == 0
     assert sky["a"][:10:9, 0].tolist() == [2, 5]
+    idle = sky.transaction("stopped before it wrote")
+    idle._source._lease.release()
+    sky["a"][:] = 3
+    sky.flush()
+    assert sky.expire_versions(keep=1, older_than=0) == [6]
+    sky.gc(older_than=0)
+    idle["b"] = [1]
+    sky.gc(older_than=0)  # its base is gone, and holds nothing up
+    with pytest.raises(nandarray.CorruptError, match="is not there"):
+        idle["a"][0, 0]
+    assert idle.commit() == 8
+    idle.close()
+    assert (sky["b"][0], sky["a"][0, 0], sky.check()["ok"]) == (1, 3, True)
     (Path(sky.path) / "readers" / "x.json").write_text("{")
     with pytest.raises(nandarray.CorruptError, match="the lease of a reader is damaged"):
         sky.expire_versions(keep=1, older_than=0)

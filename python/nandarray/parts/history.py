@@ -289,6 +289,10 @@ class History:
                 self._tables.popitem(last=False)
         return table
 
+    def has_leaf(self, leaf: Leaf) -> bool:
+        """Return whether a leaf is there."""
+        return self.files.has(f"leaves/{leaf.sha}.npy")
+
     def put(self, sha: str, data: bytes) -> None:
         """Keep a leaf."""
         key = f"leaves/{sha}.npy"

@@ -50,7 +50,7 @@ class Jobs:
         self._turns = itertools.count()
         #: Receipts with the shards of theirs that were brought in.
         self._taken: set[tuple[Receipt, int]] = set()
-        #: Those that were not, by the array's id and the shard; None where they have to be counted again.
+        #: Receipts that were not, by the array's id and the shard; None where they have to be counted again.
         self._waiting: dict[str, dict[int, list[Receipt]]] | None = {}
         self._left: dict[str, Receipt] = {}
         self._implicit: tuple[Fork, int, dict[str, Entry]] | None = None

@@ -175,7 +175,7 @@ class History:
                     if not self._is_there(key, text):  # else the answer may be what was lost
                         break
                     self.files.sync("manifests")
-                if self.has(manifest):
+                if self.has(manifest, text):
                     return True
                 # Its number was free because the version that had it has expired: a stray that counts for nothing.
                 self.files.delete(key)
@@ -195,13 +195,12 @@ class History:
         except FileNotFoundError:
             return False
 
-    def has(self, manifest: Manifest) -> bool:
+    def has(self, manifest: Manifest, text: bytes = b"") -> bool:
         """Return whether a version is in the history: the newest, or one that the newest was made upon."""
+        numbers = self.numbers()
+        if not numbers or numbers[0] <= manifest.version:  # the newest; a list may be late, too
+            return self._is_there(key_of(manifest.version), text or manifest.text())
         newest = self.newest()
-        if newest.version < manifest.version:  # a list may be late
-            return self._is_there(key_of(manifest.version), manifest.text())
-        if newest.version == manifest.version:
-            return newest.commit == manifest.commit
         found = _ancestor(newest, manifest.version)
         if found is not None:
             return found == manifest.commit

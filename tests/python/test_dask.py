@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -134,28 +135,52 @@ def test_writes_from_this_process_whatever_the_scheduler(store: nandarray.Store)
     np.testing.assert_array_equal(out[...], store["a"][...] * 2)
 
 
-def test_what_dask_would_use_in_other_processes_is_refused_at_once(store: nandarray.Store) -> None:
-    array = store.create("target", (6, 4), "f8")
+def test_other_processes_write_into_the_one_that_has_the_store(store: nandarray.Store) -> None:
+    array = store.create("target", (6, 4), "f8", building_block=(4, 4))
     store["r"] = np.zeros(6, [("x", "f8")])
-    lazy = da.ones((6, 4), chunks=3)
-    with dask.config.set(scheduler="processes"):
-        for use in (
-            lambda: da.store(lazy, array, lock=False),
-            lambda: da.from_array(array),
-            lambda: da.from_array(array.view((4, 6))),
-            lambda: da.map_blocks(np.add, lazy, array),
-            lambda: da.map_blocks(np.add, lazy, store["r"]["x"]),
-        ):
-            with pytest.raises(nandarray.InvalidError, match="open for writing in this.*from_dask computes there"):
-                use()
-    da.store(lazy, array, lock=False)
-    assert np.array_equal(array[:], np.ones((6, 4)))
-    assert np.array_equal(da.from_array(array).sum(axis=0).compute(), [6] * 4)
+    lazy = da.ones((6, 4), chunks=3)  # cuts building blocks
+    forked = multiprocessing.get_context("fork")  # starts faster
+    with ProcessPoolExecutor(2, forked) as pool, dask.config.set(scheduler="processes", pool=pool):
+        da.store(lazy, array, lock=False)
+        assert np.array_equal(array[:], np.ones((6, 4)))
+        da.store(lazy + 1, array)  # with a lock of Dask's
+        kept = da.store(da.arange(6, chunks=2), store["r"]["x"], lock=False, return_stored=True)
+        assert kept.compute().tolist() == [0, 1, 2, 3, 4, 5]
+    assert np.array_equal(da.from_array(array).sum(axis=0).compute(), [12] * 4)
     path = store.path
     store.close()
     with nandarray.open(path) as again, dask.config.set(scheduler="processes"):
+        assert again["r"]["x"][:].tolist() == [0, 1, 2, 3, 4, 5]
         assert da.from_array(again["target"]).name == da.from_array(again["target"]).name
         assert da.from_array(again["target"]).name != da.from_array(again["target"].view((4, 6))).name
+
+
+def test_a_cluster_writes_into_the_process_that_has_the_store(store: nandarray.Store) -> None:
+    distributed = pytest.importorskip("distributed")
+    array = store.create("target", (40, 8), "f8", building_block=(16, 8))
+    source = da.arange(320, chunks=56, dtype="f8").reshape((40, 8))
+    cluster = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    with distributed.Client(**cluster):
+        da.store(source, array, lock=False)
+        np.testing.assert_array_equal(array[...], np.arange(320.0).reshape(40, 8))
+        pending = nandarray.from_dask(source + 1, store, "later", compute=False)
+        pending.compute()
+        np.testing.assert_array_equal(store["later"][...], array[...] + 1)
+
+
+def test_what_stays_in_this_process_is_refused_at_once(store: nandarray.Store) -> None:
+    secret = store.create("secret", (6, 4), "f8", encryption_key=bytes(32))
+    lazy = da.ones((6, 4), chunks=3)
+    with nandarray.open(device="tiny", mode="w") as modelled, dask.config.set(scheduler="processes"):
+        here = modelled.create("a", (6, 4), "f8")
+        for array, why in ((secret, "encrypted, and its key stays"), (here, "runs on a modelled device")):
+            for use in (
+                lambda array=array: da.store(lazy, array, lock=False),
+                lambda array=array: da.from_array(array.view((4, 6))),
+                lambda array=array: da.map_blocks(np.add, lazy, array),
+            ):
+                with pytest.raises(nandarray.InvalidError, match=f"{why}.*scheduler='threads'"):
+                    use()
 
 
 def test_later(store: nandarray.Store) -> None:
@@ -177,9 +202,10 @@ def test_an_executor_of_threads_is_this_process(store: nandarray.Store) -> None:
     with ThreadPoolExecutor(2) as threads, dask.config.set(scheduler=threads):
         da.store(lazy, array, lock=False)
     assert array[...].all()
+    secret = store.create("secret", (6, 4), "f8", encryption_key=bytes(32))
     elsewhere = dask.config.set(scheduler=ProcessPoolExecutor(1))  # it starts no process before its first task
-    with elsewhere, pytest.raises(nandarray.InvalidError, match="open for writing"):
-        da.store(lazy, array, lock=False)
+    with elsewhere, pytest.raises(nandarray.InvalidError, match="other processes"):
+        da.store(lazy, secret, lock=False)
 
 
 def test_a_failed_write_frees_the_name(store: nandarray.Store) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 import nandarray
 from nandarray import parts
-from nandarray.parts import leases
+from nandarray.parts import leases, leaves
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
 from nandarray.parts.manifest import key_of, parse
@@ -618,7 +618,13 @@ def test_a_damaged_manifest_leaves_the_one_before(sky: Any) -> None:
     for wrong, kind in (("{}", nandarray.NotAStoreError), ('{"format": "parts", "version": 9}', OSError)):
         head.write_text(wrong)
         with pytest.raises(kind):
-            nandarray.open(sky.path)
+            nandarray.open(sky.path, "r+")
+    with nandarray.open(sky.path) as store:  # readers go by the manifests
+        assert store.version
+    for manifest in newest.parent.iterdir():
+        manifest.unlink()
+    with pytest.raises(OSError, match="has format 9"):
+        nandarray.open(sky.path)
 
 
 def test_what_a_folder_takes_and_what_not(tmp_path: Path) -> None:
@@ -671,3 +677,26 @@ def test_history_lists_what_is_there(sky: Any) -> None:
     sky.flush()
     (Path(sky.path) / "manifests" / "notes.txt").write_text("mine")
     assert History(Files(sky.path)).numbers() == [2, 1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_leaves_have_the_rows_of_all_changes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaves, "LEAF_ROWS", 8)
+    rng, files, model = random.Random(seed), dict[str, bytes](), dict[int, leaves.Row]()
+
+    def load(leaf: leaves.Leaf) -> Any:
+        return leaves.decode(files[leaf.sha], leaf, "here")
+
+    found: tuple[leaves.Leaf, ...] = ()
+    for turn in range(60):
+        changes: dict[int, leaves.Row | None] = {}
+        for _ in range(rng.choice([1, 1, 3, 20])):
+            row = None if rng.random() < 0.3 else leaves.Row(turn, f"{rng.getrandbits(128):032x}", turn, 2**64 - 1)
+            changes[rng.choice([rng.randrange(40), *model][:9])] = row
+        found = leaves.updated(found, changes, load, files.__setitem__)
+        model.update({number: row for number, row in changes.items() if row is not None})
+        for number in [number for number, row in changes.items() if row is None]:
+            model.pop(number, None)
+        assert dict(leaves.rows_of(found, load)) == model
+        assert all(leaves.find(found, number, load) == model.get(number) for number in range(41))
+        assert all(1 <= leaf.rows <= 8 and leaf.first == int(load(leaf)["shard"][0]) for leaf in found)

@@ -1,5 +1,6 @@
 """Promise: what is open for reading pickles by path and name, and is opened again in the other process; what is open
-for writing, encrypted or modelled says why it does not. No pickle has a key in it."""
+for writing is there by a door of the process that writes, which ends with the store; what is encrypted or modelled says
+why it does not leave its process. No pickle has a key in it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ import importlib.util
 import multiprocessing
 import os
 import pickle
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import numpy as np
 import pytest
 
 import nandarray
+from nandarray.array.pickling import reopen_array
 
 KEY = bytes(range(32))
 
@@ -72,10 +76,12 @@ def test_arrays_of_a_file_share_a_store_that_is_up_to_date(path: Path) -> None:
 
 def test_what_cannot_be_pickled_says_why(path: Path) -> None:
     with nandarray.open(path, "r+") as store:
-        for thing in (store, store["g"], store["g/a"], store["g/a"].view((60,)), store["s"]["x"]):
-            with pytest.raises(TypeError, match="one process writes a store; .* mode 'r'"):
-                pickle.dumps(thing)
         assert copy.copy(store["g/a"])[0, 1] == 1
+        with pytest.raises(TypeError, match="cannot be copied.*open for writing here"):
+            copy.copy(store)
+        with pytest.raises(TypeError, match="'secret' is encrypted, and its key stays in this process"):
+            pickle.dumps(store.open_array("secret", encryption_key=KEY))
+        assert store._door is None
     with pytest.raises(nandarray.ClosedError, match="closed"):
         pickle.dumps(store)
     with nandarray.open(path) as store:
@@ -86,8 +92,99 @@ def test_what_cannot_be_pickled_says_why(path: Path) -> None:
         opened = pickle.loads(pickle.dumps(store))
         assert opened.open_array("secret", encryption_key=KEY)[4] == 4
         opened.close()
-    with nandarray.open(device="tiny", mode="w") as store, pytest.raises(TypeError, match="open for writing"):
+    with nandarray.open(device="tiny", mode="w") as store, pytest.raises(TypeError, match="runs on a modelled device"):
         pickle.dumps(store)
+
+
+def _fill(things: list[Any], row: int) -> int:
+    """Write a row of each thing, as a task of a worker does; the last thing goes once more through pickle."""
+    array, view, field, group = things
+    array[row] = row
+    view[60 + 10 * row : 70 + 10 * row] = 100 + row
+    field[row] = row
+    group.store[f"made/{row}"] = np.full(3, row)
+    again = pickle.loads(pickle.dumps(group))
+    again.store[f"made/{row}"].attrs["by"] = os.getpid()
+    with pytest.raises(nandarray.BadIndexError, match="99"):
+        array[99] = 0
+    return os.getpid()
+
+
+def _die(pickled: bytes) -> None:
+    pickle.loads(pickled)[5] = -5
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_other_processes_write_what_is_open_for_writing(path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    with nandarray.open(path, "r+") as store:
+        store["wide"] = np.zeros((3, 40), "i8")
+        things = [store["g/a"], store["wide"].view((120,)), store["s"]["y"], store["g"]]
+        with context.Pool(2) as pool:
+            assert os.getpid() not in pool.starmap(_fill, [(things, row) for row in range(4)])
+        assert store["g/a"][:4].tolist() == [[row] * 10 for row in range(4)]
+        assert store["wide"].view((120,))[60:100].tolist() == [100 + row // 10 for row in range(40)]
+        assert store["s"]["y"][:].tolist() == [0, 1, 2, 3]
+        assert sorted(store["made"]) == ["0", "1", "2", "3"]
+        assert all(array.attrs["by"] != os.getpid() for array in store["made"].values())
+        killed = context.Process(target=_die, args=(pickle.dumps(store["g/a"]),))
+        killed.start()
+        killed.join()
+        assert killed.exitcode == -signal.SIGKILL
+        assert store["g/a"][5, 0] == -5
+        store["g/a"][5] = 5
+    with nandarray.open(path) as store:
+        assert store["g/a"][3:, 0].tolist() == [3, 40, 5]
+
+
+def test_the_door_of_a_writer_is_its_own_and_ends_with_the_store(path: Path) -> None:
+    store = nandarray.open(path, "r+")
+    given = pickle.dumps(store["g/a"])
+    assert pickle.loads(given).store is store
+    assert store._door is not None
+    address = store._door.address
+    assert Path(address.socket).parent.stat().st_mode & 0o777 == 0o700
+    elsewhere = replace(address, process=1)  # as if this were another process
+    with reopen_array(elsewhere, "g/a").store as other:
+        assert (other is store, other.mode, other["g/a"][0, 1]) == (False, "r+", 1)
+        other["g/a"][0, 0] = 9
+    again = reopen_array(elsewhere, "g/a")  # that was closed: another connection
+    assert again.store is not other
+    with pytest.raises(nandarray.DoorError, match="on far, and this process is on .*a store of parts"):
+        reopen_array(replace(elsewhere, host="far"), "g/a")
+    store.close()
+    with pytest.raises(nandarray.NandarrayError):
+        again[0, 0] = 1
+    for gone in (address, elsewhere):
+        with pytest.raises(nandarray.ClosedError, match="data.nand' is written by process .* has closed it"):
+            reopen_array(gone, "g/a")
+    assert not Path(address.socket).parent.exists()
+    with nandarray.open(path) as store:
+        assert store["g/a"][0, 0] == 9
+
+
+def test_a_door_ends_with_a_store_that_is_not_closed(path: Path) -> None:
+    store = nandarray.open(path, "r+")
+    pickle.dumps(store["g/a"])
+    assert store._door is not None
+    socket = store._door.address.socket
+    del store
+    assert not Path(socket).parent.exists()
+    nandarray.open(path, "r+").close()  # the lock is free
+
+
+def test_what_a_drive_serves_is_written_by_whoever_has_it(path: Path) -> None:
+    with nandarray.open(path, "r+") as store, nandarray.serve(store) as server:
+        with nandarray.open(server.url, "r+") as remote, multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.apply(_fill_one, (remote["g/a"],)) != os.getpid()
+            with pytest.raises(nandarray.ReadOnlyError):
+                pickle.loads(pickle.dumps(nandarray.open(server.url)["g/a"]))[0] = 1
+        assert store["g/a"][0, 0] == 7
+
+
+def _fill_one(array: Any) -> int:
+    array[0] = 7
+    return os.getpid()
 
 
 def test_no_key_in_a_lazy_dataset(path: Path) -> None:

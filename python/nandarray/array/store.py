@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from nandarray import _nandarray
 from nandarray.array.fork import StoreLock, own_again
 from nandarray.array.futures import Future, Submitted, Threaded
-from nandarray.array.group import Group, is_hidden
+from nandarray.array.group import Group
+from nandarray.array.names import is_hidden
 from nandarray.array.pickling import reduce_store
 from nandarray.errors import ClosedError, ExistsError, InvalidError
 
 if TYPE_CHECKING:
     from nandarray.array.pickling import Opening
     from nandarray.array.session import Session
+    from nandarray.array.writer_door import WriterAddress, WriterDoor
     from nandarray.model.clock import Clock
     from nandarray.model.report import Report
     from nandarray.nvme import Controller
@@ -60,6 +62,9 @@ class Store(Group):
         self._lock = StoreLock()
         self._threads: ThreadPoolExecutor | None = None
         self._pump: Any = None
+        #: The door by which other processes have what was pickled here; and of what came by one, the address.
+        self._door: WriterDoor | None = None
+        self._writer: WriterAddress | None = None
         own_again(self, Store._forget_threads)
         super().__init__(None, "")
 
@@ -154,8 +159,11 @@ class Store(Group):
         """Flush and release the file; asynchronous commands in flight finish first. Closing twice is fine."""
         with self._lock:
             threads, self._threads = self._threads, None
+            door, self._door = self._door, None
         if threads is not None:
             threads.shutdown(wait=True)
+        if door is not None:
+            door.end()
         self._engine.close()
 
     def flush(self) -> None:

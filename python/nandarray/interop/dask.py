@@ -4,7 +4,8 @@
 Reads need no lock. In another process the array is opened again by its path, read-only.
 
 ``from_dask`` cuts the Dask array along building blocks (rechunking where it must) and writes from many threads at once.
-A store has one writer, so under a scheduler with other processes the tasks only compute; this process writes.
+A store has one writer, so under a scheduler with other processes the tasks only compute; this process writes. (What
+`dask.array.store` sends to other processes comes back by the door of this one: :mod:`nandarray.array.writer_door`.)
 
 This module computes no indices and keeps no cache beyond one open store a path and process.
 """
@@ -130,9 +131,8 @@ def from_dask(
     name : str
         The name of the new array. If writing fails, the name is free again.
     compute : bool
-        False gives a ``dask.delayed.Delayed`` that writes when computed, with threads of this process: where Dask's
-        scheduler has other processes, by ``compute(scheduler="threads")``. The array exists at once and holds the fill
-        value until then.
+        False gives a ``dask.delayed.Delayed`` that writes when computed; where Dask's scheduler has other processes,
+        fastest by ``compute(scheduler="threads")``. The array exists at once and holds the fill value until then.
     rechunk : bool
         Cut the Dask array along building blocks where it is not, for a store of parts along shards. Without, tasks may
         share a block: still correct, and slower.

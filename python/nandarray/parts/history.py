@@ -39,8 +39,8 @@ HEAD = "nandarray.json"
 _FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "readers", "tmp")
 #: Pause between attempts to see a version that was made, in seconds.
 _PAUSE_S = 0.05
-#: Leaves that a process keeps in memory, of at most 3 MiB.
-_LEAVES = 16
+#: Leaves that a process keeps in memory, of 704 KiB as they are written, and of at most 3 MiB.
+_LEAVES = 32
 
 
 def is_parted(path: str) -> bool:
@@ -151,6 +151,7 @@ class History:
                     if not intact:
                         raise
             else:
+                self.identity()  # a newer store may have none here
                 raise CorruptError(f"{self.files.root} has no manifest that can be read, of {len(there)}")
 
     def add(self, manifest: Manifest) -> bool:
@@ -281,12 +282,15 @@ class History:
         except FileNotFoundError:
             told = f"leaf {leaf.sha} of {leaf.rows} shards from {leaf.first} on is not there"
             raise CorruptError(f"{self.files.root}: {told}") from None
+        self._keep(leaf, table)
+        return table
+
+    def _keep(self, leaf: Leaf, table: np.ndarray[Any, Any]) -> None:
         table.flags.writeable = False
         with self._lock:
             self._tables[leaf] = table
             while len(self._tables) > _LEAVES:
                 self._tables.popitem(last=False)
-        return table
 
     def has_leaf(self, leaf: Leaf) -> bool:
         """Return whether a leaf is there."""
@@ -298,6 +302,9 @@ class History:
         # One that is there may be old and named by no version any more: it is young again.
         while not self.files.touch(key):
             self.files.put_if_absent(key, data)
+        table = tables.table_of(data)
+        if len(table):  # the next change of the same shards begins with it
+            self._keep(Leaf(int(table["shard"][0]), len(table), sha), table)
 
 
 def _ancestor(newest: Manifest, number: int) -> str | None:

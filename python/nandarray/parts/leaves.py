@@ -1,9 +1,9 @@
 """Leaves: the tables that say which part has a shard, named by the hash of their bytes.
 
-A leaf is a NumPy file of at most ``LEAF_ROWS`` rows, ascending by shard. A row says all that a reader needs to find and
-to know the part: there is no list of parts beside the leaves, so that two commits never have to agree on one. An array
-has a list of leaves (:class:`Leaf`), which divide its shards by ranges: a leaf owns those from its first on up to the
-next leaf's first. A shard without a row has never been written.
+A leaf is a NumPy file of at most 65,536 rows, ascending by shard; ``LEAF_ROWS`` of them are written. A row says all
+that a reader needs to find and to know the part: there is no list of parts beside the leaves, so that two commits
+never have to agree on one. An array has a list of leaves (:class:`Leaf`), which divide its shards by ranges: a leaf
+owns those from its first on up to the next leaf's first. A shard without a row has never been written.
 
 Leaves are made anew where a row changes, never changed. This module knows no files: it is given ``load`` and ``put``.
 """
@@ -21,10 +21,11 @@ import numpy as np
 
 from nandarray.errors import CorruptError
 
-__all__ = ["LEAF_ROWS", "ROW", "Leaf", "Row", "decode", "find", "rows_of", "updated"]
+__all__ = ["LEAF_ROWS", "ROW", "Leaf", "Row", "decode", "find", "rows_of", "table_of", "updated"]
 
-#: The most rows of a leaf, which has 3 MiB then.
-LEAF_ROWS = 65536
+#: The most rows of a leaf that is written, in 704 KiB. A commit writes the leaves that it touches, and a manifest with
+#: about 100 bytes for each of an array's leaves: 26 KB of 4 million shards.
+LEAF_ROWS = 16384
 #: Shard, number of its array in the part, the part's name, the part's bytes, the beginning of its head's hash.
 ROW = np.dtype([("shard", "<u8"), ("array", "<u8"), ("part", "V16"), ("bytes", "<u8"), ("head", "<u8")])
 
@@ -69,13 +70,19 @@ def decode(data: bytes, leaf: Leaf, where: str) -> _Table:
     if hashlib.sha256(data).hexdigest() != leaf.sha:
         raise CorruptError(f"{where}: leaf {leaf.sha} is damaged: its {len(data)} bytes have another hash")
     try:
-        table: _Table = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+        table = table_of(data)
     except (ValueError, EOFError) as error:
         raise CorruptError(f"{where}: leaf {leaf.sha} is no table: {error}") from None
     if table.dtype != ROW or table.ndim != 1 or len(table) != leaf.rows:
         raise CorruptError(f"{where}: leaf {leaf.sha} has {table.dtype} of shape {table.shape}, not {leaf.rows} rows")
     if len(table) and (int(table["shard"][0]) != leaf.first or (table["shard"][1:] <= table["shard"][:-1]).any()):
         raise CorruptError(f"{where}: leaf {leaf.sha} must have shards from {leaf.first} on, ascending")
+    return table
+
+
+def table_of(data: bytes) -> _Table:
+    """Return the table in the bytes of a leaf's file."""
+    table: _Table = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     return table
 
 
@@ -125,18 +132,30 @@ def updated(
         if changed is None:
             made.append(leaves[at])
             continue
-        old = load(leaves[at]) if leaves else np.empty(0, ROW)
-        kept = old[~np.isin(old["shard"], np.array(list(changed), np.uint64))]
-        new = [
-            (shard, row.array, np.void(bytes.fromhex(row.part)), row.bytes, row.head)
-            for shard, row in changed.items()
-            if row is not None
-        ]
-        table = np.concatenate([kept, np.array(new, ROW)])
-        table = table[np.argsort(table["shard"], kind="stable")]
+        table = _changed(load(leaves[at]) if leaves else np.empty(0, ROW), changed)
         for low in range(0, len(table), LEAF_ROWS):
             part = table[low : low + LEAF_ROWS]
             sha, data = encode(part)
             put(sha, data)
             made.append(Leaf(int(part["shard"][0]), len(part), sha))
     return tuple(made)
+
+
+def _changed(old: _Table, changes: Mapping[int, Row | None]) -> _Table:
+    """Return a table with changed rows."""
+    shards = np.array(sorted(changes), np.uint64)
+    rows = [(shard, changes[shard]) for shard in sorted(changes)]
+    new = np.array(
+        [(n, row.array, np.void(bytes.fromhex(row.part)), row.bytes, row.head) for n, row in rows if row is not None],
+        ROW,
+    )
+    numbers = np.ascontiguousarray(old["shard"])
+    places = np.searchsorted(numbers, shards)
+    there = places < len(old)
+    there[there] = numbers[places[there]] == shards[there]
+    if there.all() and len(new) == len(shards):  # the same shards: most commits are such
+        table = old.copy()
+        table[places] = new
+        return table
+    kept = np.delete(old, places[there])
+    return np.insert(kept, np.searchsorted(kept["shard"], new["shard"]), new)

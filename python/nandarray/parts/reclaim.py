@@ -14,7 +14,7 @@ from typing import Any
 
 from nandarray import _nandarray
 from nandarray.errors import CorruptError, InvalidError, LockedError, NotAStoreError
-from nandarray.parts import leases
+from nandarray.parts import leases, protection
 from nandarray.parts.blobs.files import Files, reported
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Leaf
@@ -109,18 +109,21 @@ def collect(history: History, older_than: float, jobs_older_than: float) -> dict
     # Jobs first: one that ends after that has made its version by then, which is among those that are read.
     jobs = set(files.names("jobs"))
     leaves, parts = uses(history, history.numbers())
+    guards = protection.guards(files)
+    needed = protection.kept(guards, parts)
     done = {"leaves": 0, "parts": 0, "bytes": 0}
     for name in files.names("leaves"):
         if name.removesuffix(".npy") not in leaves:
             _delete(files, f"leaves/{name}", now - older_than, done)
     for name in files.names("parts"):
         part, _, ending = name.partition(".")
-        if part in parts or job_of(part) in jobs or files.age(f"parts/{name}", now) < older_than:
+        if part in parts or part in needed or job_of(part) in jobs or files.age(f"parts/{name}", now) < older_than:
             continue
         if ending == "open" and _is_held(files, f"parts/{name}"):
             continue
         _delete(files, f"parts/{name}", now, done)
     leases.sweep(files, now)
+    protection.drop(files, guards, parts, older_than)
     for name in files.names("tmp"):
         if files.age(f"tmp/{name}", now) >= max(older_than, 60.0):
             files.delete(f"tmp/{name}")

@@ -125,9 +125,13 @@ class PartsSource(Source):
         #: An attempt to commit of which that is so, for the next one (:mod:`nandarray.parts.commit`).
         self.tried: Any = None
         self._lease: Lease | None = None
+        #: Function that runs programs at the workers of a client.
+        self.away: Callable[..., dict[str, Any]] | None = None
         self._alive: list[Alive] = []
         #: Counts changes, or attempts of them.
         self.changes = 0
+        #: By the id of its watch, the event that ends a run at workers.
+        self.ending: dict[int, threading.Event] = {}
 
     # --- The store ---------------------------------------------------------------------------------------------------
 
@@ -359,9 +363,17 @@ class PartsSource(Source):
             self.check_writable()
         return self.scratch.execute(asked, watch)
 
+    def execute_away(self, *given: Any) -> dict[str, Any]:
+        """Run programs at the workers of a client."""
+        self._check_open()
+        assert self.away is not None
+        return self.away(self, *given)
+
     def end_run(self, watch: Any) -> bool:
-        """End a run, which looks at ``watch``."""
+        """End a run, which looks at ``watch``, or at workers at its event."""
         watch.cancel()
+        if (ended := self.ending.get(id(watch))) is not None:
+            ended.set()
         return True
 
     # --- Shards ------------------------------------------------------------------------------------------------------

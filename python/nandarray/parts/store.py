@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from nandarray.array.array import Array
-from nandarray.array.group import is_hidden
+from nandarray.array.names import is_hidden
 from nandarray.array.store import Store
 from nandarray.errors import (
     InvalidError,
@@ -29,12 +29,15 @@ from nandarray.errors import (
     refuse_homeless,
 )
 from nandarray.index.shapes import check_number
-from nandarray.parts import changes, reclaim
+from nandarray.parts import changes, protection, reclaim
+from nandarray.parts.away import run_away
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.commit import commit, empty
 from nandarray.parts.forks import Fork, Receipt, worker_source
 from nandarray.parts.history import History, is_parted
 from nandarray.parts.jobs import WAIT_S, Jobs
+from nandarray.parts.parity import DATA_MAX
+from nandarray.parts.repair import repair
 from nandarray.parts.source import PartSpace, PartsSource
 from nandarray.parts.writer import OpenParts
 
@@ -109,7 +112,8 @@ def open_folder(path: str, mode: Mode, options: Mapping[str, Any] | None = None)
         raise StoreExistsError(path)
     read_only = mode == "r"
     history = History(Files(os.path.abspath(path)))
-    history.identity()
+    if not read_only:  # readers go by the manifests, each of which says its format
+        history.identity()
     source = _at(history, lambda: history.newest(intact=read_only), read_only=read_only, options=options or {})
     source.path = path
     store = PartedStore(source, mode)
@@ -149,6 +153,7 @@ class PartedStore(Store):
         self._forks = Jobs(source)
         itself = weakref.ref(self)
         source.reduces = lambda space: None if (store := itself()) is None else store._reduced(space)
+        source.away = run_away
         super().__init__(cast("_nandarray.Store", source), mode)
 
     # --- Versions ----------------------------------------------------------------------------------------------------
@@ -348,6 +353,99 @@ class PartedStore(Store):
         if repair or accept_older:
             self._source.refuse("repair: parts are never changed")
         return changes.check(self._history, OpenParts(self._source.files, self._source.options), is_hidden)
+
+    def protect(
+        self,
+        *,
+        replicas: int | None = None,
+        data: int | None = None,
+        parity: int | None = None,
+        at: Any = (),
+    ) -> dict[str, int]:
+        """Protect the parts that versions name: by copies in other folders, or by parity of groups of parts.
+
+        What is protected already stays as it is, so that this can be called after each commit. Each part is verified
+        first. :meth:`repair` brings parts back.
+
+        Parameters
+        ----------
+        replicas : int, optional
+            Number of files that a part has then, itself included, at least 2.
+        data : int, optional
+            Number of parts that have parity together, from 2 to 8; 4 if left out and ``parity`` is given.
+        parity : int, optional
+            Number of parts of a group that may be lost: 1, or 2; 1 if left out and ``data`` is given.
+        at : path or sequence of path
+            Folders for copies, on other disks than the store's: at least ``replicas - 1`` of them, which the parts
+            take in turn. For parity the folder of each; the store's own if left out.
+
+        Returns
+        -------
+        dict
+            Numbers of ``parts`` that are protected by this call, and of ``files`` and ``bytes`` that it wrote.
+
+        Raises
+        ------
+        InvalidError
+            The numbers are others, or folders are too few, or not there.
+        PartError
+            A part is missing or damaged.
+
+        Examples
+        --------
+        >>> import os
+        >>> from nandarray import parts
+        >>> store = parts.create("sky.nand")
+        >>> store["a"] = np.arange(1000)
+        >>> store.flush()
+        >>> store.protect(data=4, parity=1)["parts"]
+        1
+        >>> os.unlink(os.path.join("sky.nand", "parts", os.listdir("sky.nand/parts")[0]))
+        >>> len(store.repair()["rebuilt"]), int(store["a"][999])
+        (1, 999)
+        """
+        self._source.check_writable()
+        self.flush()
+        folders = [os.fsdecode(one) for one in ([at] if isinstance(at, str | os.PathLike) else at)]
+        parts = OpenParts(self._source.files, self._source.options)
+        if (replicas is None) == (data is None and parity is None):
+            raise InvalidError("protect must be given replicas, or data and parity")
+        if replicas is not None:
+            if (replicas := check_number("replicas", replicas)) < 2:  # noqa: PLR2004
+                raise InvalidError(f"replicas must be at least 2, not {replicas}")
+            return protection.copy_parts(self._history, parts, replicas, folders)
+        data, parity = check_number("data", data or 4), check_number("parity", parity or 1)
+        if not 2 <= data <= DATA_MAX or parity not in (1, 2):
+            raise InvalidError(f"data must be from 2 to {DATA_MAX} and parity 1 or 2, not {data} and {parity}")
+        return protection.group_parts(self._history, parts, data, parity, folders)
+
+    def repair(self, *, at: Any = (), partly: bool = False) -> dict[str, Any]:
+        """Put back parts that are missing or damaged, from copies and parity; make these again where they are missing.
+
+        Parameters
+        ----------
+        at : path or sequence of path
+            Further folders with copies of parts.
+        partly : bool
+            Whether parts are put back though others cannot be.
+
+        Returns
+        -------
+        dict
+            The parts that were ``copied`` and ``rebuilt``, their ``bytes``, and the ``files`` with copies and parity
+            that were made again.
+
+        Raises
+        ------
+        PartError
+            Too much is lost: names the parts that cannot be brought back. Nothing was written, unless ``partly``.
+        """
+        self._source.check_writable()
+        folders = [os.fsdecode(one) for one in ([at] if isinstance(at, str | os.PathLike) else at)]
+        with self._source.alone():
+            self._source.parts.forget()
+            parts = OpenParts(self._source.files, self._source.options)
+            return repair(self._history, parts, folders, partly=partly)
 
     def compact(self) -> dict[str, Any]:
         """Bring shards together that lie in small parts, or in parts most of whose shards no newest version has.

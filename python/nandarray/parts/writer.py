@@ -41,6 +41,7 @@ __all__ = [
     "OpenParts",
     "Sealed",
     "adopt",
+    "facts_of",
     "job_of",
     "misfit",
     "new_job",
@@ -84,7 +85,11 @@ def shard_name(number: int) -> str:
 
 def seal_facts(files: Files, part: str) -> Sealed:
     """Return by what a sealed part is known."""
-    path = files.path(part_key(part))
+    return facts_of(files.path(part_key(part)))
+
+
+def facts_of(path: str) -> Sealed:
+    """Return by what a sealed part in a file is known."""
     with reported(path), open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
         size = os.fstat(file.fileno()).st_size

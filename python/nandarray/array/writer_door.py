@@ -1,0 +1,132 @@
+"""The door of the process that writes a file: arrays of a store that is open for writing, in other processes.
+
+One process writes a store. A pickle of something in it has the address of that process' door, a unix socket at which
+the store is served as a drive (:mod:`nandarray.nvme.source` is the other side). The first pickle makes the socket, in
+a new folder that no other user may enter; it ends with the store. Reads and writes from there are commands of the
+writing process, whole or absent as its own, and durable with its flushes. In the process itself an array is found again
+as the one that was pickled.
+
+It reaches the processes of one user on one machine. Elements go through the socket and one process: where writing has
+to be fast, workers write a store of parts. Stores on modelled devices and keys of encrypted arrays stay where they are.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from nandarray import _nandarray
+from nandarray.array.served import connect
+from nandarray.errors import ClosedError, DoorError, InvalidError
+from nandarray.urls import SOCKET, UNIX
+
+if TYPE_CHECKING:
+    from nandarray.array.store import Store
+
+__all__ = ["WriterAddress", "WriterDoor", "address_of", "connected", "store_here"]
+
+#: Characters that the path of a socket may have, less the name of the file (``sun_path`` has 108).
+_PATH_MOST = 96
+#: The end of an error of a socket that is not there, or on which no process listens (ENOENT, ECONNREFUSED).
+_ABSENT = re.compile(r"\(os error (?:2|111)\)$")
+#: Stores of this process that have a door, by its socket.
+_own: WeakValueDictionary[str, Store] = WeakValueDictionary()
+
+
+@dataclass(frozen=True)
+class WriterAddress:
+    """The place of a door, and of which process and store it is: what a pickle has."""
+
+    socket: str
+    host: str
+    process: int
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.path!r} is written by process {self.process} on {self.host}"
+
+
+class WriterDoor:
+    """A door of this process: a server, which ends with its store."""
+
+    def __init__(self, store: Store) -> None:
+        folder = _folder()
+        place = os.path.join(folder, "door")
+        try:
+            server = _nandarray.NvmeServer.start(
+                store._engine, [SOCKET + place], kill_safe=False, access=(None, None, False)
+            )
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self.address = WriterAddress(place, platform.node(), os.getpid(), os.path.abspath(store.path))
+        self.end = weakref.finalize(store, _end, server, folder, os.getpid())
+        _own[place] = store
+
+
+def _folder() -> str:
+    """Make a folder that this user alone may enter, with a path that is short enough for a socket in it."""
+    made = tempfile.mkdtemp(prefix="nandarray-")
+    if len(os.fsencode(made)) <= _PATH_MOST:
+        return made
+    os.rmdir(made)
+    return tempfile.mkdtemp(prefix="nandarray-", dir="/tmp")  # noqa: S108 (it is new, and has mode 0700)
+
+
+def _end(server: _nandarray.NvmeServer, folder: str, process: int) -> None:
+    if os.getpid() == process:  # a forked process leaves both alone
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def address_of(store: Store) -> WriterAddress:
+    """Return the address by which other processes reach a store that this one writes, or has by such an address."""
+    with store._lock:
+        if store._writer is not None:
+            return store._writer
+        if store._door is None:
+            store._door = WriterDoor(store)
+        return store._door.address
+
+
+def store_here(address: WriterAddress) -> Store | None:
+    """Return the open store of an address that is a door of this process; None if there is none."""
+    store = _own.get(address.socket) if address.process == os.getpid() else None
+    return None if store is None or store.closed else store
+
+
+def connected(address: WriterAddress) -> Store:
+    """Return a new connection to a store that another process writes.
+
+    Raises
+    ------
+    DoorError
+        The process is one of another machine.
+    ClosedError
+        It has closed the store, or has ended.
+    """
+    here = platform.node()
+    if address.host != here:
+        raise DoorError(
+            f"{address}, and this process is on {here}: workers on several machines must write to a store of parts"
+        )
+    gone = f"{address}, which has closed it or has ended"
+    if not Path(address.socket).exists():
+        raise ClosedError(gone)
+    options: dict[str, Any] = {"mode": "r+"}
+    try:
+        store = connect(UNIX + address.socket, **options)
+    except InvalidError as error:
+        if _ABSENT.search(str(error)):
+            raise ClosedError(gone) from error
+        raise
+    store._writer = address
+    return store

@@ -203,6 +203,13 @@ def test_what_was_merged_is_read_and_changed(sky: Any) -> None:
     assert sky.check()["ok"]
 
 
+def test_programs_take_what_was_merged(sky: Any) -> None:
+    with sky.transaction() as tx, ThreadPoolExecutor(2) as client:
+        for turn, options in enumerate(({}, {"client": client})):
+            tx.merge([_write(tx.fork(), np.s_[0:32], 7 + turn)])
+            assert tx["a"].reduce("sum", **options) == 32 * 32 * (7 + turn)
+
+
 def test_a_second_part_of_a_shard_that_was_read_counts_too(sky: Any) -> None:
     with sky.transaction() as tx:
         fork = tx.fork()

@@ -565,10 +565,6 @@ class PartSpace(Space):
         self.source.changed(self.entry, attrs=attrs)
 
     @arriving(writes=True)
-    def arrive(self) -> None:
-        """Have all that workers wrote to it brought in, before its shape changes."""
-
-    @arriving(writes=True)
     def resize(self, shape: Sequence[int]) -> None:
         """Give it another shape."""
         self.source._check_names()

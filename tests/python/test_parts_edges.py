@@ -276,6 +276,23 @@ def test_a_write_that_comes_too_late_for_a_commit_fails(sky: Any, monkeypatch: p
     assert sky["a"][0, 0] == 1
 
 
+def test_a_part_whose_job_was_ended_cannot_be_sealed(sky: Any) -> None:
+    tx = sky.transaction()
+    writer = tx.fork().writer()
+    writer.write("a", np.s_[0:8], 5)
+    late = pickle.loads(pickle.dumps(tx["a"]))
+    late[8:16] = 6
+    parts = Path(sky.path) / "parts"
+    for part in parts.glob("*.open"):
+        part.unlink()
+    with pytest.raises(nandarray.PartError, match="its job was ended"):
+        writer.close()
+    with pytest.raises(nandarray.ReceiptError, match="must be written again"):
+        tx.commit(wait_s=0.1)
+    tx.abort()
+    assert sky["a"][0, 0] == 1
+
+
 def _over_after(put: Any) -> Any:
     """Return a way to put objects after which a job is over, if it was a receipt."""
 

@@ -47,7 +47,7 @@ from nandarray.parts.pieces import Piece, pieces, point_groups
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
 from nandarray.parts.views import move_view
-from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, seal_facts, shard_name
+from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, shard_name
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
 
@@ -202,12 +202,12 @@ class PartsSource(Source):
             self.drop_own()
             self.draft, self.tried = Draft.of(self.draft.base), None
 
-    def drop_own(self) -> None:
-        """Delete the part of this process; no row of the draft may have it."""
+    def drop_own(self, *, leave: bool = False) -> None:
+        """Delete the part of this process, or leave it for adoption; no row of the draft may have it."""
         own, self._own = self._own, None
         self._spaces, self._locks = {}, {}
         if own is not None and self.is_home:
-            own.discard()
+            (own.let_go if leave else own.discard)()
 
     def stage(self, spaces: Sequence[tuple[Any, Sequence[int]]]) -> Staging:
         """Begin several changes that are made as one, with the shapes that arrays will have."""
@@ -476,8 +476,7 @@ class PartsSource(Source):
             if own is None or not self.is_home:
                 return
             try:
-                own.seal()
-                facts = seal_facts(self.files, own.part)
+                facts = own.seal()
             except BaseException:
                 with contextlib.suppress(NandarrayError, OSError):
                     self._spaces = {at: own.engine.open_space(shard_name(at)) for at in self._spaces}

@@ -24,6 +24,7 @@ from nandarray.parts import leases, leaves
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
 from nandarray.parts.manifest import key_of, parse
+from nandarray.parts.store import open_folder
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -468,6 +469,18 @@ def test_an_error_of_the_disk_is_not_called_missing(sky: Any, monkeypatch: pytes
             patch.setattr(holder, attribute, fails)
             with pytest.raises(nandarray.MediaError, match="Input/output error"):
                 tx.commit()
+    stat = os.stat
+
+    def fails_for_the_head(path: Any, *given: Any, **how: Any) -> Any:
+        if str(path).endswith("nandarray.json"):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return stat(path, *given, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", fails_for_the_head)
+        for opened in (nandarray.open, open_folder):
+            with pytest.raises(nandarray.MediaError, match="Input/output error"):
+                opened(sky.path, "r")
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", lambda path, *_, **__: (_ for _ in ()).throw(PermissionError(13, "no", str(path))))
         with pytest.raises(nandarray.MediaError):

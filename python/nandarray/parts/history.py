@@ -45,7 +45,7 @@ _LEAVES = 32
 
 def is_parted(path: str) -> bool:
     """Return whether a path is a folder with a store of parts in it."""
-    return os.path.isfile(os.path.join(path, HEAD))
+    return Files(path).has(HEAD)
 
 
 def _is_begun(path: str) -> bool:

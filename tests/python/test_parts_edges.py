@@ -356,6 +356,37 @@ def test_threads_write_and_read_beside_commits_and_resizes(sky: Any) -> None:
         assert (again["b"][31:] == 23).all()
 
 
+def test_threads_merge_read_and_flush_one_transaction(sky: Any) -> None:
+    tx, stop = sky.transaction(), threading.Event()
+
+    def merge() -> None:
+        with tx.fork().writer() as worker:
+            receipts = [worker.write("a", np.s_[0:20, at : at + 12], at) for at in (0, 10, 20)]
+        tx.merge(receipts)
+
+    def change() -> None:
+        tx["a"][24:, 3] = 5
+        tx["a"].append(np.full((1, 32), 6, "i4"))
+
+    def repeat(call: Any) -> int:
+        turns = 0
+        while not stop.is_set():
+            call()
+            turns += 1
+        return turns
+
+    calls = (merge, change, tx.flush, lambda: tx["a"][:, 7], lambda: pickle.dumps(tx["a"]))
+    with ThreadPoolExecutor(len(calls)) as pool:
+        running = [pool.submit(repeat, call) for call in calls]
+        time.sleep(1.5)
+        stop.set()
+        grown = [one.result() for one in running][1]
+    tx.commit()
+    assert sky["a"].shape == (32 + grown, 32)
+    assert sky["a"][[0, 19, 25, 32], [0, 31, 3, 5]].tolist() == [0, 20, 5, 6]
+    assert sky.check()["ok"]
+
+
 def test_a_loop_of_flushes_lets_others_pass(sky: Any) -> None:
     stop, turns = threading.Event(), [0]
     gate = sky._source.gate

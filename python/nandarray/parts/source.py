@@ -514,8 +514,9 @@ class PartsSource(Source):
 
     def flush_own(self) -> None:
         """Make what was written to this process's part durable."""
-        if self._own is not None:
-            self._own.engine.flush()
+        with self.gate.shared():
+            if self._own is not None:
+                self._own.engine.flush()
 
 
 class PartSpace(Space):

@@ -182,12 +182,11 @@ class PartsSource(Source):
                 if number and number[0] != self.draft.base.version:
                     self.begin(lambda: self.history.newest(intact=self.read_only))
 
-    def begin(self, read: Callable[[], Manifest]) -> None:
-        """See a version that ``read`` gives, and hold it, so that it does not expire."""
-        while True:
-            self.see(base := read())
-            if self.files.has(key_of(base.version)):  # else it expired before it was held
-                return
+    def begin(self, read: Callable[[], Manifest], base: Manifest | None = None) -> None:
+        """See a version that ``read`` gives, or has given, and hold it, so that it does not expire."""
+        self.see(base or read())
+        while not self.files.has(key_of(self.draft.base.version)):  # it expired before it was held
+            self.see(read())
 
     def see(self, base: Manifest) -> None:
         """See a version, and hold it."""

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -204,6 +205,13 @@ def test_what_was_merged_is_read_and_changed(sky: Any) -> None:
     assert sky.check()["ok"]
 
 
+def test_programs_take_what_was_merged(sky: Any) -> None:
+    with sky.transaction() as tx, ThreadPoolExecutor(2) as client:
+        for turn, options in enumerate(({}, {"client": client})):
+            tx.merge([_write(tx.fork(), np.s_[0:32], 7 + turn)])
+            assert tx["a"].reduce("sum", **options) == 32 * 32 * (7 + turn)
+
+
 def test_a_second_part_of_a_shard_that_was_read_counts_too(sky: Any) -> None:
     with sky.transaction() as tx:
         fork = tx.fork()
@@ -291,6 +299,23 @@ def test_a_write_that_comes_too_late_for_a_commit_fails(sky: Any, monkeypatch: p
     assert sky["a"][0, 0] == 1
 
 
+def test_a_part_whose_job_was_ended_cannot_be_sealed(sky: Any) -> None:
+    tx = sky.transaction()
+    writer = tx.fork().writer()
+    writer.write("a", np.s_[0:8], 5)
+    late = pickle.loads(pickle.dumps(tx["a"]))
+    late[8:16] = 6
+    parts = Path(sky.path) / "parts"
+    for part in parts.glob("*.open"):
+        part.unlink()
+    with pytest.raises(nandarray.PartError, match="its job was ended"):
+        writer.close()
+    with pytest.raises(nandarray.ReceiptError, match="must be written again"):
+        tx.commit(wait_s=0.1)
+    tx.abort()
+    assert sky["a"][0, 0] == 1
+
+
 def _over_after(put: Any) -> Any:
     """Return a way to put objects after which a job is over, if it was a receipt."""
 
@@ -352,6 +377,37 @@ def test_threads_write_and_read_beside_commits_and_resizes(sky: Any) -> None:
                 assert again["a"][row, at % 8] == at
         assert again["b"].shape == (35, 8)
         assert (again["b"][31:] == 23).all()
+
+
+def test_threads_merge_read_and_flush_one_transaction(sky: Any) -> None:
+    tx, stop = sky.transaction(), threading.Event()
+
+    def merge() -> None:
+        with tx.fork().writer() as worker:
+            receipts = [worker.write("a", np.s_[0:20, at : at + 12], at) for at in (0, 10, 20)]
+        tx.merge(receipts)
+
+    def change() -> None:
+        tx["a"][24:, 3] = 5
+        tx["a"].append(np.full((1, 32), 6, "i4"))
+
+    def repeat(call: Any) -> int:
+        turns = 0
+        while not stop.is_set():
+            call()
+            turns += 1
+        return turns
+
+    calls = (merge, change, tx.flush, lambda: tx["a"][:, 7], lambda: pickle.dumps(tx["a"]))
+    with ThreadPoolExecutor(len(calls)) as pool:
+        running = [pool.submit(repeat, call) for call in calls]
+        time.sleep(1.5)
+        stop.set()
+        grown = [one.result() for one in running][1]
+    tx.commit()
+    assert sky["a"].shape == (32 + grown, 32)
+    assert sky["a"][[0, 19, 25, 32], [0, 31, 3, 5]].tolist() == [0, 20, 5, 6]
+    assert sky.check()["ok"]
 
 
 def test_a_loop_of_flushes_lets_others_pass(sky: Any) -> None:
@@ -549,3 +605,47 @@ def test_a_shard_of_another_array_is_refused(sky: Any) -> None:
                 store["a"][0, 0]
             assert store["b"][0, 0] == store["c"][0, 0] == 1
             assert any("version 3: array 'a', shard 0" in one for one in store.check()["errors"])
+
+
+@pytest.mark.parametrize("seed", range(60) if os.environ.get("NANDARRAY_DEEP") else range(4))
+def test_a_transaction_is_a_history_of_its_own_writes_and_of_receipts(sky: Any, seed: int) -> None:
+    """Boxes count in the order in which they were written here or merged, whatever was read in between."""
+    rng, model = random.Random(seed), sky["a"][...]
+    waiting: list[Any] = []
+    did: list[Any] = [seed]
+
+    def box() -> Any:
+        (a, b), (c, d) = (sorted(rng.sample(range(33), 2)) for _ in range(2))
+        return np.s_[a:b, c:d]
+
+    def merge(given: Any) -> None:
+        boxes, value, receipts = given
+        tx.merge(receipts)
+        for one in boxes:
+            model[one] = value
+
+    with sky.transaction() as tx:
+        fork = tx.fork()
+        for value in range(100, 116):
+            did.append(rng.choice(["own", "rows", "points", "work", "work", "merge", "merge", "read", "fork"]))
+            if did[-1] in ("own", "rows", "points"):
+                rows = sorted(rng.sample(range(32), 2))
+                key = {"own": box(), "rows": rows, "points": (rows, rows[::-1])}[did[-1]]
+                tx["a"][key] = model[key] = value
+            elif did[-1] == "work":
+                boxes = [box(), box()]
+                with fork.writer() as worker:
+                    waiting.append((boxes, value, [worker.write("a", one, value) for one in boxes]))
+            elif did[-1] == "merge" and waiting:
+                merge(waiting.pop(0))
+            elif did[-1] == "read":
+                key = box()
+                np.testing.assert_array_equal(tx["a"][key], model[key], str(did))
+            elif did[-1] == "fork" and not waiting:
+                fork = tx.fork()
+                with fork.writer() as worker:
+                    np.testing.assert_array_equal(worker.read("a"), model, str(did))
+        for one in waiting:
+            merge(one)
+    np.testing.assert_array_equal(sky["a"][...], model, str(did))
+    assert sky.check()["ok"]

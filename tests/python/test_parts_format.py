@@ -194,10 +194,22 @@ def test_this_program_reads_and_continues_the_golden_store(golden: Path) -> None
     assert Reader(golden).array(9, "plane")[0, 0].tobytes() == b"\3\0\0\0"
 
 
-def test_a_new_store_reads_as_the_page_says(tmp_path: Path) -> None:
+def keys(reader: Reader) -> dict[int, Any]:
+    """The keys of manifests and of their arrays."""
+    return {
+        number: (list(one), {name: list(array) for name, array in one["arrays"].items()})
+        for number, one in reader.versions.items()
+    }
+
+
+def test_a_new_store_reads_as_the_page_says(tmp_path: Path, golden: Path) -> None:
     with parts.create(tmp_path / "new.nand") as store:
         changes(store)
     reader = Reader(tmp_path / "new.nand")
+    assert keys(reader) == keys(Reader(golden))
+    for folder in ("new.nand", "golden.nand"):
+        there = {"manifests", "leaves", "parts", "tags", "jobs", "readers", "tmp", "nandarray.json"}
+        assert {one.name for one in (tmp_path / folder).iterdir()} == there
     for number, arrays in expected().items():
         for name, elements in arrays.items():
             if name not in OURS:

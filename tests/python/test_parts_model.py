@@ -78,8 +78,10 @@ def repeated(model: _Model, op: dict[str, Any]) -> _Model:
     if op["do"] == "create":
         made[name] = np.full(op["shape"], -1), {}
         return made
+    if name not in made:
+        return made  # two that began at one version may both delete it, the later one after other changes
     if op["do"] == "delete":
-        made.pop(name, None)  # two that began at one version may both delete it
+        del made[name]
         return made
     old, attrs = made[name]
     new = old.copy()

@@ -24,6 +24,7 @@ from nandarray.parts import leases, leaves
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
 from nandarray.parts.manifest import key_of, parse
+from nandarray.parts.store import open_folder
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -320,6 +321,19 @@ def test_what_is_open_does_not_expire(sky: Any) -> None:
     sky.gc(older_than=0)
     assert sky.gc(older_than=0)["parts"] == 0
     assert sky["a"][:10:9, 0].tolist() == [2, 5]
+    idle = sky.transaction("stopped before it wrote")
+    idle._source._lease.release()
+    sky["a"][:] = 3
+    sky.flush()
+    assert sky.expire_versions(keep=1, older_than=0) == [6]
+    sky.gc(older_than=0)
+    idle["b"] = [1]
+    sky.gc(older_than=0)  # its base is gone, and holds nothing up
+    with pytest.raises(nandarray.CorruptError, match="is not there"):
+        idle["a"][0, 0]
+    assert idle.commit() == 8
+    idle.close()
+    assert (sky["b"][0], sky["a"][0, 0], sky.check()["ok"]) == (1, 3, True)
     (Path(sky.path) / "readers" / "x.json").write_text("{")
     with pytest.raises(nandarray.CorruptError, match="the lease of a reader is damaged"):
         sky.expire_versions(keep=1, older_than=0)
@@ -455,6 +469,18 @@ def test_an_error_of_the_disk_is_not_called_missing(sky: Any, monkeypatch: pytes
             patch.setattr(holder, attribute, fails)
             with pytest.raises(nandarray.MediaError, match="Input/output error"):
                 tx.commit()
+    stat = os.stat
+
+    def fails_for_the_head(path: Any, *given: Any, **how: Any) -> Any:
+        if str(path).endswith("nandarray.json"):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return stat(path, *given, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", fails_for_the_head)
+        for opened in (nandarray.open, open_folder):
+            with pytest.raises(nandarray.MediaError, match="Input/output error"):
+                opened(sky.path, "r")
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", lambda path, *_, **__: (_ for _ in ()).throw(PermissionError(13, "no", str(path))))
         with pytest.raises(nandarray.MediaError):

@@ -318,6 +318,31 @@ def test_a_full_disk_of_one_worker_leaves_the_old_version(sky: Any) -> None:
     assert len(list((Path(sky.path) / "parts").iterdir())) == 1
 
 
+def commit_on_a_full_disk(path: str) -> list[Any]:
+    """Commit where no file may grow, which fails, and again where it may."""
+    found: list[Any] = []
+    with nandarray.open(path, "r+") as store:
+        store["a"][5:20] = model()[5:20]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        for _ in range(2):
+            try:
+                store.flush()
+            except nandarray.StoreFullError:
+                found.append((store.version, bool((store["a"][5:20] == model()[5:20]).all())))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        store.flush()
+        found.append(store.version)
+    return found
+
+
+def test_a_full_disk_of_the_committing_process_loses_nothing(sky: Any) -> None:
+    with ProcessPoolExecutor(1, SPAWN) as pool:
+        assert pool.submit(commit_on_a_full_disk, sky.path).result() == [(2, True), (2, True), 3]
+    sky.refresh()
+    np.testing.assert_array_equal(sky["a"][4:20], np.concatenate([np.full((1, SIDE), -1), model()[5:20]]))
+    assert sky.check()["ok"]
+
+
 def dies_at(moment: str, kind: str) -> None:
     """Let this process be killed when it makes an object: before its name, behind it, or when it is all done."""
     from nandarray.parts.blobs.files import Files

@@ -19,7 +19,7 @@ from nandarray.array.creation import check_word
 from nandarray.array.names import UNFINISHED, is_unfinished
 from nandarray.array.served import connect
 from nandarray.array.store import Mode, Store
-from nandarray.errors import InvalidError, NotAStoreError, StoreFullError, refuse_homeless
+from nandarray.errors import InvalidError, MediaError, NotAStoreError, StoreFullError, refuse_homeless
 from nandarray.index.shapes import check_number
 from nandarray.urls import is_served
 
@@ -183,7 +183,16 @@ def open(
 def _parted(path: str | os.PathLike[str]) -> str | None:
     """Return the path of a folder with a store of parts in it; None for any other path."""
     name = _path(path)
-    return name if os.path.isdir(name) and os.path.isfile(os.path.join(name, _PARTS)) else None
+    head = os.path.join(name, _PARTS)
+    try:
+        os.stat(head)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    except OSError as error:
+        if os.path.isdir(name):
+            raise MediaError(error.errno, error.strerror, head) from error
+        return None  # said by what opens a file
+    return name
 
 
 def _parts(folder: str, mode: Mode, options: dict[str, Any]) -> Store:

@@ -15,7 +15,7 @@ import numpy as np
 
 from nandarray.parts.manifest import Entry, Span
 
-__all__ = ["Arrivals", "arriving"]
+__all__ = ["Arrivals", "arrive", "arriving"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -41,6 +41,13 @@ class Arrivals(Protocol):
         ...
 
 
+def arrive(array: Any, selection: Any = None, *, writes: bool) -> None:
+    """Have what was merged of an array brought in, as far as a selection meets it, before it is read or written."""
+    arrivals = array.source.arrivals
+    if arrivals is not None and arrivals.waiting(writes=writes) and not array.source.gate.is_inside:
+        arrivals.bring_in(array.entry, functools.partial(_meets, selection), writes=writes)
+
+
 def arriving(at: int | None = None, *, writes: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a method of an array have receipts of the shards that it uses settled first.
 
@@ -51,12 +58,7 @@ def arriving(at: int | None = None, *, writes: bool = False) -> Callable[[Callab
     def made(moves: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(moves)
         def after(*given: _P.args, **named: _P.kwargs) -> _R:
-            array: Any = given[0]
-            source = array.source
-            arrivals = source.arrivals
-            if arrivals is not None and arrivals.waiting(writes=writes) and not source.gate.is_inside:
-                meets = functools.partial(_meets, None if at is None else given[at])
-                arrivals.bring_in(array.entry, meets, writes=writes)
+            arrive(given[0], None if at is None else given[at], writes=writes)
             return moves(*given, **named)
 
         return after

@@ -23,6 +23,7 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import CancelledError, CorruptError, InvalidError, PartError, ProgramFailedError
+from nandarray.parts.arrivals import arrive
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.crew import FOLDERS, Crew, Held, crew_of, held_here, part_file
 from nandarray.parts.dividing import Unit, box_of, divided, element_boxes
@@ -105,6 +106,11 @@ def _work_here(sent: bytes) -> dict[str, Any]:
     return told | got
 
 
+def _arrived(space: Any) -> Any:
+    arrive(space, writes=False)
+    return space
+
+
 def _with_spaces(asked: Any, change: Any) -> Any:
     """Return a request with each array of its inputs put through a function."""
 
@@ -159,6 +165,7 @@ def run_away(
         source.check_writable()
     ended = source.ending.setdefault(id(watch), threading.Event())
     try:
+        _with_spaces(asked, _arrived)
         with source.alone():
             source.seal_own()
         units = divided(asked, source.scratch, programs, crew.size())

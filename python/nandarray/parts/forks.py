@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nandarray import dtypes
-from nandarray.errors import ClosedError, CorruptError, InvalidError, NotFoundError
+from nandarray.errors import ClosedError, CorruptError, InvalidError, NandarrayError, NotFoundError
 from nandarray.index import buffers
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
@@ -303,13 +303,12 @@ class _Worker:
         with _lock:
             _workers.pop((os.getpid(), self._fork), None)
         try:
-            is_wanted = files.has(draft_key(self._fork.job))
-        except OSError:
-            is_wanted = True
-        if is_wanted:
-            self.source.seal_own()
-        else:
-            self.source.discard()
+            if files.has(draft_key(self._fork.job)):
+                self.source.seal_own()
+            else:
+                self.source.discard()
+        except (NandarrayError, OSError):  # a commit adopts it, if there is one to come
+            self.source.drop_own(leave=True)
 
 
 _workers: dict[tuple[int, Fork], _Worker] = {}

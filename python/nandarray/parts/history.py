@@ -45,7 +45,7 @@ _LEAVES = 32
 
 def is_parted(path: str) -> bool:
     """Return whether a path is a folder with a store of parts in it."""
-    return os.path.isfile(os.path.join(path, HEAD))
+    return Files(path).has(HEAD)
 
 
 def _is_begun(path: str) -> bool:
@@ -176,7 +176,7 @@ class History:
                     if not self._is_there(key, text):  # else the answer may be what was lost
                         break
                     self.files.sync("manifests")
-                if self.has(manifest):
+                if self.has(manifest, text):
                     return True
                 # Its number was free because the version that had it has expired: a stray that counts for nothing.
                 self.files.delete(key)
@@ -196,13 +196,12 @@ class History:
         except FileNotFoundError:
             return False
 
-    def has(self, manifest: Manifest) -> bool:
+    def has(self, manifest: Manifest, text: bytes = b"") -> bool:
         """Return whether a version is in the history: the newest, or one that the newest was made upon."""
+        numbers = self.numbers()
+        if not numbers or numbers[0] <= manifest.version:  # the newest; a list may be late, too
+            return self._is_there(key_of(manifest.version), text or manifest.text())
         newest = self.newest()
-        if newest.version < manifest.version:  # a list may be late
-            return self._is_there(key_of(manifest.version), manifest.text())
-        if newest.version == manifest.version:
-            return newest.commit == manifest.commit
         found = _ancestor(newest, manifest.version)
         if found is not None:
             return found == manifest.commit
@@ -292,6 +291,10 @@ class History:
             self._tables[leaf] = table
             while len(self._tables) > _LEAVES:
                 self._tables.popitem(last=False)
+
+    def has_leaf(self, leaf: Leaf) -> bool:
+        """Return whether a leaf is there."""
+        return self.files.has(f"leaves/{leaf.sha}.npy")
 
     def put(self, sha: str, data: bytes) -> None:
         """Keep a leaf."""

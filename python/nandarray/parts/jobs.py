@@ -10,6 +10,7 @@ that are being written: a commit alone ends that, so a write here to a shard of 
 
 from __future__ import annotations
 
+import itertools
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable
@@ -44,10 +45,12 @@ class Jobs:
         #: Taken before the gate of the source, never within it.
         self._lock = threading.RLock()
         self._forks: dict[str, Manifest] = {}
-        self._given: dict[Receipt, None] = {}
+        #: Receipts that were handed over, with their turns.
+        self._given: dict[Receipt, int] = {}
+        self._turns = itertools.count()
         #: Receipts with the shards of theirs that were brought in.
         self._taken: set[tuple[Receipt, int]] = set()
-        #: Those that were not, by the array's id and the shard; None where they have to be counted again.
+        #: Receipts that were not, by the array's id and the shard; None where they have to be counted again.
         self._waiting: dict[str, dict[int, list[Receipt]]] | None = {}
         self._left: dict[str, Receipt] = {}
         self._implicit: tuple[Fork, int, dict[str, Entry]] | None = None
@@ -95,7 +98,7 @@ class Jobs:
             check_all(self._source, given, self._forks)
             for one in given:
                 self._given.pop(one, None)
-                self._given[one] = None
+                self._given[one] = next(self._turns)
             self._waiting = None
 
     def collect(self, wait_s: float = WAIT_S) -> None:
@@ -149,8 +152,9 @@ class Jobs:
             there = self._waiting.get(entry.id, {})
             numbers = [number for number in there if len(there) > _FEW or meets(entry.box(number))]
             if numbers:
-                given = dict.fromkeys(receipt for number in numbers for receipt in there[number])
-                self._settle(given, WAIT_S, [(entry.id, number) for number in numbers])
+                given = {receipt for number in numbers for receipt in there[number]}
+                keys = [(entry.id, number) for number in numbers]
+                self._settle(sorted(given, key=self._given.__getitem__), WAIT_S, keys)
             if writes and (left := self._left_shards(entry, meets)):
                 name = self._source.draft.names().get(entry.id, entry.id)
                 raise InvalidError(

@@ -45,8 +45,12 @@ def uses(history: History, numbers: list[int]) -> tuple[dict[str, Leaf], dict[st
     CorruptError
         A manifest or a leaf cannot be read: what it names is not known.
     """
-    manifests = [*map(history.at, numbers), *_drafts(history.files)]
-    named = {leaf.sha: leaf for one in manifests for entry in one.arrays.values() for leaf in entry.leaves}
+    versions = list(map(history.at, numbers))
+    named = {leaf.sha: leaf for one in versions for entry in one.arrays.values() for leaf in entry.leaves}
+    for one in _drafts(history.files):
+        for entry in one.arrays.values():
+            # A job may have begun from a version that had expired: its leaves may be gone, and protect nothing.
+            named |= {leaf.sha: leaf for leaf in entry.leaves if leaf.sha in named or history.has_leaf(leaf)}
     parts: dict[str, int] = {}
     for leaf in named.values():
         for part in history.load(leaf)["part"]:

@@ -47,7 +47,7 @@ from nandarray.parts.pieces import Piece, pieces, point_groups
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
 from nandarray.parts.views import move_view
-from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, seal_facts, shard_name
+from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, shard_name
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
 
@@ -180,12 +180,11 @@ class PartsSource(Source):
                 if number and number[0] != self.draft.base.version:
                     self.begin(lambda: self.history.newest(intact=self.read_only))
 
-    def begin(self, read: Callable[[], Manifest]) -> None:
-        """See a version that ``read`` gives, and hold it, so that it does not expire."""
-        while True:
-            self.see(base := read())
-            if self.files.has(key_of(base.version)):  # else it expired before it was held
-                return
+    def begin(self, read: Callable[[], Manifest], base: Manifest | None = None) -> None:
+        """See a version that ``read`` gives, or has given, and hold it, so that it does not expire."""
+        self.see(base or read())
+        while not self.files.has(key_of(self.draft.base.version)):  # it expired before it was held
+            self.see(read())
 
     def see(self, base: Manifest) -> None:
         """See a version, and hold it."""
@@ -200,12 +199,12 @@ class PartsSource(Source):
             self.drop_own()
             self.draft, self.tried = Draft.of(self.draft.base), None
 
-    def drop_own(self) -> None:
-        """Delete the part of this process; no row of the draft may have it."""
+    def drop_own(self, *, leave: bool = False) -> None:
+        """Delete the part of this process, or leave it for adoption; no row of the draft may have it."""
         own, self._own = self._own, None
         self._spaces, self._locks = {}, {}
         if own is not None and self.is_home:
-            own.discard()
+            (own.let_go if leave else own.discard)()
 
     def stage(self, spaces: Sequence[tuple[Any, Sequence[int]]]) -> Staging:
         """Begin several changes that are made as one, with the shapes that arrays will have."""
@@ -468,8 +467,7 @@ class PartsSource(Source):
             if own is None or not self.is_home:
                 return
             try:
-                own.seal()
-                facts = seal_facts(self.files, own.part)
+                facts = own.seal()
             except BaseException:
                 with contextlib.suppress(NandarrayError, OSError):
                     self._spaces = {at: own.engine.open_space(shard_name(at)) for at in self._spaces}
@@ -507,8 +505,9 @@ class PartsSource(Source):
 
     def flush_own(self) -> None:
         """Make what was written to this process's part durable."""
-        if self._own is not None:
-            self._own.engine.flush()
+        with self.gate.shared():
+            if self._own is not None:
+                self._own.engine.flush()
 
 
 class PartSpace(Space):
@@ -555,10 +554,6 @@ class PartSpace(Space):
     def set_attrs(self, attrs: str) -> None:
         """Replace the attributes."""
         self.source.changed(self.entry, attrs=attrs)
-
-    @arriving(writes=True)
-    def arrive(self) -> None:
-        """Have all that workers wrote to it brought in, before its shape changes."""
 
     @arriving(writes=True)
     def resize(self, shape: Sequence[int]) -> None:

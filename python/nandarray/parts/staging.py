@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray.parts.arrivals import arrive
+
 if TYPE_CHECKING:
     from nandarray.parts.source import PartSpace, PartsSource
 
@@ -24,7 +26,7 @@ class Staging:
         self._source = source
         for space, shape in spaces:
             if tuple(shape) != space.shape:
-                space.arrive()
+                arrive(space, writes=True)
         with source.alone():
             source.seal_own()
             draft = source.draft

@@ -125,8 +125,9 @@ def open_folder(path: str, mode: Mode, options: Mapping[str, Any] | None = None)
 
 def _at(history: History, read: Callable[[], Manifest], **how: Any) -> PartsSource:
     """Return a source of a version, which it holds."""
-    source = PartsSource(history, read(), **how)
-    source.begin(read)
+    base = read()
+    source = PartsSource(history, base, **how)
+    source.begin(read, base)
     return source
 
 

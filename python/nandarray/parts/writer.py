@@ -130,21 +130,29 @@ class OpenPart:
         )
         return number, space
 
-    def seal(self) -> None:
+    def seal(self) -> Sealed:
         """End writing, and give the part the name that says so; if that fails, it is open for writing again."""
         try:
             self.engine.close()
             _sealed(self._files, self.part)
+            return seal_facts(self._files, self.part)
+        except FileNotFoundError:
+            told = f"part {self.part} of {self._files.root} is not there any more: its job was ended"
+            raise PartError(told) from None
         except BaseException:
             with contextlib.suppress(NandarrayError, OSError):
                 path = self._files.path(part_key(self.part, sealed=False))
                 self.engine = _nandarray.Store.open(path, "r+", **self._options)
             raise
 
-    def discard(self) -> None:
-        """Delete the part."""
+    def let_go(self) -> None:
+        """End writing, and leave the part for a process that adopts it."""
         with contextlib.suppress(NandarrayError):
             self.engine.close()
+
+    def discard(self) -> None:
+        """Delete the part."""
+        self.let_go()
         self._files.delete(part_key(self.part, sealed=False))
 
 

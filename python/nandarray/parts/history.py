@@ -32,8 +32,8 @@ __all__ = ["HEAD", "History", "is_parted"]
 #: The object that says what a folder is.
 HEAD = "nandarray.json"
 _FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "tmp")
-#: Leaves that a process keeps in memory, of 704 KiB as they are written, and of at most 3 MiB.
-_LEAVES = 32
+#: Leaves that a process keeps in memory, of 352 KiB as they are written, and of at most 3 MiB.
+_LEAVES = 64
 
 
 def is_parted(path: str) -> bool:

@@ -12,7 +12,9 @@ one another in each round, in one run.
 * ``open``: the same stores, opened by a new process that reads one element.
 * ``near``: a mean, a histogram and a filter that keeps 1 %, at two workers; beside one process, and Dask over Zarr.
 
-Seconds are judged where nothing else tells more; processor seconds are of all processes of a work.
+Commits of the product are durable when they are reported; icechunk syncs nothing, and its rows say so. Bytes are synced
+by the benchmark, those of each system. Seconds are judged where nothing else tells more; processor seconds are of all
+processes of a work.
 """
 
 from __future__ import annotations
@@ -98,6 +100,8 @@ class PartsRow:
             words.append(f"{last['written'] / statistics.median(self.seconds) / 1e9:.2f} GB/s")
         if (memory := self.middle("memory")) is not None:
             words.append(f"{memory / 1e6:.1f} MB of memory, {self.middle('files'):g} files")
+        if not last.get("synced", True):
+            words.append("none of it synced")
         if (loopback := self.middle("loopback")) is not None:
             words.append(f"{loopback / 1e3:.0f} KB over loopback")
         return ", ".join(words)

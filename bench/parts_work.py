@@ -33,6 +33,8 @@ _WIDTH = 4096
 _SIDE = 16
 _RESULT = "figures: "
 _Figures = dict[str, Any]
+#: Icechunk calls no fsync: its commits become durable when the kernel writes them back.
+_NOT_SYNCED = {"synced": False}
 
 
 def _peer(name: str) -> Any:
@@ -210,7 +212,13 @@ def commits_of_icechunk(folder: Path, asked: _Figures) -> _Figures:
     found = _write_side_by_side(_writer_of_icechunk, path, asked["writers"], asked["commits"])
     array = zarr.open_array(repository.readonly_session("main").store, path="a")
     history = len(list(repository.ancestry(branch="main"))) - versions
-    return {**found, "there": _there(array, rows), "history": history, "metadata": _size(path, "chunks") - before}
+    return {
+        **found,
+        "there": _there(array, rows),
+        "history": history,
+        "metadata": _size(path, "chunks") - before,
+        **_NOT_SYNCED,
+    }
 
 
 def _repository(path: Path, **options: Any) -> Any:
@@ -442,7 +450,7 @@ def touch_of_icechunk(folder: Path, asked: _Figures) -> _Figures:
         zarr.open_array(session.store, path="a")[shard * _SIDE : (shard + 1) * _SIDE] = 7
         session.commit("a chunk", rebase_with=icechunk.ConflictDetector())
 
-    return _touched(shards, asked["rounds"], touch, path, "chunks")
+    return {**_touched(shards, asked["rounds"], touch, path, "chunks"), **_NOT_SYNCED}
 
 
 def touch_of_zarr(folder: Path, asked: _Figures) -> _Figures:

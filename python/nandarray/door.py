@@ -30,7 +30,7 @@ from nandarray.errors import (
 )
 from nandarray.index.shapes import check_shape
 
-__all__ = ["Source", "Space", "described", "group_number", "native_only"]
+__all__ = ["Source", "Space", "described", "engine_of", "group_number", "native_only"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -160,6 +160,10 @@ class Source:
     def execute(self, asked: Any, watch: Any) -> dict[str, Any]:
         """Run programs."""
         self.refuse("programs")
+
+    def execute_away(self, asked: Any, watch: Any, client: Any, programs: Any) -> dict[str, Any]:
+        """Run programs at the workers of a client."""
+        self.refuse("client=: it is for stores of parts, which workers read beside this process")
 
     def end_run(self, watch: Any) -> bool:
         """End the run of programs that ``watch`` was given to; return whether the door could."""
@@ -347,6 +351,22 @@ def group_number(group: str | int) -> int:
         return (grp.getgrgid(group) if isinstance(group, int) else grp.getgrnam(group)).gr_gid
     except (KeyError, OverflowError):
         raise InvalidError(f"this machine has no group {group!r}") from None
+
+
+def engine_of(store: Any) -> Any:
+    """Return the engine of a store that is to be served.
+
+    Raises
+    ------
+    InvalidError
+        It is no store, e.g. the path of one.
+    """
+    engine = getattr(store, "_engine", None)
+    if engine is None:
+        raise InvalidError(
+            f"what is served must be an open store, not {type(store).__name__}: nandarray.serve(nandarray.open(PATH))"
+        )
+    return engine
 
 
 def native_only(engine: Any, what: str) -> Any:

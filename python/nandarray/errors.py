@@ -24,6 +24,7 @@ __all__ = [
     "BusyError",
     "CancelledError",
     "ClosedError",
+    "CommitUnknownError",
     "CompileError",
     "ConflictError",
     "CorruptError",
@@ -267,6 +268,24 @@ class ConflictError(NandarrayError, RuntimeError):
     ours: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     theirs: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     version: int = 0
+
+
+class CommitUnknownError(NandarrayError, OSError):
+    """A commit on a store of parts may have made a version or not: the folder could not be read when it was looked for.
+
+    Committing again, with the same transaction or store, finds the version if it is there, and makes it once.
+
+    Attributes
+    ----------
+    version : int
+        The version that may be there.
+    commit : str
+        Its ``commit``, by which ``versions()`` shows it.
+    """
+
+    kind = "commit-unknown"
+    version: int = 0
+    commit: str = ""
 
 
 class ReceiptError(NandarrayError, RuntimeError):

@@ -149,7 +149,7 @@ def test_what_is_no_json_is_refused_and_changes_nothing(store: nandarray.Store, 
 def test_names_of_attributes_are_text(store: nandarray.Store, name: Any) -> None:
     array = store.create("a", 2, "u1")
     for change in (lambda: array.attrs.update({name: 1}), lambda: store.create("b", 1, attrs={name: 1})):
-        with pytest.raises(InvalidError, match=f"attribute names are str, not {type(name).__name__}"):
+        with pytest.raises(InvalidError, match=f"attribute names must be str, not {type(name).__name__}"):
             change()
     assert name not in array.attrs
     assert not array.attrs

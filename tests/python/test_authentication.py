@@ -253,7 +253,7 @@ def test_arrays_after_authentication(store: nandarray.Store) -> None:
             connect(server.url, hostnqn=HOST, secret=its)
         with pytest.raises(InvalidError, match="wrong response"):
             connect(server.url, hostnqn=HOST, secret=mine, controller_secret=mine)
-        with pytest.raises(InvalidError, match="needs the host's"):
+        with pytest.raises(InvalidError, match="the host's must be given, too"):
             connect(server.url, hostnqn=HOST, controller_secret=its)
     nandarray.serve(store, "0.0.0.0:0", secrets={HOST: mine}).stop()
     with pytest.raises(InvalidError, match="insecure"):

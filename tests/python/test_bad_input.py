@@ -102,6 +102,14 @@ CASES: list[Case] = [
     ("path type", lambda s: nandarray.open(3), nandarray.InvalidError, ValueError, "int"),  # type: ignore[arg-type]
     ("no such file", lambda s: nandarray.open("other.nand"), nandarray.NandarrayError, Exception, "other.nand"),
     ("second writer", lambda s: nandarray.open(s.path, mode="r+"), nandarray.LockedError, OSError, "data.nand"),
+    ("field of none", lambda s: s["array"]["b"], nandarray.BadIndexError, IndexError, "an array, not a group"),
+    ("fields of a view", lambda s: s.open_array("array").view(-1)[["b"]], nandarray.BadIndexError, IndexError, "'b'"),
+    ("view by dtype", lambda s: s.open_array("array").view(cast(Any, "f4")), nandarray.InvalidError, ValueError,
+     "view must be given a shape, not the dtype 'f4': astype"),
+    ("rows by name", lambda s: s.create_ragged("x", {"a": [1]}), nandarray.InvalidError, ValueError, "not of dict"),
+    ("rows in no order", lambda s: s.create_ragged("x", {1, 2}), nandarray.InvalidError, ValueError, "not of set"),
+    ("run by name", lambda s: s.open_array("array").offload(cast(Any, "merge")), nandarray.InvalidError, ValueError,
+     "programs.get.'merge'"),
 ]  # fmt: skip
 
 
@@ -275,3 +283,20 @@ def test_a_path_with_a_null_character(tmp_path: pathlib.Path) -> None:
     for mode in ("r", "w"):
         with pytest.raises(nandarray.InvalidError, match="null character"):
             nandarray.open(f"{tmp_path}/a\0b", mode)
+
+
+def test_methods_that_there_are_not_name_what_takes_their_place(store: nandarray.Store) -> None:
+    store["a"], store["g/x"] = np.arange(6.0).reshape(2, 3), [1]
+    rows = store.create_ragged("rows", [[1, 2], [3]])
+    joined = nandarray.concat([store.open_array("a")] * 2)
+    for one, name, says in (
+        (store["a"], "T", "elements are read first, as in a[...].T"), (store["a"], "reshape", "a.view((2, 3))"),
+        (store["a"], "groupby", "group_by"), (store["a"], "median", 'a.reduce("median"'), (joined, "sum", "a[...].sum"),
+        (store["g"], "shape", "group['name']"), (rows, "reduce", "ragged.values.reduce"),
+        (store.open_array("a").group_by([1, 2]), "mean", 'reduce("mean")'), (joined, "median", "has no attribute"),
+    ):  # fmt: skip
+        with pytest.raises(AttributeError) as caught:
+            getattr(one, name)
+        assert str(caught.value).startswith(f"{type(one).__name__!r} object has no attribute {name!r}")
+        assert says in str(caught.value)
+    assert not hasattr(store["a"], "nothing")

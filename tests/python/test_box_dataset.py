@@ -136,6 +136,13 @@ def test_views_fields_drives_and_pickles(path: Path) -> None:
         np.testing.assert_array_equal(again[11][0], dataset[11][0])
 
 
+def test_ragged_arrays_have_no_boxes(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "rows.nand", "w") as store:
+        rows = store.create_ragged("rows", ["a"])
+        with pytest.raises(InvalidError, match="not rows of different lengths as the ragged array 'rows' has"):
+            BoxDataset(rows, box=1)
+
+
 def test_bad_input(path: Path) -> None:
     with nandarray.open(path) as store:
         image, label = store["image"], store["label"]

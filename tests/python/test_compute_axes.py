@@ -228,3 +228,48 @@ def test_what_is_refused(store: Any) -> None:
         for dtype in ("m8[s]", "M8[D]"):
             with pytest.raises(NandarrayError, match="std of|takes no elements of"):
                 put(store, np.arange(3).astype(dtype)).reduce("std", axis=axis)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i2", ">u4", "f2", "f4", "c8"])
+def test_methods_are_numpys(store: Any, dtype: str) -> None:
+    rng, _ = drawn(dtype)
+    data = sample(rng, dtype, (4, 5))
+    array = put(store, data)
+    for name in ("sum", "prod", "mean", "min", "max", "any", "all", "var", "std", "argmin", "argmax"):
+        if dtype == "c8" and name.startswith("arg"):
+            continue
+        for axis in (None, 1) if name.startswith("arg") else (None, 1, (0, 1)):
+            with np.errstate(all="ignore"):
+                wanted = getattr(data, name)(axis=axis, keepdims=axis == 1)
+            found = getattr(array, name)(axis, keepdims=axis == 1)
+            assert np.asarray(found).dtype == np.asarray(wanted).dtype.newbyteorder("="), name
+            short = dtype == "f2"
+            np.testing.assert_allclose(found, wanted, 2e-3 if short else 2e-6, 0.05 if short else 1e-5, err_msg=name)
+    assert_same = np.testing.assert_array_equal
+    assert_same(array.view(-1).var(ddof=1) > 0, data.var(ddof=1) > 0)
+    # NumPy's functions, and what reduce has not: read, and computed by NumPy.
+    assert_same(np.sum(array, axis=0), np.sum(data, axis=0))
+    assert_same(
+        array.sum(axis=0, dtype="f8" if dtype != "c8" else "c16"), data.sum(0, "f8" if dtype != "c8" else "c16")
+    )
+
+
+@pytest.mark.parametrize("dtype", [">M8[s]", ">m8[ms]"])
+def test_dates_of_the_other_byte_order_are_as_those_of_this_one(store: Any, dtype: str) -> None:
+    data = np.random.default_rng(4).integers(-50, 50, (4, 5)).view(dtype[1:])
+    names: list[tuple[str, Any]] = [("argmin", None), ("argmax", 0), ("max", 1), ("top", None), ("median", None)]
+    wanted = [put(store, data).reduce(name, axis, **({"k": 3} if name == "top" else {})) for name, axis in names[:4]]
+    array = put(store, data.astype(dtype))
+    for (name, axis), value in zip(names[:4], wanted, strict=True):
+        np.testing.assert_equal(array.reduce(name, axis, **({"k": 3} if name == "top" else {})), value)
+    assert array.astype(dtype[1:]).reduce("min") == data.min()
+    if data.dtype.kind == "m":
+        np.testing.assert_array_equal(array.reduce("median", 0), np.median(data, 0))
+
+
+@pytest.mark.parametrize("dtype", [">i4", "f2", ">f8"])
+def test_ranges_of_any_numbers_keep_their_dtype(store: Any, dtype: str) -> None:
+    data = np.arange(20).astype(dtype)
+    found = put(store, data).filter(low=3, high=5)
+    assert (found.dtype, found.tolist()) == (data.dtype, [3, 4, 5])
+    np.testing.assert_array_equal(put(store, data).filter("filter_index", low=17), [17, 18, 19])

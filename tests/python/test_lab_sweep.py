@@ -348,7 +348,7 @@ def test_dask_runs_the_same_sweep() -> None:
             processes=False,  # threads, but all of it goes over the network
             protocol="tcp://",
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address=":0",
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -80,9 +80,12 @@ TYPES_ONLY = {
 INSIDE = {
     ("nandarray.programs.program", "nandarray.programs.timing"): "a timing is of a program, and stands on running it",
     ("nandarray.array.compute", "nandarray.programs"): "start-up: only a computation needs compilers",
+    ("nandarray.array.methods", "nandarray.array.lazy"): "a conversion has the methods, one of which makes it",
     ("nandarray.array.group", "nandarray.array.copying"): "a copy makes groups and arrays, which offer it",
+    ("nandarray.array.members", "nandarray.array.ragged"): "a ragged array is a group, and knows groups",
     ("nandarray.array.group", "nandarray.array.ragged"): "a ragged array is a group, and knows groups",
     ("nandarray.array.group", "nandarray.array.ragged_values"): "start-up: few assign rows of different lengths",
+    ("nandarray.array.members", "nandarray.array.ragged_creation"): "a ragged array is a group, and knows groups",
     ("nandarray.array.group", "nandarray.array.ragged_creation"): "a ragged array is a group, and knows groups",
     ("nandarray.array.served", "nandarray.gpu"): "start-up: only a served store has a client",
     ("nandarray.array.opening", "nandarray.parts"): "start-up: only a folder has parts",

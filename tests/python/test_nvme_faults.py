@@ -378,7 +378,7 @@ def test_a_path_is_an_address_as_its_text_is() -> None:
             connect(given_)
     for wrong in (Path("a.nand"), "nvme+tcp://", "nvme+tcp://host/x", "nvme+tcp:///nqn.x", "NVME+TCP://h/nqn.x", ""):
         with pytest.raises(
-            InvalidError, match="is not nvme\\+tcp://HOST:PORT/NQN, .*nvme\\+unix:///PATH or /dev/nvmeX"
+            InvalidError, match="must be nvme\\+tcp://HOST:PORT/NQN, .*nvme\\+unix:///PATH or /dev/nvmeX"
         ):
             connect(wrong)
 

@@ -5,6 +5,7 @@ strangers attack all of these.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -17,11 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 import nandarray
 from nandarray import _nandarray
@@ -126,9 +129,37 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def test_a_run_is_seen_from_another_process_and_killed(path: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def collector() -> Iterator[tuple[str, list[bytes]]]:
+    """A collector of spans: its URL, and the bodies of what it was sent."""
+    bodies: list[bytes] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            assert self.path == "/v1/traces"
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            bodies.append(gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", bodies
+        server.shutdown()
+        thread.join(60)
+
+
+def test_a_run_is_seen_from_another_process_and_killed(
+    path: Path, tmp_path: Path, collector: tuple[str, list[bytes]]
+) -> None:
     where = tmp_path / "m.sock"
     options = ("--listen", "127.0.0.1:0", "--metrics", str(where), "--log", "json", "--log-level", "debug")
+    options += ("--spans", collector[0])
     ended: list[Exception] = []
     with Served(path, *options) as served:
         assert stat.S_IMODE(where.stat().st_mode) == 0o600
@@ -182,6 +213,30 @@ def test_a_run_is_seen_from_another_process_and_killed(path: Path, tmp_path: Pat
     killed = lines[events.index("run_killed")]
     assert (killed["run"], killed["programs"], killed["host"]) == (running["id"], "forever", running["host"])
     assert killed["cpu_ns"] > 10**7
+    # Its spans are the lines of runs.
+    sent = [TracesData.FromString(body).resource_spans[0] for body in collector[1]]
+    assert {one.key: one.value.string_value for one in sent[0].resource.attributes}["service.name"] == "nandarray"
+    spans = [span for one in sent for span in one.scope_spans[0].spans if span.name.startswith("run")]
+    assert [(span.name, span.status.code) for span in spans] == [("run forever", 2), ("run sum", 0)]
+    assert spans[0].status.message == killed["why"]
+    for span, line in zip(spans, [killed, lines[events.index("run_end")]], strict=True):
+        assert span.end_time_unix_nano - span.start_time_unix_nano == line["duration_ns"]
+        assert {one.key for one in span.attributes} == {f"nandarray.{name}" for name in LINES[line["event"]].fields}
+
+
+def test_a_collector_that_is_not_there_costs_spans_and_nothing_else(path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it takes connections, and answers none
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with Served(path, "--listen", "127.0.0.1:0", "--log", "json", "--spans", url) as served:
+            with nandarray.open(served.word("url")) as remote:
+                assert int(remote["x"].reduce("sum")) == 499500
+            began = time.monotonic()
+            lines = served.end()
+            assert time.monotonic() - began < 10
+    assert all(json.loads(line)["event"] == "spans_lost" for line in lines), lines
+    for wrong in ("localhost:4318", "ftp://x", ""):
+        said = cli("serve", path, "--spans", wrong, code=1)
+        assert f"must be an http or https URL, not '{wrong}'" in " ".join(said.split())
 
 
 def test_a_program_in_a_slot_that_is_killed_tells_its_host_why(path: Path) -> None:

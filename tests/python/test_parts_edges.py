@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import pickle
@@ -18,9 +20,9 @@ import pytest
 
 import nandarray
 from nandarray import parts
-from nandarray.parts import forks, reclaim
+from nandarray.parts import forks, reclaim, writer
 from nandarray.parts.history import History
-from nandarray.parts.manifest import key_of
+from nandarray.parts.manifest import key_of, parse
 from nandarray.parts.source import PartsSource
 
 
@@ -101,11 +103,11 @@ def test_receipts_do_not_fit_an_array_that_was_renumbered(sky: Any, shape: tuple
     tx = sky.transaction()
     receipt = _write(tx.fork(), np.s_[24:32, 0:8], 7)
     tx["a"].resize(shape)
-    tx.merge([receipt])
     with pytest.raises(nandarray.InvalidError, match=r"shape \(32, 32\) .* must come before resize"):
-        tx.commit()
+        tx.merge([receipt])
     tx["a"].resize((32, 32))
     tx["a"].append(np.zeros((8, 32), "i4"))  # shards keep their numbers
+    tx.merge([receipt])
     tx.commit()
     assert sky["a"][31:33, 0].tolist() == [7, 0]
 
@@ -133,21 +135,106 @@ def test_a_receipt_without_its_fork_is_refused(sky: Any) -> None:
         receipt = _write(tx.fork(), np.s_[0:8], 7)
         tx.merge([receipt, receipt])
     other = sky.transaction()
-    other.merge([receipt])
     with pytest.raises(nandarray.InvalidError, match="a receipt of job"):
-        other.commit()
+        other.merge([receipt])
     other.abort()
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"shards": ((16, 0),)}, {"shards": ((-1, 0),)}, {"start": (0,)}, {"stop": (9, 33)}, {"start": (9, 9)}]
-)
+    "wrong",
+    [
+        {"shards": ((16, 0),)}, {"shards": ((-1, 0),)}, {"shards": ()}, {"shards": ((1, 0), (0, 1), (2, 2), (4, 3))},
+        {"start": (0,)}, {"stop": (9, 33)}, {"start": (9, 9)},
+    ],
+)  # fmt: skip
 def test_a_receipt_of_what_is_not_there_is_refused(sky: Any, wrong: dict[str, Any]) -> None:
     tx = sky.transaction()
-    tx.merge([replace(_write(tx.fork(), np.s_[0:8], 7), **wrong)])
+    good = _write(tx.fork(), np.s_[0:8], 7)
     with pytest.raises(nandarray.InvalidError, match="a receipt of the box"):
-        tx.commit()
+        tx.merge([good, replace(good, **wrong)])
+    assert tx["a"][0, 0] == 1  # none was taken
     tx.abort()
+
+
+def test_a_receipt_of_what_its_part_lacks_is_no_receipt(sky: Any) -> None:
+    tx = sky.transaction()
+    fork = tx.fork()
+    good = _write(fork, np.s_[0:8], 7)
+    for wrong in (
+        replace(good, shards=tuple((number, at + 9) for number, at in good.shards)),
+        replace(good, part=good.job + "0" * 16),
+    ):
+        tx.merge([wrong])
+        for use in (lambda: tx["a"][0, 0], tx.commit):
+            with pytest.raises(nandarray.ReceiptError, match="parts are lost, .* or lack the boxes") as caught:
+                use()
+        assert caught.value.boxes == {"a": [((0, at), (8, at + 8)) for at in range(0, 32, 8)]}
+    tx.merge([_write(tx.fork(), np.s_[0:8], 8)])
+    tx.commit()
+    assert sky["a"][7:9, 0].tolist() == [8, -1]
+    assert sky.check()["ok"]
+
+
+def test_what_was_merged_is_read_and_changed(sky: Any) -> None:
+    with sky.transaction() as tx:
+        fork = tx.fork()
+        late = _write(fork, np.s_[0:1, 0:2], 70)
+        receipts = [_write(fork, np.s_[0:8], 7), _write(fork, np.s_[8:16], 8), _write(fork, np.s_[16:32], 9)]
+        tx.merge(receipts)
+        assert tx["a"][0:9:8, 3].tolist() == [7, 8]
+        tx["a"][2, 3] = 50
+        tx["a"][[16, 17], [4, 5]] = 51
+        tx["a"][24:26, ::4] = 52
+        tx.merge([late, *receipts])  # each box is taken once
+        assert tx["a"].view((1024,))[32 * 31] == 9
+        with tx.fork().writer() as writer:
+            assert writer.read("a", np.s_[0:3, 0:4])[[0, 2], [1, 3]].tolist() == [70, 50]
+        receipts = [_write(tx.fork(), np.s_[30:32], 10), _write(fork, np.s_[0:2, 31:], 71)]
+        tx.merge(receipts)
+        tx["a"].append(np.full((2, 32), 11, "i4"))
+        tx["a"].resize((34, 40))
+    expected = np.full((34, 40), -1)
+    expected[:8, :32], expected[8:16, :32], expected[16:32, :32], expected[30:32, :32] = 7, 8, 9, 10
+    expected[2, 3], expected[16, 4], expected[17, 5], expected[24:26, :32:4], expected[0, :2] = 50, 51, 51, 52, 70
+    expected[:2, 31], expected[32:, :32] = 71, 11
+    np.testing.assert_array_equal(sky["a"][...], expected)
+    assert tx.stats["receipts"] == 6
+    assert sky.check()["ok"]
+
+
+def test_a_second_part_of_a_shard_that_was_read_counts_too(sky: Any) -> None:
+    with sky.transaction() as tx:
+        fork = tx.fork()
+        with fork.writer() as writer:
+            one, more = writer.write("a", np.s_[0:2, 0:8], 20), writer.write("a", np.s_[2:4, 0:8], 21)
+        tx.merge([one])
+        assert tx["a"][0, 0] == 20
+        tx.merge([more, _write(fork, np.s_[4:6, 0:8], 22)])
+    assert sky["a"][:8, 0].tolist() == [20, 20, 21, 21, 22, 22, 1, 1]
+
+
+def test_a_write_over_what_workers_left_is_refused_until_it_is_there(sky: Any) -> None:
+    with sky.transaction() as tx:
+        left = pickle.loads(pickle.dumps(tx["a"]))
+        left[0:10, 0:4] = 30
+        tx["a"][0, 20] = 31
+        for write in (lambda: tx["a"].__setitem__((8, 0), 1), lambda: tx["a"].resize((40, 40))):
+            with pytest.raises(nandarray.InvalidError, match="shards .*4 of array 'a' were written by workers"):
+                write()
+        tx.collect()
+        tx["a"][8, 0] = 32
+    assert sky["a"][7:11, 0].tolist() == [30, 32, 30, -1]
+    assert sky["a"][0, 20] == 31
+
+
+def test_a_change_that_is_taken_back_keeps_receipts(sky: Any) -> None:
+    with sky.transaction() as tx:
+        tx.merge([_write(tx.fork(), np.s_[0:8], 7)])
+        staging = tx._source.stage([])
+        tx["a"][0, 0] = 9
+        staging.abort()
+        tx["a"][1, 0] = 8
+    assert sky["a"][:3, 0].tolist() == [7, 8, 7]
 
 
 @pytest.mark.parametrize("name", ["../x", "", ".", "a/b", "x\n", "x" * 201, 5])
@@ -244,22 +331,198 @@ def test_threads_write_and_read_beside_commits_and_resizes(sky: Any) -> None:
         assert (again["b"][31:] == 23).all()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda said: said.update(arrays=[]),
-        lambda said: said["arrays"]["a"].update(leaves=[[0, 4, "../../tags/a"]]),
-        lambda said: said["arrays"]["a"].update(leaves=2 * said["arrays"]["a"]["leaves"]),
-        lambda said: said["arrays"]["a"].update(building_block=[0, 8]),
-        lambda said: said["arrays"]["a"].update(attrs={}),
-    ],
-)
-def test_a_forged_manifest_is_damaged(sky: Any, change: Any) -> None:
-    file = Path(sky.path) / key_of(2)
+def test_a_loop_of_flushes_lets_others_pass(sky: Any) -> None:
+    stop, turns = threading.Event(), [0]
+    gate = sky._source.gate
+
+    def flush(alone: bool) -> None:
+        while not stop.is_set():
+            sky.flush()
+            if alone:
+                with gate.alone():
+                    turns[0] += 1
+
+    with ThreadPoolExecutor(3) as pool:
+        loops = [pool.submit(flush, alone) for alone in (True, True, False)]
+        for turn in range(50):
+            sky["a"][31, 31] = turn
+        passed = turns[0]
+        for _ in range(5):
+            time.sleep(0.01)
+        stop.set()
+        for one in loops:
+            one.result()
+    assert sky["a"][31, 31] == 49
+    assert turns[0] > passed > 0
+    sky.flush()
+    before = sky._source.changes
+    sky.flush()
+    assert sky._source.changes == before
+
+
+def test_forks_are_made_for_changes_alone(sky: Any) -> None:
+    jobs = Path(sky.path) / "jobs"
+    for _ in range(3):
+        pickle.dumps(sky["a"])
+        with pytest.raises(nandarray.NotFoundError):
+            sky["none"]
+    assert len(list(jobs.iterdir())) == 1
+    sky["b"] = [1]
+    later = pickle.loads(pickle.dumps(sky["b"]))
+    later[0] = 2
+    sky.flush()
+    assert (sky["b"][0], list(jobs.iterdir())) == (2, [])
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list open files")
+def test_open_files_are_bounded(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_KEPT", 4)
+    stores = [sky]
+    for turn in range(12):
+        sky["a"][8 * (turn % 4) : 8 * (turn % 4) + 8] = turn
+        sky.flush()
+        stores.append(sky.at(version=sky.version))
+        for one in stores:
+            one["a"][...]
+    assert len(_files_of(sky)) <= 4
+    for one in stores[1:]:
+        one.close()
+    sky.compact()
+    sky.expire_versions(keep=1, older_than=0)
+    assert sky.gc(older_than=0)["parts"] > 3
+    assert not [one for one in _files_of(sky) if "deleted" in one]
+
+
+def _files_of(store: Any) -> list[str]:
+    """Return the files of a store that this process has open."""
+    found = []
+    for one in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{one}"))
+    return [one for one in found if store.path in one]
+
+
+def _forged(store: Any, change: Any) -> None:
+    """Change the manifest of version 2, and its checksum with it."""
+    file = Path(store.path) / key_of(2)
     said = json.loads(file.read_text())
     del said["checksum"]
     change(said)
     plain = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
     file.write_text(json.dumps({**said, "checksum": hashlib.sha256(plain).hexdigest()}))
-    with pytest.raises(nandarray.CorruptError, match="the manifest of version 2 is damaged"):
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda a: a.update(leaves=[[0, 4, "../../tags/a"]]), "hash of a leaf must be 64"),
+        (lambda a: a.update(leaves=2 * a["leaves"]), "rows of a leaf must be at most 0"),
+        (lambda a: a.update(leaves=[[13, *a["leaves"][0][1:]]]), "rows of a leaf must be at most 3"),
+        (lambda a: a.update(leaves=[[-1, *a["leaves"][0][1:]]]), "first shard of a leaf must be"),
+        (lambda a: a.update(leaves=[[0, 0, a["leaves"][0][2]]]), "rows of a leaf must be from 1"),
+        (lambda a: a.update(building_block=[0, 8]), "shard must be multiples of"),
+        (lambda a: a.update(shard=[8]), "numbers of dimensions"),
+        (lambda a: a.update(shape=[-32, 32]), "shape must be a list of numbers"),
+        (lambda a: a.update(shape=[2**63, 2**63]), "number of shards must be less than"),
+        (lambda a: a.update(itemsize=8, fill="00" * 8), "itemsize must be 4, that of <i4"),
+        (lambda a: a.update(itemsize=0, fill=""), "itemsize must be a number from 1"),
+        (lambda a: a.update(fill="00"), "fill must be of 4 bytes"),
+        (lambda a: a.update(attrs="[]"), "attrs must be the text of an object"),
+        (lambda a: a.update(attrs={}), "attrs must be a text"),
+        (lambda a: a.update(id="../x"), "id must be 32"),
+        (lambda a: a.update(more=1), "more"),
+        (lambda a: a.pop("shape"), "'shape' is missing"),
+    ],
+)
+def test_a_senseless_array_is_damage_of_its_version(sky: Any, change: Any, told: str) -> None:
+    _forged(sky, lambda said: change(said["arrays"]["a"]))
+    with pytest.raises(nandarray.CorruptError, match=f"manifest of version 2 is damaged: array 'a': .*{told}"):
         nandarray.open(sky.path, "r+")
+    with nandarray.open(sky.path) as store:
+        assert store.version == 1
+        assert told.replace(".*", "") in store.check()["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda said: said.update(arrays=[]), "arrays must be an object"),
+        (lambda said: said["arrays"].update(b=said["arrays"]["a"]), "arrays 'a' and 'b' have the same id"),
+        (lambda said: said["arrays"].update({"a/b": {**said["arrays"]["a"], "id": "0" * 32}}), "'a/b' lies in 'a'"),
+        (lambda said: said["arrays"].update({"a//b": said["arrays"]["a"]}), "empty part"),
+        (lambda said: said["arrays"].update(b=3), "array 'b': an array must be an object"),
+        (lambda said: said.update(parent=7), "parent must be 1, not 7"),
+        (lambda said: said.update(parent_commit="0" * 32), "ancestors must be those before"),
+        (lambda said: said.update(ancestors=20 * said["ancestors"]), "ancestors must be those before"),
+        (lambda said: said.update(commit="x"), "commit must be 32"),
+        (lambda said: said.update(message=3), "message must be a text"),
+        (lambda said: said.update(version=True), "version must be a number"),
+    ],
+)
+def test_a_senseless_manifest_is_damaged(sky: Any, change: Any, told: str) -> None:
+    _forged(sky, change)
+    with pytest.raises(nandarray.CorruptError, match=f"the manifest of version 2 is damaged: .*{told}"):
+        nandarray.open(sky.path, "r+")
+
+
+@pytest.mark.parametrize(
+    ("table", "first", "told"),
+    [
+        (lambda t: t[::-1], 3, "must have shards from 3 on, ascending"),
+        (lambda t: t[[0, 0, 1, 2]], 0, "must have shards from 0 on, ascending"),
+        (lambda t: t, 1, "must have shards from 1 on"),
+        (lambda t: _with(t, "shard", [0, 1, 2, 99]), 0, "has shard 99, which must be less than 16"),
+        (lambda t: _with(t, "array", 77), 0, "has no shard 77"),
+        (lambda t: _with(t, "part", np.void(bytes(16))), 0, "is not there"),
+        (lambda t: t["shard"], 0, "has uint64 of shape"),
+        (None, 0, "is no table"),
+    ],
+)
+def test_a_senseless_leaf_is_damage_of_its_array(sky: Any, table: Any, first: int, told: str) -> None:
+    sky["b"] = [1, 2, 3]
+    sky.flush()
+    root = Path(sky.path)
+    (leaf,) = json.loads((root / key_of(2)).read_text())["arrays"]["a"]["leaves"]
+    file = io.BytesIO(b"" if table is None else b"no table")
+    if table is not None:
+        np.save(file, table(np.load(root / "leaves" / f"{leaf[2]}.npy")))
+    sha = hashlib.sha256(file.getvalue()).hexdigest()
+    (root / "leaves" / f"{sha}.npy").write_bytes(file.getvalue())
+    _forged(sky, lambda said: said["arrays"]["a"].update(leaves=[[first, 4, sha]]))
+    with nandarray.open(root) as store:
+        found = store.check()
+        assert [one for one in found["errors"] if told in one and "version 2: array 'a'" in one], found["errors"]
+        assert store["b"][...].tolist() == [1, 2, 3]
+        old = store.at(version=2)
+        if "99" in told:
+            assert old["a"][0, 0] == 1
+        else:
+            with pytest.raises(nandarray.CorruptError, match=told):
+                old["a"][0, 31]
+
+
+def _with(table: Any, field: str, values: Any) -> Any:
+    made = table.copy()
+    made[field] = values
+    return made
+
+
+def test_a_shard_of_another_array_is_refused(sky: Any) -> None:
+    sky.create("b", (32, 32), "f8", shards=(8, 8), building_block=(8, 8))[:] = 1
+    sky.create("c", (32, 32), "i4", shards=(16, 16), building_block=(8, 8))[:] = 1
+    sky.flush()
+    root = Path(sky.path)
+    file = root / key_of(3)
+    told = {"b": "which must be <i4 of 4", "c": r"has the shape .16, 16., which must be at most .8, 8."}
+    text = file.read_text()
+    for other, said in told.items():
+        file.write_text(text)
+        manifest = parse(file.read_bytes(), "here")
+        leaf = manifest.arrays[other].leaves[0]
+        arrays = {**manifest.arrays, "a": replace(manifest.arrays["a"], leaves=(leaf,))}
+        file.write_bytes(replace(manifest, arrays=arrays).text())
+        with nandarray.open(root) as store:
+            with pytest.raises(nandarray.PartError, match=f"version 3: array 'a', shard 0 .*{said}"):
+                store["a"][0, 0]
+            assert store["b"][0, 0] == store["c"][0, 0] == 1
+            assert any("version 3: array 'a', shard 0" in one for one in store.check()["errors"])

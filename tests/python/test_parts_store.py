@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import errno
 import json
 import multiprocessing
 import os
@@ -9,6 +11,7 @@ import pickle
 import random
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,10 @@ import pytest
 
 import nandarray
 from nandarray import parts
-from nandarray.parts import leaves
+from nandarray.parts import leases, leaves
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
-from nandarray.parts.manifest import key_of
+from nandarray.parts.manifest import key_of, parse
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -176,8 +179,8 @@ def test_a_lost_answer_is_recognised(sky: Any, monkeypatch: pytest.MonkeyPatch) 
     sky.flush()
     named = Files.name
 
-    def lost(self: Files, file: str, key: str) -> bool:
-        done = named(self, file, key)
+    def lost(self: Files, file: str, key: str, **how: Any) -> bool:
+        done = named(self, file, key, **how)
         if key.startswith("manifests/"):
             raise OSError(5, "the answer is lost")
         return done
@@ -189,6 +192,70 @@ def test_a_lost_answer_is_recognised(sky: Any, monkeypatch: pytest.MonkeyPatch) 
     assert [one["message"] for one in sky.versions()] == ["created", "", "once"]
 
 
+def _unreadable(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Let the list of versions fail after a manifest was made."""
+    names, named, left = Files.names, Files.name, [0]
+
+    def failing(self: Files, folder: str) -> list[str]:
+        if folder == "manifests" and left[0]:
+            left[0] -= 1
+            raise nandarray.MediaError(5, "Input/output error", folder)
+        return names(self, folder)
+
+    def made(self: Files, file: str, key: str, **how: Any) -> bool:
+        done = named(self, file, key, **how)
+        if key.startswith("manifests/"):
+            left[0] = times
+        return done
+
+    monkeypatch.setattr(Files, "names", failing)
+    monkeypatch.setattr(Files, "name", made)
+
+
+def test_a_version_that_cannot_be_looked_for_is_committed_once(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sky.flush()
+    with monkeypatch.context() as patch, sky.transaction("once") as tx:
+        _unreadable(patch, 2)
+        tx["a"][0] = 3
+    assert sky.version == 3
+    tx = sky.transaction("unknown")
+    tx["a"][1] = 4
+    tx["b"] = [1]
+    with monkeypatch.context() as patch:
+        _unreadable(patch, 9)
+        for _ in range(2):
+            with pytest.raises(nandarray.CommitUnknownError, match="version 4 may have been committed") as caught:
+                tx.commit()
+        assert caught.value.version == 4
+    assert tx.commit() == tx.commit() == 4
+    assert sky.versions()[-1]["commit"] == caught.value.commit
+    tx["a"][2] = 5
+    with monkeypatch.context() as patch:
+        _unreadable(patch, 9)
+        with pytest.raises(nandarray.CommitUnknownError):
+            tx.commit()
+    tx["a"][3] = 6
+    tx["a"].attrs["unit"] = "m"
+    with sky.transaction("other") as other:
+        other["a"][16:] = 7
+    assert sky.version == 6
+    assert tx.commit() == 7
+    assert sky["a"][:4, 0].tolist() == [3, 4, 5, 6]
+    assert (sky["a"][16, 0], sky["a"].attrs["unit"], [one["version"] for one in sky.versions()]) == (
+        7,
+        "m",
+        list(range(1, 8)),
+    )
+    assert sky.check()["ok"]
+    sky["a"][4] = 8
+    with monkeypatch.context() as patch:
+        _unreadable(patch, 9)
+        with pytest.raises(nandarray.CommitUnknownError):
+            sky.close()
+    with nandarray.open(sky.path) as again:
+        assert (again.version, again["a"][4, 0]) == (8, 8)
+
+
 def test_a_number_that_has_expired_is_no_place_for_a_commit(sky: Any) -> None:
     sky.flush()
     late = sky.transaction("late")
@@ -196,14 +263,204 @@ def test_a_number_that_has_expired_is_no_place_for_a_commit(sky: Any) -> None:
     for turn in range(4):
         with sky.transaction(f"{turn}") as tx:
             tx["a"][24:] = turn
-    assert sky.expire_versions(keep=1, older_than=0) == [1, 2, 3, 4, 5]
+    assert sky.expire_versions(keep=1, older_than=0) == [1, 3, 4, 5]
+    late._source._lease.release()  # as if it had been stopped for long
+    assert sky.expire_versions(keep=1, older_than=0) == [2]
     history, listed = late._source.history, sky._source.history.numbers
-    seen = iter([[2], [2, 6]])  # as if versions 3 to 6 had come, and 3 to 5 had gone, just after it looked
+    seen = iter([[2], [6, 2]])  # as if versions 3 to 6 had come, and 3 to 5 had gone, just after it looked
     history.numbers = lambda: next(seen, None) or listed()
     history.at = lambda number, real=history.at: late._source.draft.base if number == 2 else real(number)
     assert late.commit() == 7
     with nandarray.open(sky.path) as store:
         assert (store.version, store["a"][0, 0], store["a"][31, 31]) == (7, 8, 3)
+        assert [one["version"] for one in store.versions()] == [6, 7]
+
+
+def test_a_stray_manifest_is_harmless(sky: Any) -> None:
+    """A commit took a number that had expired, and died before it saw that."""
+    sky.flush()
+    stray = json.loads((Path(sky.path) / key_of(2)).read_text())
+    for turn in range(3):
+        sky["a"][:] = turn
+        sky.flush()
+    file = Path(sky.path) / key_of(3)
+    manifest = parse(json.dumps(stray).encode(), "here")
+    known = {"parent": 2, "parent_commit": manifest.commit, "ancestors": (manifest.commit, *manifest.ancestors)}
+    file.write_bytes(replace(manifest, version=3, commit="0" * 32, **known).text())
+    assert [one["version"] for one in sky.versions()] == [1, 2, 4, 5]
+    for use in (lambda: sky.at(version=3), lambda: sky.tag("stray", 3)):
+        with pytest.raises(nandarray.NotFoundError, match="is in no history"):
+            use()
+    assert sky.expire_versions(keep=9) == []
+    assert not file.exists()
+    assert sky.at(version=4)["a"][0, 0] == 1
+
+
+def test_what_is_open_does_not_expire(sky: Any) -> None:
+    sky.flush()
+    reader, tx, late = sky.at(version=2), sky.transaction("slow"), sky.transaction("stopped")
+    late["a"][8] = 6
+    for turn in range(3):
+        sky["a"][:8, :8] = turn
+        sky.flush()
+    assert sky.expire_versions(keep=1, older_than=0) == [1, 3, 4]
+    sky.gc(older_than=0)
+    tx["a"][9] = 5
+    assert (reader["a"][7, 7], tx["a"][0, 0], tx["a"][31, 31]) == (1, 1, -1)
+    assert tx.commit() == 6
+    tx.close()
+    late._source._lease.release()  # as if its process had been stopped for an hour
+    reader.close()
+    assert sky.expire_versions(keep=1, older_than=0) == [2, 5]
+    sky.gc(older_than=0)
+    assert late["a"][0, 0] == 1
+    with pytest.raises(nandarray.ConflictError, match="both wrote shard 4"):
+        late.commit()
+    late.close()
+    sky.gc(older_than=0)
+    assert sky.gc(older_than=0)["parts"] == 0
+    assert sky["a"][:10:9, 0].tolist() == [2, 5]
+    (Path(sky.path) / "readers" / "x.json").write_text("{")
+    with pytest.raises(nandarray.CorruptError, match="the lease of a reader is damaged"):
+        sky.expire_versions(keep=1, older_than=0)
+
+
+def test_leases_are_renewed_and_end(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = Path(sky.path) / "readers"
+    sky.flush()
+    assert sky.at(version=2)["a"][0, 0] == 1
+    assert len(list(readers.iterdir())) == 1
+    old, tx = sky.at(version=2), sky.transaction()
+    tx["a"][0] = 1
+    assert len(list(readers.iterdir())) == 3
+    for one in [*readers.iterdir(), *(Path(sky.path) / "jobs").iterdir()]:
+        os.utime(one, (0, 0))
+    next(readers.iterdir()).unlink()
+    leases._renewals.renew()
+    assert sky.gc(older_than=0)["parts"] == 0
+    assert len(list(readers.iterdir())) == 3
+    assert tx.commit() == 3
+    del old
+    tx.close()
+    assert len(list(readers.iterdir())) == 1
+    shutil.rmtree(readers)  # as a store has it that was made without
+    sky.at(version=2).close()
+    assert list(readers.iterdir()) == []
+
+    def full(*_: Any, **__: Any) -> bool:
+        raise nandarray.MediaError(30, "Read-only file system")
+
+    monkeypatch.setattr(Files, "put_if_absent", full)
+    with nandarray.open(sky.path) as reader:
+        assert (reader["a"][0, 0], list(readers.iterdir())) == (1, [])
+
+
+def test_a_part_that_cannot_be_named_is_sealed_by_the_next_commit(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sky.flush()
+    name = Files.name
+    for after in (False, True):
+        sky["a"][8 + after] = 5
+
+        def fails(self: Files, file: str, key: str, after: bool = after, **how: Any) -> bool:  # noqa: FBT001 (as above)
+            if key.startswith("parts/"):
+                if after:
+                    name(self, file, key, **how)
+                raise nandarray.MediaError(5, "Input/output error", key)
+            return name(self, file, key, **how)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Files, "name", fails)
+            for _ in range(2):
+                with pytest.raises(nandarray.MediaError):
+                    sky.flush()
+        assert sky["a"][8 + after, 0] == 5
+        sky.flush()
+    assert (sky.version, sky["a"][8:10, 0].tolist(), sky.check()["ok"]) == (4, [5, 5], True)
+    assert not list((Path(sky.path) / "parts").glob("*.open"))
+
+
+def test_a_version_that_was_chosen_while_it_expired_stays(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for turn in range(3):
+        sky["a"][:] = turn
+        sky.flush()
+    made, delete = [], Files.delete
+
+    def chosen(self: Files, key: str) -> None:
+        if key == key_of(2):
+            made.append(sky.at(version=2))
+        if key == key_of(3):
+            sky.tag("kept", 3)
+        delete(self, key)
+
+    monkeypatch.setattr(Files, "delete", chosen)
+    assert sky.expire_versions(keep=1, older_than=0) == [1]
+    assert (made[0]["a"][0, 0], sky.at(tag="kept")["a"][0, 0]) == (0, 1)
+    monkeypatch.undo()
+    put = Files.put_if_absent
+
+    def late(self: Files, key: str, data: bytes, **how: Any) -> bool:
+        delete(self, key_of(2))
+        return put(self, key, data, **how)
+
+    monkeypatch.setattr(Files, "put_if_absent", late)
+    with pytest.raises(nandarray.NotFoundError, match="it expired before it was tagged"):
+        sky.tag("gone", 2)
+    assert sky.tags() == {"kept": 3}
+    (Path(sky.path) / "tags" / "old.json").write_text('{"version": 1}')
+    assert sky.check()["errors"] == ["tag 'old': version 1 is not there"]
+
+
+@pytest.mark.parametrize("key", ["nandarray.json", key_of(1)])
+def test_a_creation_that_died_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    put = Files.put_if_absent
+
+    def dying(self: Files, one: str, data: bytes, **how: Any) -> bool:
+        if one == key:
+            raise nandarray.StoreFullError(28, "No space left on device", one)
+        return put(self, one, data, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "put_if_absent", dying)
+        with pytest.raises(nandarray.StoreFullError):
+            parts.create(tmp_path / "sky.nand")
+    with pytest.raises(nandarray.NandarrayError):
+        nandarray.open(tmp_path / "sky.nand")
+    (tmp_path / "sky.nand" / "leaves" / "mine").write_text("")
+    with pytest.raises(nandarray.StoreExistsError, match="no empty folder"):
+        parts.create(tmp_path / "sky.nand")
+    (tmp_path / "sky.nand" / "leaves" / "mine").unlink()
+    with parts.create(tmp_path / "sky.nand") as store:
+        store["a"] = [1]
+        assert store.version == 1
+    with nandarray.open(tmp_path / "sky.nand") as store:
+        assert (store.version, store["a"][0]) == (2, 1)
+
+
+def test_an_error_of_the_disk_is_not_called_missing(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sky.flush()
+    part = _only(Path(sky.path) / "parts", ".nand")
+    tx = sky.transaction()
+    with tx.fork().writer() as writer:
+        tx.merge([writer.write("a", np.s_[8:16], 4)])
+    for name in ("open", "os.stat"):
+        holder, attribute = (builtins, "open") if name == "open" else (os, "stat")
+        real = getattr(holder, attribute)
+
+        def fails(path: Any, *given: Any, real: Any = real, **how: Any) -> Any:
+            if str(path).endswith(".nand") and "parts" in str(path):
+                raise OSError(errno.EIO, "Input/output error", str(path))
+            return real(path, *given, **how)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(holder, attribute, fails)
+            with pytest.raises(nandarray.MediaError, match="Input/output error"):
+                tx.commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda path, *_, **__: (_ for _ in ()).throw(PermissionError(13, "no", str(path))))
+        with pytest.raises(nandarray.MediaError):
+            tx._source.files.has(f"parts/{part.name}")
+    assert tx.commit() == 3
+    assert sky["a"][8, 0] == 4
 
 
 def test_versions_expire_and_space_comes_back(sky: Any) -> None:

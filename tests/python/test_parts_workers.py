@@ -80,9 +80,8 @@ def test_futures_by_hand_write_any_cut(sky: Any, seed: int) -> None:
     assert sky["a"][0, 0] == -1
     other = sky.transaction()
     other.fork()
-    other.merge(receipts)
     with pytest.raises(nandarray.InvalidError, match="which is not of this transaction"):
-        other.commit()
+        other.merge(receipts)
     other.abort()
     tx.merge(receipts)
     tx.merge(receipts)
@@ -168,7 +167,7 @@ def cluster(workers: int) -> Any:
     """A cluster of processes on this machine."""
     pytest.importorskip("dask.array")
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with distributed.LocalCluster(**options) as made, distributed.Client(made) as client:
         yield client
 
@@ -190,6 +189,21 @@ def test_jobs_of_dask_survive_the_death_of_workers(sky: Any, tmp_path: Path) -> 
             assert (tmp_path / f"killed{seed}").exists(), seed
             np.testing.assert_array_equal(sky["a"][...], model() + seed, f"seed {seed}")
     assert sky.version == 2 + 2
+    assert sky.check()["ok"]
+
+
+def test_dask_stores_twice_into_one_transaction(sky: Any) -> None:
+    da = pytest.importorskip("dask.array")
+    import dask
+
+    with dask.config.set(scheduler="processes", num_workers=2), sky.transaction() as tx:
+        for turn in range(2):
+            da.store(da.from_array(model() + turn, chunks=(24, 20)), tx["a"], lock=False)
+        assert len(os.listdir(Path(sky.path) / "jobs")) == 1
+        tx.collect()
+        tx["a"][5, 5] = -7
+        np.testing.assert_array_equal(tx["a"][6:], model()[6:] + 1)
+    assert (sky["a"][5, 5], sky["a"][5, 6]) == (-7, model()[5, 6] + 1)
     assert sky.check()["ok"]
 
 
@@ -304,33 +318,139 @@ def test_a_full_disk_of_one_worker_leaves_the_old_version(sky: Any) -> None:
     assert len(list((Path(sky.path) / "parts").iterdir())) == 1
 
 
-def commit_and_die(path: str, before: str) -> None:
-    """Be killed within a commit: before its manifest, or after it."""
-    from nandarray.parts.history import History
+def dies_at(moment: str, kind: str) -> None:
+    """Let this process be killed when it makes an object: before its name, behind it, or when it is all done."""
+    from nandarray.parts.blobs.files import Files
 
-    add = History.add
+    name, sync = Files.name, Files.sync
 
-    def dying(self: Any, manifest: Any) -> bool:
-        if before == "before":
+    def named(self: Any, file: str, key: str, **how: Any) -> bool:
+        if key.startswith(kind) and moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        add(self, manifest)
-        os.kill(os.getpid(), signal.SIGKILL)
-        return True
+        done = name(self, file, key, **how)
+        if key.startswith(kind):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
 
-    History.add = dying  # type: ignore[method-assign]
-    with nandarray.open(path, "r+") as store:
-        store["a"][:] = 9
+    def synced(self: Any, folder: str) -> None:
+        if folder == os.path.dirname(kind) and moment == "between":
+            os.kill(os.getpid(), signal.SIGKILL)
+        sync(self, folder)
+
+    Files.name, Files.sync = named, synced  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_coordinator_killed_in_its_commit_leaves_old_or_new(sky: Any, when: str) -> None:
-    process = SPAWN.Process(target=commit_and_die, args=(sky.path, when))
+def commit_and_die(path: str, moment: str) -> None:
+    """Be killed within a commit: before its manifest, before that is durable, or after it."""
+    store = nandarray.open(path, "r+")
+    dies_at(moment, "manifests/")
+    store["a"][:] = 9
+    store.flush()
+
+
+def killed(target: Any, *given: Any) -> None:
+    """Run a function in a process that kills itself."""
+    process = SPAWN.Process(target=target, args=given)
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_a_coordinator_killed_in_its_commit_leaves_old_or_new(sky: Any, moment: str) -> None:
+    killed(commit_and_die, sky.path, moment)
     sky.refresh()
-    expected = -1 if when == "before" else 9
+    expected = -1 if moment == "before" else 9
     assert (sky["a"][...] == expected).all()
-    assert sky.gc(older_than=0, jobs_older_than=0)["parts"] == (1 if when == "before" else 0)
+    assert sky.gc(older_than=0, jobs_older_than=0)["parts"] == (1 if moment == "before" else 0)
     assert (sky["a"][...] == expected).all()
-    assert sky.check()["ok"]
+    sky["a"][0] = 8
+    sky.flush()
+    assert (sky.version, sky.check()["ok"]) == (3 if moment == "before" else 4, True)
+
+
+def create_and_die(path: str, kind: str) -> None:
+    """Be killed within the creation of a store."""
+    dies_at("before", kind)
+    parts.create(path)
+
+
+@pytest.mark.parametrize("kind", ["manifests/", "nandarray.json"])
+def test_a_creation_that_was_killed_is_finished(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "new.nand"
+    killed(create_and_die, str(path), kind)
+    with pytest.raises(nandarray.NandarrayError):
+        nandarray.open(path)
+    with parts.create(path) as store:
+        store["a"] = [1]
+    with nandarray.open(path) as store:
+        assert (store.version, store["a"][0]) == (2, 1)
+
+
+def read_slowly(path: str, told: Any, goes_on: Any) -> None:
+    """Open the newest version, say so, and read it when that is requested: all right, or an error of this package."""
+    with nandarray.open(path) as store:
+        told.put(store.version)
+        while goes_on.get():
+            try:
+                told.put(int(store["a"][20:30].sum()))
+            except nandarray.NandarrayError as error:
+                told.put(type(error).__name__)
+
+
+def test_a_slow_reader_keeps_its_version_while_it_lives(sky: Any) -> None:
+    told, goes_on = SPAWN.Queue(), SPAWN.Queue()
+    process = SPAWN.Process(target=read_slowly, args=(sky.path, told, goes_on))
+    process.start()
+    try:
+        assert told.get(timeout=60) == 2
+        for turn in range(2):
+            sky["a"][:] = turn
+            sky.flush()
+        assert sky.expire_versions(keep=1, older_than=0) == [1, 3]
+        sky.gc(older_than=0)
+        goes_on.put(True)
+        assert told.get(timeout=60) == -10 * SIDE
+        os.kill(process.pid, signal.SIGSTOP)
+        for lease in (Path(sky.path) / "readers").iterdir():  # as if it were stopped for long
+            os.utime(lease, (0, 0))
+        assert sky.expire_versions(keep=1, older_than=0) == [2]
+        sky.gc(older_than=0)
+        os.kill(process.pid, signal.SIGCONT)
+        sky._source.parts.forget()
+        goes_on.put(True)
+        # A part that it has open is still there; it reads that, or says that one is gone.
+        assert told.get(timeout=60) in (-10 * SIDE, "PartError")
+        goes_on.put(False)
+        process.join(60)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+        process.join()
+    assert sky["a"][0, 0] == 1
+    killed(open_and_die, sky.path)
+    assert len(list((Path(sky.path) / "readers").iterdir())) == 1
+    for lease in (Path(sky.path) / "readers").iterdir():
+        os.utime(lease, (0, 0))
+    sky.gc()
+    assert list((Path(sky.path) / "readers").iterdir()) == []
+
+
+def open_and_die(path: str) -> None:
+    """Open a store, and be killed."""
+    store = nandarray.open(path)
+    assert store["a"][0, 0] == 1
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_ages_are_those_of_the_file_system(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tx = sky.transaction()
+    tx["a"][0] = 5
+    for name in ("time", "time_ns"):
+        real = getattr(time, name)
+        monkeypatch.setattr(time, name, lambda real=real: real() + real() // 2)
+    sky["a"][1] = 6
+    sky.flush()
+    assert sky.expire_versions(keep=1) == []
+    assert sky.gc() == {"leaves": 0, "parts": 0, "bytes": 0}
+    assert len(list((Path(sky.path) / "readers").iterdir())) == 2

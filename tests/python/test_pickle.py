@@ -238,7 +238,7 @@ def test_dask_distributed(path: Path) -> None:
     pytest.importorskip("distributed")
     from distributed import Client
 
-    with nandarray.open(path) as store, Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+    with nandarray.open(path) as store, Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
         assert da.from_array(store["g/a"], chunks=(4, 3)).sum().compute(scheduler=client) == 1770
 
 

@@ -294,7 +294,7 @@ def text(x):
         (mutable_global, 1, "'LIST' in globals"),
         (no_name, 1, "name 'nosuchname' is not defined"),
         (bits_of_a_float, 1, "and_"),
-        (allocation, 1, "needs memory while it runs"),
+        (allocation, 1, "the shape of np.zeros must be integers from 0 to"),
         (nothing, 0, "returns nothing"),
         (text, 0, "unicode_type cannot be represented"),
     ],

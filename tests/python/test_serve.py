@@ -224,7 +224,7 @@ def test_who_may_connect(store: nandarray.Store) -> None:
         with pytest.raises(InvalidError, match="Connect Invalid Host"):
             connect(server.url)
         connect(server.url, hostnqn=allowed).close()
-    with pytest.raises(InvalidError, match="is not nvme"):
+    with pytest.raises(InvalidError, match="the URL of a drive must be nvme"):
         nandarray.open("nvme+tcp://127.0.0.1:1")
     with pytest.raises(InvalidError, match=r"cannot connect to 127\.0\.0\.1:1"):
         nandarray.open("nvme+tcp://127.0.0.1:1/nqn.none")
@@ -293,13 +293,15 @@ HOST = "nqn.2014-08.org.example:host"
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nqn": "foo"}, "the subsystem is 'foo'; an NQN begins with 'nqn.'"),
-        ({"nqn": "nqn.a b"}, "neither spaces"),
-        ({"nqn": "nqn." + "a" * 220}, "has 224 bytes; an NQN has 223 at most"),
-        ({"hosts": "foo"}, "a host is 'foo'"),
+        ({"nqn": "foo"}, "the subsystem must be an NQN, which begins with 'nqn.', not 'foo'"),
+        ({"nqn": "nqn.a b"}, "must be without spaces"),
+        ({"nqn": "nqn." + "a" * 220}, "has 224 bytes, and must have 223 at most"),
+        ({"hosts": "foo"}, "a host must be an NQN, which begins with 'nqn.', not 'foo'"),
         ({"hosts": [5]}, "not int"),
-        ({"secrets": {"a": "b"}}, "a host is 'a'"),
-        ({"secrets": {HOST: 5}}, "not int"),
+        ({"secrets": {"a": "b"}}, "a host must be an NQN, which begins with 'nqn.', not 'a'"),
+        ({"secrets": {HOST: 5}}, "must be a text, or a pair of the host's and the controller's, not int"),
+        ({"secrets": HOST}, "secrets must be a mapping from names of hosts, not str"),
+        ({"tls": HOST}, "tls must be a mapping from names of hosts, not str"),
         ({"secrets": {HOST: ("b",)}}, "not tuple of 1"),
         ({"secrets": {HOST: (None, "b")}}, "a pair of the host's and the controller's"),
     ],
@@ -307,6 +309,14 @@ HOST = "nqn.2014-08.org.example:host"
 def test_names_and_secrets_are_checked(store: nandarray.Store, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidError, match=re.escape(message)):
         nandarray.serve(store, **options)
+
+
+def test_what_is_served_must_be_a_store(store: nandarray.Store) -> None:
+    for wrong in ("t.nand", Path("t.nand"), None):
+        with pytest.raises(InvalidError, match="must be an open store, not .*: nandarray.serve"):
+            nandarray.serve(wrong)  # type: ignore[arg-type]  # wrong on purpose
+        with pytest.raises(InvalidError, match="must be an open store, not"):
+            nandarray.gpu.serve(wrong, "name")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_connecting_checks_names(store: nandarray.Store) -> None:
@@ -317,7 +327,7 @@ def test_connecting_checks_names(store: nandarray.Store) -> None:
             connect(server.url.replace(longest, "nqn.other"), hostnqn=HOST)
         with pytest.raises(InvalidError, match="224 bytes"):
             connect(server.url + "a", hostnqn=HOST)
-        with pytest.raises(InvalidError, match="this host is 'x'"):
+        with pytest.raises(InvalidError, match="this host must be an NQN, .* not 'x'"):
             connect(server.url, hostnqn="x")
 
 
@@ -491,10 +501,10 @@ def test_namespaces_of_a_file_and_of_a_drive_have_the_same_words(door: str, tmp_
         (("nvme", "create", "d.nand", "3", "1MiB"), "namespace 3: Space Exists"),
         (("nvme", "resize", "d.nand", "3", "5000B"), "whole blocks of 4096"),
         (("nvme", "delete", "d.nand", "7"), "namespace 7"),
-        (("nvme", "program", "activate", "d.nand"), "is not nvme"),
-        (("nvme", "secret", "nqn.bad name"), "neither spaces"),
+        (("nvme", "program", "activate", "d.nand"), "the URL of a drive must be nvme"),
+        (("nvme", "secret", "nqn.bad name"), "must be without spaces"),
         (("nvme", "secret", "nqn." + "a" * 300), "223 at most"),
-        (("serve", "d.nand", "--host", "foo"), "a host is 'foo'"),
+        (("serve", "d.nand", "--host", "foo"), "a host must be an NQN, which begins with 'nqn.', not 'foo'"),
         (
             ("serve", "d.nand", "--secret-file", "noise"),
             "noise must be text in UTF-8 with a line for each host; byte 4 is not",

@@ -230,7 +230,7 @@ def test_tenants_need_secrets_and_what_is_wrong_is_said(store, config, tmp_path)
     for text, said in (
         ("[tenants.a]\nhosts = ['nqn.a']\nraed = []\n", "line 3: unknown field `raed`, expected one of `hosts`"),
         ("[tenants.a]\nhosts = 'nqn.a'\n", "line 2: invalid type"),
-        ("[tenants.a]\nhosts = ['a']\n", "an NQN begins with 'nqn.'"),
+        ("[tenants.a]\nhosts = ['a']\n", "must be an NQN, which begins with 'nqn.', not 'a'"),
         ("", "tenants = 0 tables"),
         ("\udcff", "rules of tenants in TOML"),
     ):

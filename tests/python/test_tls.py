@@ -68,13 +68,15 @@ def test_what_is_wrong_is_told(store: nandarray.Store) -> None:
         for url, options, expected in [
             (server.url, {"tls": new_tls_key()}, f"it has no key, or another one, of host {HOST}"),
             (server.url, {"tls": keys[OTHER]}, "it has no key, or another one"),
-            (server.url, {}, "needs a key of TLS"),
+            (server.url, {}, "a key of TLS must be given for"),
             (plain_url, {}, "refuses a connection without TLS"),
-            (plain_url, {"tls": keys[HOST]}, "has no TLS, and a key of it was given"),
+            (plain_url, {"tls": keys[HOST]}, "a URL with a key of TLS must begin with nvme+tls://"),
             (plain.url.replace("nvme+tcp", "nvme+tls"), {"tls": keys[HOST]}, "answered without TLS"),
             (server.url, {"tls": keys[HOST]}, "there is no secret for it"),
             (server.url, {"tls": keys[HOST], "secret": new_secret()}, "authentication failed"),
             (server.url, {"tls": "NVMeTLSkey-1:01:AAAA:"}, f"the key of {HOST}: a key of TLS must have 32 bytes"),
+            (server.url, {"tls": b"x"}, "tls must be a text, not bytes"),
+            (server.url, {"tls": keys[HOST], "secret": 5}, "secret must be a text, not int"),
             (server.url, {"tls": secret}, "must have the form NVMeTLSkey-1:hh:BASE64:"),
         ]:
             with pytest.raises(InvalidError) as caught:
@@ -85,12 +87,13 @@ def test_what_is_wrong_is_told(store: nandarray.Store) -> None:
         # The secret is a host's that has one; a key is every host's.
         with connect(server.url, hostnqn=OTHER, tls=keys[OTHER]) as remote:
             assert remote["m"][3, 5] == 23
-        with pytest.raises(InvalidError, match="needs a key of TLS"):
+        with pytest.raises(InvalidError, match="a key of TLS must be given for"):
             nandarray.open(server.url)
         with pytest.raises(InvalidError, match="keep its keys of TLS"):
             server.reload(secrets={HOST: secret})
     for options, expected in [
         ({"tls": {}}, "tls is empty"),
+        ({"tls": keys[HOST]}, "tls must be a mapping from names of hosts, not str"),
         ({"tls": {"host": keys[HOST]}}, "host"),
         ({"tls": {"nqn.2026-01.org.example:*": keys[HOST]}}, "stands for many hosts"),
         ({"tls": {HOST: 5}}, f"the key of {HOST} must be a text, not int"),
@@ -122,6 +125,31 @@ def test_a_key_proves_nothing_by_a_unix_socket(tmp_path: Path, store: nandarray.
                 assert remote["m"][3, 5] == 23
     with nandarray.serve(store, tls={HOST: key}, config=rules) as server:
         assert server.reload(tls={HOST: key}, config=rules) == []
+
+
+def test_a_token_and_a_key_of_one_host_are_given_together(tmp_path: Path, store: nandarray.Store) -> None:
+    """The file of secrets has a beginning of names, that of keys one such name: the host is this one."""
+    token, key, begins, rules = new_secret(), new_tls_key(), HOST[:-2], tmp_path / "node.toml"
+    rules.write_text(f'[tenants.one]\nhosts = ["{begins}*"]\nread = ["*"]\n')
+    for name, text in ("token", f"{begins}* {token}"), ("key", f"{HOST} {key}"), ("other", f"{OTHER} {key}"):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+    for config in (None, rules):
+        with nandarray.serve(store, tls={HOST: key}, secrets={f"{begins}*": token}, config=config) as server:
+            line = ["nvme", "list", server.url, "--secret-file", str(tmp_path / "token"), "--tls"]
+            done = CliRunner().invoke(app, [*line, str(tmp_path / "key")])
+            assert done.exit_code == 0, done.output
+            wrong = CliRunner().invoke(app, [*line, str(tmp_path / "other")])
+            told = " ".join((wrong.output + wrong.stderr).split())
+            assert wrong.exit_code != 0
+            assert f"the key of {OTHER}" in told
+            with pytest.raises(InvalidError, match="no secret for it"):
+                connect(server.url, hostnqn=HOST, tls=key)
+    with pytest.raises(InvalidError, match="lab-\\* has no key of TLS"):
+        nandarray.serve(store, tls={HOST: key}, secrets={"nqn.lab-*": token})
+    rules.write_text('[tenants.one]\nhosts = ["nqn.lab-*"]\n')
+    with pytest.raises(InvalidError, match="host is a host of no tenant"):
+        nandarray.serve(store, tls={HOST: key}, secrets={"nqn.lab-*": token}, config=rules)
 
 
 def psk_session(key: bytes, suite: bytes) -> str:

@@ -45,7 +45,8 @@ pub struct HostIdentity {
     pub subnqn: String,
     /// Address and port of the transport that the host connected to, for the discovery log; `None` if not known.
     pub local: Option<(String, String)>,
-    /// Where the host is, as the kernel tells: its address, or its user; `None` if not known.
+    /// Where the host is, as the kernel tells: its address, of IPv6 the network of 64 bits, or its user; `None` if not
+    /// known.
     pub peer: Option<String>,
 }
 

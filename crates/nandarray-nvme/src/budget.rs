@@ -1,4 +1,5 @@
-//! Budgets of memory for what hosts can make grow: requests and replies, data of commands, outputs, loaded programs.
+//! Budgets of memory for what hosts can make grow: requests and replies, data of commands, outputs, loaded programs. And
+//! of the disk, for outputs that wait there for the end of their run.
 //!
 //! Bytes are reserved before they are used, by a [`ReservedMemory`] that gives them back when it is dropped. A tenant's
 //! budget is a part of the node's, whose limit holds for all tenants together. A part may have no more than the whole
@@ -8,6 +9,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use nandarray::Error;
 use nandarray_nvme_spec::Status;
 use nandarray_runtime::{CollectBudget, TransferError};
 use parking_lot::Mutex;
@@ -17,7 +19,7 @@ use crate::run_outputs::{OutputPiece, RunOutputs};
 /// Bytes that a part of a budget always has, also if the others have taken the whole: 64 MiB for 256 hosts.
 const ASSURED_BYTES: u64 = 256 << 10;
 
-/// A budget of memory.
+/// A budget of memory, or of the disk.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: AtomicU64,
@@ -142,6 +144,8 @@ impl Drop for ReservedMemory {
 #[derive(Debug)]
 pub(crate) struct OutputMemory {
     held: Mutex<HeldOutputs>,
+    /// Bytes of the disk on which outputs wait.
+    spooled: Mutex<ReservedMemory>,
     /// Takes the outputs while the run goes on, if the host fetches them.
     fetched: OnceLock<Arc<RunOutputs>>,
 }
@@ -156,9 +160,10 @@ struct HeldOutputs {
 }
 
 impl OutputMemory {
-    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
-        let memory = ReservedMemory { budget: budget.clone(), bytes: 0 };
-        Self { held: Mutex::new(HeldOutputs { memory, rooms: Vec::new(), exceeded: None }), fetched: OnceLock::new() }
+    pub(crate) fn new(budget: &Arc<Budget>, spool: &Arc<Budget>) -> Self {
+        let none = |budget: &Arc<Budget>| ReservedMemory { budget: budget.clone(), bytes: 0 };
+        let held = HeldOutputs { memory: none(budget), rooms: Vec::new(), exceeded: None };
+        Self { held: Mutex::new(held), spooled: Mutex::new(none(spool)), fetched: OnceLock::new() }
     }
 
     /// Hands the outputs over while the run goes on.
@@ -198,6 +203,20 @@ impl CollectBudget for OutputMemory {
 
     fn reserve(&self, bytes: u64) -> bool {
         self.held.lock().memory.grow(bytes).is_ok()
+    }
+
+    fn keep(&self, bytes: u64) -> Result<(), TransferError> {
+        let mut spooled = self.spooled.lock();
+        if spooled.grow(bytes).is_ok() {
+            return Ok(());
+        }
+        let (all, most) = (spooled.bytes + bytes, spooled.budget.limit());
+        let text =
+            format!("the disk has no room for {all} bytes of outputs that wait for the end of their run: those of");
+        Err(Error::Busy(format!(
+            "{text} a tenant must have at most {most} bytes together, and no more than others leave"
+        ))
+        .into())
     }
 
     fn hand_over(&self, output: usize, bytes: &[u8], stop: &AtomicBool) -> Result<bool, TransferError> {
@@ -252,7 +271,10 @@ mod tests {
     #[test]
     fn an_output_ends_a_run_at_the_first_byte_beyond_its_room() {
         let budget = Budget::new(1 << 30, None);
-        let outputs = OutputMemory::new(&budget);
+        let outputs = OutputMemory::new(&budget, &Budget::new(1 << 20, None));
+        assert!(outputs.keep(1 << 20).is_ok());
+        let refused = outputs.keep(1).unwrap_err().to_string();
+        assert!(refused.contains("1048577 bytes") && refused.contains("at most 1048576 bytes"), "{refused}");
         outputs.limit_to([10, 100].into_iter());
         assert!(outputs.take(1, 90) && outputs.take(0, 10) && outputs.exceeded().is_none());
         assert!(!outputs.take(0, 1) && !outputs.take(1, 11));

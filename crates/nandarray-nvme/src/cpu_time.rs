@@ -96,7 +96,7 @@ mod tests {
             std::thread::yield_now();
         }
         over.store(true, Ordering::Relaxed);
-        thread.join().unwrap();
+        nandarray::internals::joined(thread);
         let total = time.total();
         assert!(total >= Duration::from_millis(20), "{total:?}");
         assert_eq!(time.total(), total, "a thread that has ended uses no more");

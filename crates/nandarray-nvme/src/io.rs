@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nandarray::nvme::{COPY_BYTES_MAX, CopyRange, NSID_ALL};
+use nandarray::waits;
 use nandarray_nvme_spec::{
     CommandSet, CompletionEntry, FABRICS_OPCODE, NSID_ND, NSID_PROGRAMS, NdCommand, NdOpcode, NvmeCommand, Opcode,
     ReservationOpcode, Status, SubmissionEntry,
@@ -104,7 +105,9 @@ impl Association {
             CommandSet::MEMORY => self.tenant().memory.execute(entry, payload).map(|()| (0, 0)),
             CommandSet::PROGRAMS => {
                 let (runtime, running) = (self.subsystem().runtime()?, self.begin_execution(of_run, true)?);
-                let done = self.tenant().programs.execute(&self.surroundings(&runtime, &running), entry, &payload);
+                let at = self.surroundings(&runtime, &running);
+                let execute = || self.tenant().programs.execute(&at, entry, &payload);
+                let done = waits::stopped_by(running.is_stopped(), execute);
                 self.end_execution(&running);
                 done
             }
@@ -119,7 +122,9 @@ impl Association {
                     {
                         running.outputs().hand_to(run);
                     }
-                    let done = self.requests.request(&self.surroundings(&runtime, &running), part, &payload);
+                    let at = self.surroundings(&runtime, &running);
+                    let execute = || self.requests.request(&at, part, &payload);
+                    let done = waits::stopped_by(running.is_stopped(), execute);
                     self.end_execution(&running);
                     done
                 }
@@ -137,7 +142,7 @@ impl Association {
     fn begin_execution(&self, command: RunCommand, runs_programs: bool) -> Result<RunningExecution<'_>, Status> {
         let (instructions_max, time_max) =
             self.tenant().rule(|rules| (rules.instructions, Duration::from_secs(rules.seconds.into())));
-        let outputs = Arc::new(OutputMemory::new(&self.tenant().budget));
+        let outputs = Arc::new(OutputMemory::new(&self.tenant().budget, &self.tenant().spool));
         let limits = RunLimits { instructions_max, time_max, outputs };
         let running = self.running.begin(&self.subsystem().last_run, command, runs_programs, limits);
         // The association may have ended since it was looked at, and have stopped only those that were there.

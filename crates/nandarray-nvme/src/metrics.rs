@@ -277,7 +277,7 @@ mod tests {
             .collect();
         let mut wanted: BTreeMap<OperationKind, (u64, u64, u64, u64, u64)> = BTreeMap::new();
         for thread in threads {
-            for (kind, one) in thread.join().unwrap() {
+            for (kind, one) in nandarray::internals::joined(thread) {
                 let of = wanted.entry(kind).or_default();
                 *of = (of.0 + one.0, of.1 + one.1, of.2 + one.2, of.3 + one.3, of.4 + one.4);
             }

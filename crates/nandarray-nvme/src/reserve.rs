@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use nandarray::SpaceId;
+use nandarray::waits;
 use nandarray_nvme_spec::{
     AcquireAction, AcquireKeys, CommandSet, Feature, FeatureCapabilities, FeatureSelect, NSID_ALL, NdCommand, NdPlace,
     NvmeCommand, OpenAction, PersistenceChange, RegisterKeys, RegistrantStatus, ReleaseKey, ReservationCapabilities,
@@ -123,7 +124,7 @@ impl Association {
             let preempted = || associations.iter().filter(|one| done.preempted.contains(&one.reservation_host()));
             preempted().for_each(|one| one.running.stop());
             // Their other commands are short, unless they wait for blocks that a program writes.
-            let all_ended = preempted().filter(|one| !one.executing.wait(ABORT_TIME)).count() == 0;
+            let all_ended = waits::aside(|| preempted().filter(|one| !one.executing.wait(ABORT_TIME)).count() == 0);
             return if all_ended { Ok(()) } else { Err(Status::INTERRUPTED) };
         }
         Ok(())

@@ -329,7 +329,7 @@ mod tests {
                 got[piece.output].extend_from_slice(&piece.bytes);
                 assert!(budget.used() <= budget.limit());
             }
-            worker.join().unwrap()
+            nandarray::internals::joined(worker)
         });
         let fetched = got.each_ref().map(Vec::len);
         tails.iter().for_each(|piece| got[piece.output].extend_from_slice(&piece.bytes));
@@ -352,7 +352,7 @@ mod tests {
             }
             assert!(budget.used() <= (AHEAD_BYTES + PIECE_BYTES) as u64, "{} bytes", budget.used());
             stop.store(true, Ordering::Relaxed);
-            assert!(worker.join().unwrap().is_err());
+            assert!(nandarray::internals::joined(worker).is_err());
         });
         drop(run.end(None));
         run.wait(1, Box::new(|found| assert!(found.unwrap().is_none(), "a run that is over has no pieces")));

@@ -5,11 +5,13 @@
 //! one, too, by its number, which no other execution of the subsystem has.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use nandarray::waits::IsStopped;
 use nandarray_runtime::Progress;
 use parking_lot::Mutex;
 
@@ -225,6 +227,12 @@ impl RunningExecution<'_> {
 
     pub(crate) fn progress(&self) -> &Progress {
         &self.execution.progress
+    }
+
+    /// Returns whether it was stopped, as waits for other commands ask.
+    pub(crate) fn is_stopped(&self) -> Rc<IsStopped> {
+        let execution = self.execution.clone();
+        Rc::new(move || execution.progress.stop.load(Ordering::Relaxed))
     }
 
     /// Names the programs that it executes.

@@ -39,6 +39,7 @@ table! {
     #[derive(Eq)]
     pub struct NodeLimits {
         memory_mib in 128..=1_048_576 "MiB": u64, "memory for all that hosts make grow", default by "node_memory_mib";
+        spool_mib in 64..=1_073_741_824 "MiB": u64, "disk for outputs of runs that wait for their end", default by "node_spool_mib";
     }
 }
 
@@ -53,6 +54,7 @@ table! {
         slots in 1..=64 "programs": u32, "programs that it may have loaded by slots", default by "slots";
         local_memory_mib in 0..=4_096 "MiB": u64, "its Subsystem Local Memory", default by "local_memory_mib";
         memory_mib in 64..=1_048_576 "MiB": u64, "its part of the node's memory at most", default by "memory_mib";
+        spool_mib in 0..=1_073_741_824 "MiB": u64, "disk for outputs of its runs that wait for their end", default by "spool_mib";
         runs in 1..=64 "runs": u32, "programs that it may run at once", default by "runs";
         share in 1..=1_000: u32, "weight by which workers are shared with other tenants", default by "share";
         instructions in 1..=20_000_000_000_000: u64, "instructions of one run", default by "instructions";
@@ -66,6 +68,10 @@ fn node_memory_mib() -> u64 {
     1024
 }
 
+fn node_spool_mib() -> u64 {
+    262_144
+}
+
 fn slots() -> u32 {
     64
 }
@@ -76,6 +82,10 @@ fn local_memory_mib() -> u64 {
 
 fn memory_mib() -> u64 {
     512
+}
+
+fn spool_mib() -> u64 {
+    65_536
 }
 
 fn runs() -> u32 {
@@ -96,7 +106,7 @@ fn seconds() -> u32 {
 
 impl Default for NodeLimits {
     fn default() -> Self {
-        Self { memory_mib: node_memory_mib() }
+        Self { memory_mib: node_memory_mib(), spool_mib: node_spool_mib() }
     }
 }
 
@@ -111,6 +121,7 @@ impl TenantRules {
             slots: slots(),
             local_memory_mib: local_memory_mib(),
             memory_mib: memory_mib(),
+            spool_mib: spool_mib(),
             runs: runs(),
             share: share(),
             instructions: instructions(),
@@ -296,41 +307,43 @@ struct TenantPace {
 /// Time for which a tenant that was idle may exceed its rates.
 const BURST: Duration = Duration::from_millis(50);
 
+/// Who shares a part of the workers, the connections and the memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// One tenant, by its name.
+    Tenant(Arc<str>),
+    /// The hosts at one place that no rules name and no secret proves: their names may be made up.
+    Place(Arc<str>),
+}
+
 /// A tenant's state in a server, which its associations share.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     name: String,
-    /// Name of all tenants with which it shares its part of the workers, the connections and the memory.
-    owner: Arc<str>,
-    /// Whether its hosts have proved their names, or need no proof.
-    is_proven: bool,
+    owner: Owner,
     force: RwLock<Arc<RulesInForce>>,
     pace: Mutex<TenantPace>,
     pub(crate) budget: Arc<Budget>,
+    /// The budget of the disk on which outputs wait for the end of their run.
+    pub(crate) spool: Arc<Budget>,
     pub(crate) programs: Programs,
     pub(crate) memory: LocalMemory,
     pub(crate) errors: ErrorLog,
 }
 
 impl Tenant {
-    fn new(
-        (name, is_proven): (&str, bool),
-        owner: &str,
-        rules: TenantRules,
-        whole: &Arc<Budget>,
-        memory_bytes: usize,
-    ) -> Arc<Self> {
-        let budget = Budget::new(rules.memory_mib * MIB, Some(whole.clone()));
+    fn new(name: &str, owner: Owner, rules: TenantRules, whole: &Budgets, memory_bytes: usize) -> Arc<Self> {
+        let Budgets { memory: budget, spool } = Budgets::of(&rules, Some(whole));
         let patterns = ArrayPatterns::of(&rules);
         Arc::new(Self {
             name: name.to_owned(),
-            owner: owner.into(),
-            is_proven,
+            owner,
             pace: Mutex::default(),
             programs: Programs::new(budget.clone()),
             memory: LocalMemory::new(memory_bytes, budget.clone()),
             errors: ErrorLog::default(),
             budget,
+            spool,
             force: RwLock::new(Arc::new(RulesInForce { rules, patterns })),
         })
     }
@@ -342,7 +355,7 @@ impl Tenant {
 
     /// Returns who it shares its part of the node with: itself, or, of hosts that no rules name and no secret proves,
     /// all those at one address or of one user.
-    pub(crate) fn owner(&self) -> &Arc<str> {
+    pub(crate) fn owner(&self) -> &Owner {
         &self.owner
     }
 
@@ -353,6 +366,7 @@ impl Tenant {
 
     fn set_rules(&self, rules: TenantRules) {
         self.budget.set_limit(rules.memory_mib * MIB);
+        self.spool.set_limit(rules.spool_mib * MIB);
         let patterns = ArrayPatterns::of(&rules);
         *self.force.write() = Arc::new(RulesInForce { rules, patterns });
     }
@@ -376,6 +390,29 @@ impl Tenant {
     }
 }
 
+/// The budgets of memory and disk of the node, or of an owner.
+#[derive(Clone, Debug)]
+struct Budgets {
+    memory: Arc<Budget>,
+    spool: Arc<Budget>,
+}
+
+impl Budgets {
+    /// Makes the budgets of a tenant, or of an owner whose tenants have these rules each.
+    fn of(rules: &TenantRules, whole: Option<&Self>) -> Self {
+        Self {
+            memory: Budget::new(rules.memory_mib * MIB, whole.map(|whole| whole.memory.clone())),
+            spool: Budget::new(rules.spool_mib * MIB, whole.map(|whole| whole.spool.clone())),
+        }
+    }
+
+    /// Makes the budgets of a node.
+    fn of_node(limits: &NodeLimits) -> Self {
+        let of = |mib: u64| Budget::new(mib * MIB, None);
+        Self { memory: of(limits.memory_mib), spool: of(limits.spool_mib) }
+    }
+}
+
 impl ArrayAccess for Tenant {
     fn reads(&self, name: &str) -> bool {
         self.force.read().patterns.reads(name)
@@ -393,7 +430,7 @@ struct TenantTable {
     live: BTreeMap<String, (Arc<Tenant>, u64)>,
     admissions: u64,
     /// Budgets of owners that have several tenants.
-    owners: BTreeMap<String, Weak<Budget>>,
+    owners: BTreeMap<Owner, [Weak<Budget>; 2]>,
     /// Times since which tenants without rules and without an association keep much memory.
     idle: BTreeMap<String, Duration>,
 }
@@ -401,7 +438,7 @@ struct TenantTable {
 /// The tenants of a subsystem.
 #[derive(Debug)]
 pub(crate) struct Tenants {
-    budget: Arc<Budget>,
+    node: Budgets,
     table: Mutex<TenantTable>,
     /// Size of the Subsystem Local Memory of a host that is a tenant of its own, in bytes; `None` without programs.
     memory_bytes: Option<usize>,
@@ -409,10 +446,10 @@ pub(crate) struct Tenants {
 
 impl Tenants {
     pub(crate) fn new(rules: NodeRules, memory_bytes: Option<usize>) -> Self {
-        let budget = Budget::new(rules.node.memory_mib * MIB, None);
+        let node = Budgets::of_node(&rules.node);
         let (live, owners, idle) = Default::default();
         let table = TenantTable { rules, live, admissions: 0, owners, idle };
-        Self { budget, table: Mutex::new(table), memory_bytes }
+        Self { node, table: Mutex::new(table), memory_bytes }
     }
 
     /// Returns the tenant of a host that only looks for subsystems: it may use nothing.
@@ -420,12 +457,13 @@ impl Tenants {
         let none = || Vec::new();
         let rules =
             TenantRules { hosts: none(), read: none(), write: none(), programs: false, ..TenantRules::of_host("") };
-        Tenant::new((DISCOVERY_TENANT, true), DISCOVERY_TENANT, rules, &Budget::new(0, None), 0)
+        let none_left = Budgets::of_node(&NodeLimits { memory_mib: 0, spool_mib: 0 });
+        Tenant::new(DISCOVERY_TENANT, Owner::Tenant(DISCOVERY_TENANT.into()), rules, &none_left, 0)
     }
 
     /// Returns the budget of the node.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
+        &self.node.memory
     }
 
     /// Whether a host belongs to a tenant.
@@ -451,23 +489,27 @@ impl Tenants {
         table.admissions += 1;
         let TenantTable { live, admissions, rules: all, owners, .. } = &mut *table;
         forget_idle(live, all);
-        owners.retain(|_, budget| budget.strong_count() > 0);
+        owners.retain(|_, [memory, _]| memory.strong_count() > 0);
         let named = !all.tenants.is_empty();
         let size = self.memory_bytes.map_or(0, |own| if named { (rules.local_memory_mib * MIB) as usize } else { own });
-        let mut whole = self.budget.clone();
-        let place = peer.filter(|_| !named);
-        let owner = place.map_or_else(|| name.clone(), |peer| format!("hosts at {peer}"));
-        if place.is_some() {
-            let known = owners.get(&owner).and_then(Weak::upgrade);
-            whole = known.unwrap_or_else(|| Budget::new(rules.memory_mib * MIB, Some(whole)));
-            owners.insert(owner.clone(), Arc::downgrade(&whole));
+        let mut whole = self.node.clone();
+        let owner = match peer.filter(|_| !named) {
+            None => Owner::Tenant(name.as_str().into()),
+            Some(peer) => Owner::Place(peer.into()),
+        };
+        let is_alone = |owner: &Owner| matches!(owner, Owner::Tenant(_));
+        if !is_alone(&owner) {
+            let known = owners
+                .get(&owner)
+                .and_then(|[memory, spool]| Some(Budgets { memory: memory.upgrade()?, spool: spool.upgrade()? }));
+            whole = known.unwrap_or_else(|| Budgets::of(&rules, Some(&whole)));
+            owners.insert(owner.clone(), [&whole.memory, &whole.spool].map(Arc::downgrade));
         }
         // A host that proves its name does not get programs and memory of hosts that only gave it.
-        if live.get(&name).is_some_and(|(tenant, _)| tenant.is_proven != place.is_none()) {
+        if live.get(&name).is_some_and(|(tenant, _)| is_alone(&tenant.owner) != is_alone(&owner)) {
             live.remove(&name);
         }
-        let is_proven = place.is_none();
-        let made = || Tenant::new((&name, is_proven), &owner, rules, &whole, size);
+        let made = || Tenant::new(&name, owner, rules, &whole, size);
         let (tenant, used) = live.entry(name.clone()).or_insert_with(|| (made(), 0));
         *used = *admissions;
         Some(tenant.clone())
@@ -476,7 +518,8 @@ impl Tenants {
     /// Replaces the rules.
     pub(crate) fn replace(&self, rules: NodeRules) {
         let mut table = self.table.lock();
-        self.budget.set_limit(rules.node.memory_mib * MIB);
+        self.node.memory.set_limit(rules.node.memory_mib * MIB);
+        self.node.spool.set_limit(rules.node.spool_mib * MIB);
         for (name, (tenant, _)) in &table.live {
             let next = if rules.tenants.is_empty() {
                 Some(TenantRules::of_host(name))
@@ -565,7 +608,10 @@ hosts = ["nqn.lab"]
         let [sales, desk, lab] =
             ["nqn.sales", "nqn.desk", "nqn.lab"].map(|host| tenants.admit(host, Some("::1")).unwrap());
         assert!(Arc::ptr_eq(&sales, &desk) && tenants.admit("nqn.stranger", None).is_none());
-        assert_eq!([&sales, &lab].map(|tenant| &**tenant.owner()), ["sales", "lab"]);
+        assert_eq!(
+            [&sales, &lab].map(|tenant| tenant.owner().clone()),
+            ["sales", "lab"].map(|name| Owner::Tenant(name.into()))
+        );
         let may = |name: &str| (sales.reads(name), sales.writes(name), lab.reads(name));
         assert_eq!(may("sales/a/b"), (true, false, false));
         assert_eq!(may("sales/out/x"), (true, true, false));
@@ -613,7 +659,7 @@ hosts = ["nqn.lab"]
     #[test]
     fn a_tenant_keeps_its_rates_after_a_burst() {
         let rules = TenantRules { iops: 1000, bandwidth_mib: 1, ..TenantRules::of_host("h") };
-        let tenant = Tenant::new(("h", true), "h", rules, &Budget::new(1 << 30, None), 0);
+        let tenant = Tenant::new("h", Owner::Tenant("h".into()), rules, &Budgets::of_node(&NodeLimits::default()), 0);
         let begin = Duration::from_secs(3);
         let waits: Vec<Duration> = (0..1000).map(|_| tenant.pace(begin, 0)).collect();
         assert_eq!((waits[0], waits[50]), (Duration::ZERO, Duration::ZERO));
@@ -645,9 +691,10 @@ hosts = ["nqn.lab"]
         let other = tenants.admit("nqn.other", Some("192.0.2.8")).unwrap();
         let proven = tenants.admit("nqn.proven", None).unwrap();
         assert!(made.iter().all(|one| one.owner() == made[0].owner() && !Arc::ptr_eq(&one.budget, &other.budget)));
-        assert_eq!((&**other.owner(), &**proven.owner()), ("hosts at 192.0.2.8", "nqn.proven"));
+        assert_eq!(other.owner(), &Owner::Place("192.0.2.8".into()));
+        assert_eq!(proven.owner(), &Owner::Tenant("nqn.proven".into()));
         // A name that looks like a place has the part of its place; what is loaded stays with who loaded it.
-        let odd = tenants.admit("hosts at 192.0.2.7", Some("192.0.2.7")).unwrap();
+        let odd = tenants.admit("192.0.2.7", Some("192.0.2.7")).unwrap();
         assert_eq!(odd.owner(), made[0].owner());
         assert!(Arc::ptr_eq(&other, &tenants.admit("nqn.other", Some("192.0.2.9")).unwrap()));
         assert!(!Arc::ptr_eq(&other, &tenants.admit("nqn.other", None).unwrap()));

@@ -10,7 +10,7 @@ use nandarray::{Device, SpaceId};
 use nandarray_cores::{CoreTimer, Form, Native, Profiler};
 use nandarray_model::store::{Clock, Modelled};
 use nandarray_runtime::{
-    Account, Boundary, Execution, Executor, Halo, Input, Output, OutputValue, ProgramId, Progress, Runtime,
+    Account, Boundary, Execution, Executor, Halo, Input, Output, OutputValue, ProgramId, Progress, Runtime, Share,
     StageRequest, Tiles,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -171,12 +171,23 @@ struct StageArg<'py> {
     cores: Vec<u32>,
 }
 
+/// The share of a run, where several executions divide its tasks.
+#[derive(FromPyObject)]
+enum ShareArg {
+    /// The tasks from a number on and below another, without the program's end.
+    Tasks((u64, u64)),
+    /// The program's end: how many tasks there were, and the states of all runs of them.
+    End((u64, Vec<Vec<u8>>)),
+}
+
 /// One run, as Python passes it.
 #[derive(FromPyObject)]
 pub(crate) struct ExecuteRequest<'py> {
     stages: Vec<StageArg<'py>>,
     threads: usize,
     hold_bytes: u64,
+    /// None for all of the run.
+    share: Option<ShareArg>,
 }
 
 /// An input, with its memory borrowed and its box copied, so that no Python object is needed.
@@ -263,13 +274,13 @@ fn form_of(py: Python<'_>, request: &StageArg<'_>) -> PyResult<Form> {
     found.ok_or_else(|| to_py(py, &wrong(), None))
 }
 
-pub(crate) fn execute<'py>(
-    py: Python<'py>,
+/// Calls `work` with the stages of a request, whose memory is borrowed and whose boxes are copied.
+fn with_stages<T>(
+    py: Python<'_>,
     runtime: &Runtime,
-    clock: Option<&Arc<Clock>>,
-    request: &ExecuteRequest<'py>,
-    watch: &Watch,
-) -> PyResult<Bound<'py, PyDict>> {
+    request: &ExecuteRequest<'_>,
+    work: impl FnOnce(&[StageRequest<'_>]) -> PyResult<T>,
+) -> PyResult<T> {
     let device = runtime.device();
     let mut held = Vec::new();
     for stage in &request.stages {
@@ -298,22 +309,57 @@ pub(crate) fn execute<'py>(
             cores: &stage.cores,
         })
         .collect();
+    work(&stages)
+}
+
+/// Returns the places where the inputs of a request's program would be cut into tasks: the first record of each and the
+/// end of the last, and the number of consecutive tasks that have one state; `None` if they cannot be divided.
+pub(crate) fn task_cuts(
+    py: Python<'_>,
+    runtime: &Runtime,
+    request: &ExecuteRequest<'_>,
+) -> PyResult<Option<(Vec<u64>, u64)>> {
+    with_stages(py, runtime, request, |stages| {
+        let [stage] = stages else {
+            return Err(PyValueError::new_err(format!("tasks of {} programs are not divided", stages.len())));
+        };
+        let done = detached(py, || runtime.task_cuts(stage));
+        let cuts = done.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))?;
+        Ok(cuts.map(|cuts| (cuts.edges, cuts.tasks_a_run)))
+    })
+}
+
+pub(crate) fn execute<'py>(
+    py: Python<'py>,
+    runtime: &Runtime,
+    clock: Option<&Arc<Clock>>,
+    request: &ExecuteRequest<'py>,
+    watch: &Watch,
+) -> PyResult<Bound<'py, PyDict>> {
     let executor: Box<dyn Executor> = match clock {
         Some(clock) => Box::new(Modelled::new(clock).map_err(|e| to_py(py, &e, None))?),
         None => Box::new(runtime.threads(request.threads)),
     };
     let (hold_bytes, progress) = (request.hold_bytes, watch.progress.clone());
-    let done = detached(py, || {
-        runtime.execute(&Execution {
-            stages: &stages,
-            executor: &*executor,
-            hold_bytes,
-            collect_bytes: u64::MAX,
-            locks_at_end: false,
-            progress: &progress,
-        })
-    });
-    let outcome = done.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))?;
+    let share = match &request.share {
+        None => Share::All,
+        Some(ShareArg::Tasks((first, end))) => Share::Tasks { first: *first, end: *end },
+        Some(ShareArg::End((tasks, states))) => Share::End { tasks: *tasks, states },
+    };
+    let outcome = with_stages(py, runtime, request, |stages| {
+        let done = detached(py, || {
+            let execution = Execution {
+                stages,
+                executor: &*executor,
+                hold_bytes,
+                collect_bytes: u64::MAX,
+                locks_at_end: false,
+                progress: &progress,
+            };
+            runtime.execute_share(&execution, share)
+        });
+        done.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))
+    })?;
     let given = accounted(py, outcome.account)?;
     let mut parts = Vec::new();
     for stage in outcome.stages {
@@ -328,6 +374,8 @@ pub(crate) fn execute<'py>(
         }
         part.set_item("outputs", outputs)?;
         part.set_item("state", PyBytes::new(py, &stage.state))?;
+        let states: Vec<_> = stage.states.iter().map(|state| PyBytes::new(py, state)).collect();
+        part.set_item("states", states)?;
         parts.push(part);
     }
     given.set_item("stages", parts)?;

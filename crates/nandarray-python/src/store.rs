@@ -241,6 +241,13 @@ impl PyStore {
         offload::execute(py, &runtime, clock.as_ref(), &asked, watch)
     }
 
+    /// Returns where the inputs of a request's only program would be cut into tasks: the first records of all tasks and
+    /// the end of the last one; and how many consecutive tasks have one state. None if they cannot be divided.
+    fn task_cuts(&self, py: Python<'_>, asked: offload::ExecuteRequest<'_>) -> PyResult<Option<(Vec<u64>, u64)>> {
+        let runtime = fail(py, runtime_of(&self.device))?;
+        offload::task_cuts(py, &runtime, &asked)
+    }
+
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         fail(py, device_of(&self.device))?;
         if !self.read_only {

@@ -370,7 +370,7 @@ mod tests {
             };
             let made: Vec<QueueRegion> = std::thread::scope(|scope| {
                 let threads = [(); 4].map(|()| scope.spawn(create));
-                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+                threads.into_iter().filter_map(|thread| nandarray::internals::joined(thread)).collect()
             });
             assert_eq!(made.len(), 1, "round {round}");
             assert!(has_name(&made[0].file, &path), "round {round}");

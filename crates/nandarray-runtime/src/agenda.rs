@@ -17,6 +17,7 @@ use crate::io::InputSource;
 use crate::job::{Job, JobStep};
 use crate::progress::{Account, Progress, TASK_INSTRUCTIONS_MIN, ThreadObserver};
 use crate::scheduler::{Next, RunPlan, Scheduler};
+use crate::share::Share;
 use crate::stage::{Failed, Origin, Rank, Stage};
 use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 
@@ -25,6 +26,8 @@ use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 pub struct StageDone {
     /// State of the stage after its last task, merged from the states of its runs of consecutive tasks.
     pub state: Vec<u8>,
+    /// State of each run of consecutive tasks, in order, if the stage was run in a share without its end.
+    pub states: Vec<Vec<u8>>,
     /// The costs of the stage; its bytes come from the source and other stages, and go to the sink and other stages.
     pub account: Account,
 }
@@ -71,13 +74,33 @@ impl<'s, 'p> Agenda<'s, 'p> {
         workers: usize,
         hold_bytes: u64,
     ) -> Result<Self, StageError> {
+        Self::of_share(stages, source, progress, workers, hold_bytes, Share::All, &[])
+    }
+
+    /// Makes an agenda that runs a share of the tasks of a stage, or stages whole. `edges` are the first records of
+    /// all tasks, and the end of the last one, if the share has tasks.
+    pub(crate) fn of_share(
+        stages: &'s [Stage<'s, 'p>],
+        source: &'s dyn InputSource,
+        progress: &'s Progress,
+        workers: usize,
+        hold_bytes: u64,
+        share: Share<'s>,
+        edges: &[u64],
+    ) -> Result<Self, StageError> {
+        assert!(share == Share::All || stages.len() == 1, "{} stages have a share", stages.len());
         for (number, stage) in stages.iter().enumerate() {
             fits(stages, number, stage).map_err(|what| named(stages, number, RunError::Inputs(what)))?;
         }
         progress.begin(stages.len());
         let workers = workers.max(1) as u64;
-        let mut plan = RunPlan { stages, source, progress, workers, hold_bytes, readers: Vec::new() };
-        let scheduler = Scheduler::new(&mut plan);
+        let mut plan = RunPlan { stages, source, progress, share, workers, hold_bytes, readers: Vec::new() };
+        let mut scheduler = Scheduler::new(&mut plan);
+        match share {
+            Share::All => {}
+            Share::Tasks { first, end } => scheduler.stages[0].cutter.cut_only(first, end, edges[first as usize]),
+            Share::End { .. } => scheduler.stages[0].cutter.cut_only(0, 0, 0),
+        }
         let mut runs = 0u64;
         for (number, stage) in stages.iter().enumerate() {
             let metadata = stage.program.metadata();
@@ -178,7 +201,8 @@ impl<'s, 'p> Agenda<'s, 'p> {
             assert!(state.undelivered.is_empty(), "every run of tasks was delivered");
             completed.account.tasks += state.account.tasks;
             completed.account.instructions += state.account.instructions;
-            completed.stages.push(StageDone { state: state.state, account: state.account });
+            let (states, account) = (state.states, state.account);
+            completed.stages.push(StageDone { state: state.state, states, account });
         }
         completed.account.bytes_in = self.plan.progress.bytes_in.load(Ordering::Relaxed);
         completed.account.bytes_out = self.to_sink;
@@ -230,7 +254,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     }
 
     fn delivered(&mut self, stage: usize, rank: Rank, job: DeliverJob<'p>) {
-        let DeliverJob { folder, deliveries, instructions, .. } = job;
+        let DeliverJob { kept, folder, deliveries, instructions, .. } = job;
         let state = &mut self.scheduler.stages[stage];
         assert!(state.delivering && rank.run == state.next, "run {} is delivered in place of {}", rank.run, state.next);
         let bytes_out = deliveries.bytes;
@@ -238,6 +262,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         state.account.add(Account { bytes_out, instructions, ..Account::default() });
         self.to_sink += deliveries.to_sink;
         state.next += 1;
+        state.states.extend(kept.filter(|kept| !kept.is_empty()));
         (state.folder, state.delivering) = (folder, false);
     }
 

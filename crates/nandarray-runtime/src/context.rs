@@ -9,6 +9,7 @@ use nandarray_cores::{Bounds, Core, RunError, abi};
 
 use crate::io::InputSource;
 use crate::progress::Progress;
+use crate::share::Share;
 use crate::stage::{Origin, Stage};
 
 /// Data that all jobs of one stage share.
@@ -20,6 +21,7 @@ pub(crate) struct StageContext<'s, 'p> {
     pub(crate) readers: Arc<Vec<Vec<(usize, usize)>>>,
     pub(crate) source: &'s dyn InputSource,
     pub(crate) progress: &'s Progress,
+    pub(crate) share: Share<'s>,
 }
 
 impl<'p> StageContext<'_, 'p> {

@@ -74,6 +74,8 @@ pub(crate) struct TaskCutter {
     first: u64,
     /// Number of tasks that were cut so far.
     cut: u64,
+    /// Number of the task before which cutting ends; `u64::MAX` if it ends with the inputs.
+    end: u64,
 }
 
 impl TaskCutter {
@@ -98,7 +100,7 @@ impl TaskCutter {
             Records::Lines => CutRule::Lines(0),
             Records::Prefixed => CutRule::Prefixed(0),
         };
-        Self { way, bytes: bytes.clamp(1, abi::WINDOW_BYTES), first: 0, cut: 0 }
+        Self { way, bytes: bytes.clamp(1, abi::WINDOW_BYTES), first: 0, cut: 0, end: u64::MAX }
     }
 
     /// Whether [`Self::search`] has to find the ends of records first, if the first input is external.
@@ -128,6 +130,12 @@ impl TaskCutter {
         self.way = CutRule::At(edges.0);
     }
 
+    /// Cuts only the tasks with numbers from `first` on and below `end`; `record` is the first record of the first one.
+    pub(crate) fn cut_only(&mut self, first: u64, end: u64, record: u64) {
+        assert!(self.cut == 0 && self.paced().is_none(), "a share is chosen before the first task is cut");
+        (self.cut, self.end, self.first) = (first, end, record);
+    }
+
     /// Returns the inputs' positions, if they have paces of their own.
     pub(crate) fn paced(&self) -> Option<&PacedInputs> {
         if let CutRule::Paced(paced) = &self.way { Some(paced) } else { None }
@@ -151,16 +159,17 @@ impl TaskCutter {
         self.first
     }
 
-    /// Returns the total number of tasks; `None` while it is not known.
+    /// Returns the number of tasks that are to be cut; `None` while it is not known.
     pub(crate) fn expected(&self, metadata: &Metadata, supplies: &[Supply]) -> Option<u64> {
-        match &self.way {
+        let all = match &self.way {
             CutRule::Even(each) if supplies[0].closed => {
                 Some(supplies[0].bytes.div_ceil(metadata.inputs[0].record_bytes).div_ceil(*each))
             }
             CutRule::At(edges) => Some(edges.len() as u64 - 1),
             CutRule::All if supplies[0].closed => Some(u64::from(supplies[0].bytes > 0)),
             _ => None,
-        }
+        };
+        all.map(|all| all.min(self.end).saturating_sub(self.cut))
     }
 
     /// Returns the most bytes of an input of one task.
@@ -189,6 +198,9 @@ impl TaskCutter {
         let all = check(metadata, supplies)?;
         if let CutRule::Paced(paced) = &mut self.way {
             return Ok(paced.next(metadata, supplies));
+        }
+        if self.cut >= self.end {
+            return Ok(NextCut::End);
         }
         let first = self.first;
         let there = |records: u64| {

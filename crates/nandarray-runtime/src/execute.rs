@@ -18,14 +18,17 @@ use nandarray_cores::{ALL_BYTES, CoreTimer, Form, Metadata, Program, RunError, T
 use parking_lot::RwLock;
 
 use crate::agenda::StageDone;
+use crate::cut::{NextCut, Supply};
 use crate::error::{Error, Result, StageError, of_stage};
 use crate::executor::{Executor, Threads};
 use crate::inputs::InputReader;
+use crate::io::InputSource;
 use crate::outputs::{OutputWriter, spaces_of};
-use crate::pipeline::pipeline;
+use crate::pipeline::pipeline_share;
 use crate::programs::{LoadedProgram, ProgramId, ProgramTable};
 use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue, StageRequest};
-use crate::stage::{Origin, Stage};
+use crate::share::{Share, TaskCuts, check_share, external_cutter, is_divisible};
+use crate::stage::{Origin, Stage, tasks_a_run};
 use crate::typed::typed;
 
 /// A device, and the programs that are loaded beside it.
@@ -105,13 +108,33 @@ impl Runtime {
     /// for errors of the store. Spaces are unchanged then, and the store stays usable unless the error is the engine's
     /// own ([`nandarray::Error::Internal`]).
     pub fn execute(&self, execution: &Execution<'_>) -> Result<Executed> {
+        self.execute_share(execution, Share::All)
+    }
+
+    /// Runs a share of a program beside the data; returns as [`Self::execute`] does.
+    ///
+    /// # Errors
+    /// As for [`Self::execute`]; [`Error::Engine`] as well if the execution has several programs or its tasks cannot be
+    /// divided, and if the share is none of it.
+    pub fn execute_share(&self, execution: &Execution<'_>, share: Share<'_>) -> Result<Executed> {
+        let cuts = match (share, execution.stages) {
+            (Share::All, _) => None,
+            (_, [stage]) => match self.task_cuts(stage)? {
+                None => return Err(Error::invalid("a program whose tasks cannot be divided must run whole")),
+                cuts => cuts,
+            },
+            (_, stages) => {
+                let several = stages.len();
+                return Err(Error::invalid(format!("a share is of one program: there must not be {several}")));
+            }
+        };
         self.device.compound(execution.writes(), |compound| {
             // A panic of the runtime is no fault of the engine, whose calls catch their own panics.
             let fault = |what| {
                 let failed = StageError { stage: 0, program: "the runtime".to_owned(), error: RunError::Worker(what) };
                 Err(Error::Execution(Box::new(failed)))
             };
-            caught(|| self.run(compound, execution)).unwrap_or_else(fault)
+            caught(|| self.run(compound, execution, (share, cuts.as_ref()))).unwrap_or_else(fault)
         })?
     }
 
@@ -119,7 +142,50 @@ impl Runtime {
         self.programs.read().get(program)
     }
 
-    fn run(&self, compound: &Compound<'_>, execution: &Execution<'_>) -> Result<Executed> {
+    /// Returns the places where the inputs of a program would be cut into tasks; `None` if its tasks cannot be divided
+    /// among several executions.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: the request is invalid; [`Error::Execution`]: the inputs do not fit the program.
+    pub fn task_cuts(&self, stage: &StageRequest<'_>) -> Result<Option<TaskCuts>> {
+        self.device.compound(false, |compound| {
+            let ready = self.ready(stage.program)?;
+            let metadata = ready.program.metadata();
+            if !is_divisible(metadata) {
+                return Ok(None);
+            }
+            check_task_bytes(metadata, stage.task_bytes)?;
+            let mut reader = InputReader::new(compound, None);
+            let inputs: Vec<usize> = (stage.inputs.iter().enumerate())
+                .map(|(number, input)| match input {
+                    Input::Output { .. } => Err(Error::invalid("a share is of one program: its inputs must be data")),
+                    Input::Bytes(_) | Input::Box { .. } => Ok(reader.add(input, metadata.inputs.get(number))?),
+                })
+                .collect::<Result<_>>()?;
+            if inputs.len() != metadata.inputs.len() {
+                let (given, wanted) = (inputs.len(), metadata.inputs.len());
+                return Err(Error::invalid(format!("{given} inputs for a program that takes {wanted}")));
+            }
+            let supply = |&input: &usize| Supply { bytes: reader.bytes(input), closed: true };
+            let supplies: Vec<Supply> = inputs.iter().map(supply).collect();
+            let mut cutter = external_cutter(metadata, &reader, inputs[0], stage.task_bytes);
+            let mut edges = vec![0];
+            let name = || metadata.name.clone();
+            let misfit = |error| Error::Execution(Box::new(StageError { stage: 0, program: name(), error }));
+            while let NextCut::Task(cut, _) = cutter.next(metadata, &supplies, None).map_err(misfit)? {
+                cutter.take(cut);
+                edges.push(cut.first + cut.records);
+            }
+            Ok(Some(TaskCuts { edges, tasks_a_run: tasks_a_run(metadata) }))
+        })?
+    }
+
+    fn run(
+        &self,
+        compound: &Compound<'_>,
+        execution: &Execution<'_>,
+        (share, cuts): (Share<'_>, Option<&TaskCuts>),
+    ) -> Result<Executed> {
         let Execution { stages, executor, hold_bytes, collect_bytes, locks_at_end, progress } = *execution;
         check_forms(stages, executor)?;
         let programs: Vec<Arc<LoadedProgram>> =
@@ -137,6 +203,9 @@ impl Runtime {
         let makers: Vec<_> = makers.collect();
         let metadata: Vec<&Metadata> = programs.iter().map(|ready| ready.program.metadata()).collect();
         check_states(&metadata, collect_bytes)?;
+        if let Some(cuts) = cuts {
+            check_share(metadata[0], share, cuts)?;
+        }
         let scalars: Vec<Vec<u64>> = (stages.iter().zip(&metadata))
             .map(|(stage, own)| typed(compound, own, stage, &metadata))
             .collect::<Result<_>>()?;
@@ -176,13 +245,15 @@ impl Runtime {
         // Under a clock a run that writes is alone.
         let at_end = locks_at_end && !self.device.is_watched();
         let mut writer = OutputWriter::begin(compound, &spaces, &wanted, (collect_bytes, at_end), Some(progress))?;
-        let done = pipeline(&steps, &reader, &mut writer, executor, hold_bytes, progress);
+        let edges = cuts.map_or(&[][..], |cuts| &cuts.edges);
+        let done = pipeline_share(&steps, &reader, &mut writer, executor, hold_bytes, progress, (share, edges));
         let done = done.map_err(|e| of_stage(e, stages.len()))?;
         let mut given: Vec<Option<OutputValue>> =
             writer.finish(compound, &spaces, &wanted)?.into_iter().map(Some).collect();
         let stage = |(step, done): (&Stage<'_, '_>, StageDone)| ExecutedStage {
             outputs: step.outputs.iter().map(|number| number.and_then(|n| given[n].take())).collect(),
             state: done.state,
+            states: done.states,
             account: done.account,
         };
         Ok(Executed { stages: steps.iter().zip(done.stages).map(stage).collect(), account: done.account })

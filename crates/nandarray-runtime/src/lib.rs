@@ -31,6 +31,7 @@ mod request;
 pub mod schedule;
 mod scheduler;
 mod session;
+mod share;
 mod shares;
 mod stage;
 mod tiles;
@@ -55,6 +56,7 @@ pub use session::job::{Collected, SavedRows, SessionJob};
 pub use session::kernels::{
     KernelForm, KernelRequest, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
 };
+pub use share::{Share, TaskCuts};
 pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
 

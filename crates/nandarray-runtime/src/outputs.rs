@@ -85,15 +85,13 @@ impl<'d> OutputWriter<'d> {
             let shape = space.read()?.record.shape.clone();
             theirs.iter().try_for_each(|output| within(output, &shape))?;
             if let Some(progress) = progress {
-                runs.push(compound.hold_run(space, blocks(&theirs, &shape, &space.shape.block), &progress.stop)?);
+                runs.extend(compound.hold_run(space, blocks(&theirs, &shape, &space.shape.block), &progress.stop)?);
                 // A command that was waited for may have deleted or shrunk it.
                 let shape = space.read()?.record.shape.clone();
                 theirs.iter().try_for_each(|output| within(output, &shape))?;
             }
         }
-        // Pages of a spool are not encrypted.
-        let spools = at_end && !spaces.iter().any(|space| space.encrypted());
-        let staged = if spools { Vec::new() } else { stage(compound, spaces, outputs)? };
+        let staged = if at_end { Vec::new() } else { stage(compound, spaces, outputs)? };
         let mut places = Vec::new();
         for output in outputs {
             places.push(match output {
@@ -102,7 +100,8 @@ impl<'d> OutputWriter<'d> {
                     let staged = spaces.iter().position(|s| s.id == *space).expect("the space of an output");
                     let item = spaces[staged].shape.item_bytes as u64;
                     let (written, waiting) = (0, Vec::new());
-                    let spool = spools.then(|| (compound.spool(), 0));
+                    let spool = at_end.then(|| compound.spool(spaces[staged].clone())).transpose()?;
+                    let spool = spool.map(|spool| (spool, 0));
                     Some(OutputBox { staged, start, count, view: *view, tiles: *tiles, item, written, waiting, spool })
                 }
             });
@@ -177,7 +176,11 @@ impl OutputSink for OutputWriter<'_> {
                         return Err(Error::Busy(format!("no memory is left for {bytes} bytes of an output")).into());
                     }
                     let (spool, _) = place.spool.as_mut().expect("it is there");
+                    let written = spool.written_bytes();
                     spool.put(&bytes)?;
+                    if let Some(budget) = self.progress.and_then(|progress| progress.collected.as_deref()) {
+                        budget.keep(spool.written_bytes() - written)?;
+                    }
                 }
                 None => place.put(output, &mut self.staged[place.staged], &bytes)?,
             },

@@ -12,6 +12,7 @@ use crate::error::StageError;
 use crate::executor::Executor;
 use crate::io::{InputSource, OutputSink};
 use crate::progress::Progress;
+use crate::share::Share;
 use crate::stage::Stage;
 
 /// Default limit of the bytes that are queued between stages: 1 GiB.
@@ -32,7 +33,21 @@ pub fn pipeline<'p>(
     hold_bytes: u64,
     progress: &Progress,
 ) -> Result<Completed, StageError> {
-    let mut agenda = Agenda::new(stages, source, progress, executor.workers(), hold_bytes)?;
+    pipeline_share(stages, source, sink, executor, hold_bytes, progress, (Share::All, &[]))
+}
+
+/// Runs a share of the only stage, or all stages whole; `edges` as for [`Agenda::of_share`].
+pub(crate) fn pipeline_share<'p>(
+    stages: &[Stage<'_, 'p>],
+    source: &dyn InputSource,
+    sink: &mut dyn OutputSink,
+    executor: &dyn Executor,
+    hold_bytes: u64,
+    progress: &Progress,
+    (share, edges): (Share<'_>, &[u64]),
+) -> Result<Completed, StageError> {
+    let workers = executor.workers();
+    let mut agenda = Agenda::of_share(stages, source, progress, workers, hold_bytes, share, edges)?;
     if let Err(what) = caught(|| executor.run(&mut agenda, sink)) {
         agenda.abort(RunError::Worker(what));
     }

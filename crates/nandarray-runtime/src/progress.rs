@@ -12,7 +12,7 @@ use crate::io::TransferError;
 /// own instructions.
 pub const TASK_INSTRUCTIONS_MIN: u64 = 10_000;
 
-/// A budget of the memory in which a run collects outputs.
+/// A budget of the memory in which a run collects outputs, and of the disk on which they wait.
 pub trait CollectBudget: std::fmt::Debug + Send + Sync {
     /// Takes `bytes` more bytes for an output; returns false, and takes none, if fewer are left.
     fn take(&self, output: usize, bytes: u64) -> bool;
@@ -22,6 +22,15 @@ pub trait CollectBudget: std::fmt::Debug + Send + Sync {
     fn reserve(&self, bytes: u64) -> bool {
         let _ = bytes;
         true
+    }
+
+    /// Takes `bytes` more bytes of the disk, until the run's end, for outputs that wait there for it.
+    ///
+    /// # Errors
+    /// Fewer are left; the run ends.
+    fn keep(&self, bytes: u64) -> Result<(), TransferError> {
+        let _ = bytes;
+        Ok(())
     }
 
     /// Hands the next bytes of an output over to its reader while the run goes on; the call may wait for the reader

@@ -74,6 +74,8 @@ pub struct ExecutedStage {
     pub outputs: Vec<Option<OutputValue>>,
     /// State of the program after its last task, merged from the states of its runs of consecutive tasks.
     pub state: Vec<u8>,
+    /// State of each run of consecutive tasks, in order, if the execution had tasks without the program's end.
+    pub states: Vec<Vec<u8>>,
     /// The costs of the program; its bytes are those of all its inputs and outputs.
     pub account: Account,
 }

@@ -20,6 +20,7 @@ use crate::io::InputSource;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::queue::StreamQueue;
+use crate::share::Share;
 use crate::shares::Pipeline;
 use crate::stage::{Failed, Origin, Rank, Stage, StageState};
 use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, TaskJob};
@@ -46,6 +47,8 @@ pub(crate) struct RunPlan<'s, 'p> {
     pub(crate) stages: &'s [Stage<'s, 'p>],
     pub(crate) source: &'s dyn InputSource,
     pub(crate) progress: &'s Progress,
+    /// The share of the only stage that this run has; of all stages [`Share::All`], if there are several.
+    pub(crate) share: Share<'s>,
     pub(crate) workers: u64,
     pub(crate) hold_bytes: u64,
     /// For each stage and output its readers as (stage, input), in the order of their reader numbers in the output's
@@ -75,9 +78,9 @@ impl<'s, 'p> RunPlan<'s, 'p> {
     /// Makes a job of a stage.
     fn job(&self, stage: usize, rank: Rank, work: JobWork<'p>) -> Job<'s, 'p> {
         let readers = self.readers[stage].clone();
-        let (source, progress) = (self.source, self.progress);
+        let (source, progress, share) = (self.source, self.progress, self.share);
         Job {
-            context: StageContext { number: stage, stage: &self.stages[stage], readers, source, progress },
+            context: StageContext { number: stage, stage: &self.stages[stage], readers, source, progress, share },
             rank,
             work,
         }
@@ -247,12 +250,13 @@ impl<'p> Scheduler<'p> {
             let run = work.next;
             let output = work.undelivered.remove(&run).expect("a run that is to be delivered");
             let rank = Rank { turn: output.turn, stage, run };
-            let job = DeliverJob::new(&plan.stages[stage], output, work.folder.take());
+            let keeps = matches!(plan.share, Share::Tasks { .. });
+            let job = DeliverJob::new(&plan.stages[stage], output, work.folder.take(), keeps);
             return Ok(Some(plan.job(stage, rank, JobWork::Deliver(job))));
         }
         if finish && work.is_over() {
             work.delivering = true;
-            let job = FinishJob::new(&plan.stages[stage], work.last_core(), work.cutter.count());
+            let job = FinishJob::new(&plan.stages[stage], work.last_core(), work.cutter.count(), plan.share);
             let rank = self.end(stage);
             return Ok(Some(plan.job(stage, rank, JobWork::Finish(job))));
         }

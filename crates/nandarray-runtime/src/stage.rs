@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use nandarray_cores::{Core, LoadError, Program, RunError, TaskPlace, Tasks};
+use nandarray_cores::{Core, LoadError, Metadata, Program, RunError, TaskPlace, Tasks};
 
-use crate::cut::{Cut, Edges, NextCut, Supply, TaskCutter};
+use crate::cut::{Cut, NextCut, Supply, TaskCutter};
 use crate::io::InputSource;
 use crate::progress::Account;
 use crate::queue::{ChunkSlice, StreamQueue};
+use crate::share::external_cutter;
 
 /// Number of consecutive tasks that form a run and share one state, if the program has a state.
 const TASKS_A_RUN: u64 = 16;
@@ -65,10 +66,15 @@ impl fmt::Debug for Stage<'_, '_> {
     }
 }
 
+/// Returns the number of consecutive tasks of a program that form one run.
+pub(crate) fn tasks_a_run(metadata: &Metadata) -> u64 {
+    if metadata.state_bytes > 0 && metadata.tasks != Tasks::Ordered { TASKS_A_RUN } else { 1 }
+}
+
 impl Stage<'_, '_> {
     /// Returns the number of consecutive tasks that form one run.
     pub(crate) fn tasks_a_run(&self) -> u64 {
-        if self.program.metadata().state_bytes > 0 && !self.is_ordered() { TASKS_A_RUN } else { 1 }
+        tasks_a_run(self.program.metadata())
     }
 
     /// Whether each task finds the state that the task before it left. Then a run has one task, and begins when the run
@@ -172,6 +178,8 @@ pub(crate) struct StageState<'p> {
     pub(crate) relaxed: BTreeMap<(usize, usize), u32>,
     pub(crate) finished: bool,
     pub(crate) state: Vec<u8>,
+    /// The states of all runs of tasks, in order, if another execution merges them.
+    pub(crate) states: Vec<Vec<u8>>,
     pub(crate) account: Account,
 }
 
@@ -182,11 +190,10 @@ impl<'p> StageState<'p> {
             Origin::External(input) => Some(input),
             Origin::Stage { .. } => None,
         };
-        let grain = external.map_or(0, |input| source.grain(input));
-        let mut cutter = TaskCutter::new(metadata, grain, stage.task_bytes);
-        if let Some(edges) = external.and_then(|input| source.edges(input)) {
-            cutter.cut_at(Edges::of_records(&edges, metadata));
-        }
+        let cutter = match external {
+            Some(input) => external_cutter(metadata, source, input, stage.task_bytes),
+            None => TaskCutter::new(metadata, 0, stage.task_bytes),
+        };
         let searches = cutter.is_to_search() && external.is_some();
         let loaded = !searches && !metadata.inputs.iter().any(|i| i.whole);
         Self {
@@ -209,6 +216,7 @@ impl<'p> StageState<'p> {
             relaxed: BTreeMap::new(),
             finished: false,
             state: Vec::new(),
+            states: Vec::new(),
             account: Account::default(),
         }
     }

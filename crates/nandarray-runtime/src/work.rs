@@ -16,7 +16,8 @@ use crate::cut::{Edges, TaskCutter, check_taken};
 use crate::io::{Delivery, InputLocation, OutputSink};
 use crate::progress::Account;
 use crate::queue::joined;
-use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
+use crate::share::Share;
+use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput, tasks_a_run};
 
 /// Memory that is reused from task to task: the bytes of inputs, and space for outputs.
 #[derive(Debug, Default)]
@@ -116,7 +117,10 @@ pub(crate) struct TaskJob<'p> {
 /// A job that delivers the outputs of a run of tasks and merges the run's state into the stage's.
 pub(crate) struct DeliverJob<'p> {
     first: u64,
+    /// The state to be merged; empty if there is none, or no longer.
     pub(crate) state: Vec<u8>,
+    /// The state that another execution merges.
+    pub(crate) kept: Option<Vec<u8>>,
     pub(crate) folder: Option<Core<'p>>,
     pub(crate) deliveries: Deliveries,
     pub(crate) instructions: u64,
@@ -418,8 +422,10 @@ fn lent(chunks: &[(Arc<Vec<u8>>, Range<usize>)]) -> Option<&[u8]> {
 }
 
 impl<'p> DeliverJob<'p> {
-    pub(crate) fn new(stage: &Stage<'_, 'p>, output: RunOutput, folder: Option<Core<'p>>) -> Self {
+    /// Makes the job; with `keeps`, another execution merges the run's state.
+    pub(crate) fn new(stage: &Stage<'_, 'p>, output: RunOutput, folder: Option<Core<'p>>, keeps: bool) -> Self {
         let RunOutput { first, tasks, state, .. } = output;
+        let (state, kept) = if keeps { (Vec::new(), Some(state)) } else { (state, None) };
         let mut deliveries = Deliveries::default();
         for (task, outputs) in tasks {
             for (output, bytes) in outputs.into_iter().enumerate() {
@@ -428,36 +434,54 @@ impl<'p> DeliverJob<'p> {
                 }
             }
         }
-        Self { first, state, folder, deliveries, instructions: 0 }
+        Self { first, state, kept, folder, deliveries, instructions: 0 }
     }
 
     /// Merges the run's state into that of the runs before it (`nd_merge`); the state of the first run is copied. An
     /// ordered program's runs bring none.
     pub(crate) fn fold(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
-        let stage = context.stage;
         let state = std::mem::take(&mut self.state);
-        match &mut self.folder {
-            Some(core) if stage.program.entry(EntryPoint::Merge).is_some() => {
-                let before = core.instructions();
-                core.merge(stage.scalars, &state, self.first, context.bounds())?;
-                self.instructions = core.instructions() - before;
-            }
-            Some(_) => {}
-            None => {
-                let mut core = context.core()?;
-                core.begin(stage.scalars, 0, context.bounds())?;
-                core.set_state(&state)?;
-                self.instructions = core.instructions();
-                self.folder = Some(core);
-            }
-        }
+        self.instructions = fold(context, &mut self.folder, &state, self.first)?;
         Ok(())
     }
 }
 
+/// Merges the state of the run of tasks that begins with task `first` into that of `folder`, or makes it the first one
+/// there; returns the number of instructions that it took.
+fn fold<'p>(
+    context: &StageContext<'_, 'p>,
+    folder: &mut Option<Core<'p>>,
+    state: &[u8],
+    first: u64,
+) -> Result<u64, RunError> {
+    let stage = context.stage;
+    match folder {
+        Some(core) if stage.program.entry(EntryPoint::Merge).is_some() => {
+            let before = core.instructions();
+            core.merge(stage.scalars, state, first, context.bounds())?;
+            Ok(core.instructions() - before)
+        }
+        Some(_) => Ok(0),
+        None => {
+            let mut core = context.core()?;
+            core.begin(stage.scalars, 0, context.bounds())?;
+            core.set_state(state)?;
+            let instructions = core.instructions();
+            *folder = Some(core);
+            Ok(instructions)
+        }
+    }
+}
+
 impl<'p> FinishJob<'p> {
-    pub(crate) fn new(stage: &Stage<'_, 'p>, folder: Option<Core<'p>>, tasks: u64) -> Self {
+    /// Makes the job; the program's end is not called if another execution does so.
+    pub(crate) fn new(stage: &Stage<'_, 'p>, folder: Option<Core<'p>>, tasks: u64, share: Share<'_>) -> Self {
         let called = stage.program.entry(EntryPoint::End).is_some() || stage.program.metadata().state_bytes > 0;
+        let (called, tasks) = match share {
+            Share::All => (called, tasks),
+            Share::Tasks { .. } => (false, tasks),
+            Share::End { tasks, .. } => (called, tasks),
+        };
         let (state, deliveries) = (Vec::new(), Deliveries::default());
         Self { folder, tasks, is_called: !called, state, deliveries, instructions: 0 }
     }
@@ -465,6 +489,13 @@ impl<'p> FinishJob<'p> {
     pub(crate) fn call(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         let (stage, bounds) = (context.stage, context.bounds());
         let metadata = stage.program.metadata();
+        let mut merged = 0;
+        if let Share::End { states, .. } = context.share {
+            let each = tasks_a_run(metadata);
+            for (run, state) in (0..).zip(states) {
+                merged += fold(context, &mut self.folder, state, run * each)?;
+            }
+        }
         let (mut core, before) = match self.folder.take() {
             Some(core) => {
                 let before = core.instructions();
@@ -487,7 +518,7 @@ impl<'p> FinishJob<'p> {
                 }
             }
         }
-        self.instructions = core.instructions() - before;
+        self.instructions = merged + core.instructions() - before;
         self.is_called = true;
         Ok(())
     }

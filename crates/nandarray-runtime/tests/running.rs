@@ -198,7 +198,7 @@ fn a_run_can_be_ended_from_outside() {
             std::thread::yield_now();
         }
         progress.stop.store(true, Ordering::Relaxed);
-        assert!(matches!(running.join().unwrap(), Err(RunError::Cancelled(_))));
+        assert!(matches!(nandarray::internals::joined(running), Err(RunError::Cancelled(_))));
     });
 }
 

@@ -9,6 +9,8 @@ mod common;
 mod faults;
 #[path = "store/refusals.rs"]
 mod refusals;
+#[path = "store/shares.rs"]
+mod shares;
 mod support;
 
 use std::sync::Arc;

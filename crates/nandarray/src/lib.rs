@@ -59,7 +59,7 @@ pub use device::{Done, OwnedCommand, OwnedTarget};
 pub use error::{Error, KINDS, Result, Shape};
 pub use flash::Geometry;
 pub use ftl::Verify;
-pub use sched::{RangeTable, RangeTicket, Share, SharedRange, WaitCircle};
+pub use sched::{RangeTable, RangeTicket, Share, SharedRange, WaitCircle, WaitEnd, waits};
 pub use sim::panics;
 pub use stl::plan::Axis;
 pub use stl::read::BufferMut;
@@ -119,6 +119,8 @@ pub mod internals {
     pub use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
     pub use crate::ftl::segments::SegmentState;
     pub use crate::ftl::{FetchError, Ftl, placement};
+    pub use crate::sched::RangeLock;
+    pub use crate::sim::patience::joined;
 }
 
 /// Version of this crate.

@@ -7,10 +7,14 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use common::*;
-use nandarray::{Change, Device, Error, FaultMedia, Geometry, Mode, Options, Source, Target, TransactionId, command};
+use nandarray::{
+    Change, Compound, Device, Error, FaultMedia, Geometry, Mode, Options, Source, Target, TransactionId, command,
+};
 
 /// The growing arrays: name, number of columns, compression, and whether the array is encrypted.
 const VARIABLES: [(&str, u64, Option<&str>, bool); 3] =
@@ -254,6 +258,56 @@ fn closing_ends_who_waits_for_a_transaction() {
         // Whether it waits by now or comes later, it fails the same way.
         std::thread::yield_now();
         device.close().unwrap();
-        assert!(matches!(waits.join().unwrap(), Err(Error::Closed(_))));
+        assert!(matches!(nandarray::internals::joined(waits), Err(Error::Closed(_))));
     });
+}
+
+/// A transaction deletes what a run of programs writes to when the run has ended. If a run is about to write to what the
+/// transaction holds, it cannot wait: it is refused, goes on, and is applied later.
+#[test]
+fn a_transaction_waits_for_runs_of_what_it_deletes_unless_one_may_wait_for_it() {
+    let device = open(Arc::new(FaultMedia::default()), Mode::Append, &tiny(1 << 20)).unwrap();
+    make(&device);
+    let id = begin(&device, &[("fixed", FIXED.to_vec())]).unwrap();
+    stage(&device, id, "fixed", &[0, 0], &[1, 23], 7).unwrap();
+    let apply = || device.execute(command::Apply { transaction: id, changes: &[Change::Delete { name: "named" }] });
+    let never = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let run = |name: &'static str, until: mpsc::Receiver<()>| {
+            let (begun, begins) = mpsc::channel();
+            let (device, never) = (&device, &never);
+            scope.spawn(move || {
+                let hold = move |inside: &Compound<'_>| {
+                    let _runs = inside.hold_run(&device.describe(name).unwrap(), vec![(0, 0); 2], never).unwrap();
+                    begun.send(()).unwrap();
+                    until.recv_timeout(Duration::from_secs(60)).unwrap();
+                };
+                device.compound(true, hold).unwrap();
+            });
+            begins.recv_timeout(Duration::from_secs(60)).unwrap();
+        };
+        let ends = ["named", "fixed"].map(|name| {
+            let (end, until) = mpsc::channel();
+            run(name, until);
+            end
+        });
+        let error = apply().unwrap_err();
+        assert!(matches!(error, Error::Busy(_)), "{error}");
+        ends[1].send(()).unwrap();
+        // The run of the other array may not have ended yet.
+        let applied = scope.spawn(|| {
+            loop {
+                match apply() {
+                    Err(Error::Busy(_)) => std::thread::yield_now(),
+                    done => break done,
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!applied.is_finished(), "the deletion did not wait");
+        ends[0].send(()).unwrap();
+        nandarray::internals::joined(applied).unwrap();
+    });
+    assert!(matches!(device.describe("named"), Err(Error::NotFound { .. })));
+    assert_sound(&device, &|| "at the end".to_owned());
 }

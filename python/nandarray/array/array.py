@@ -13,20 +13,20 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
 from nandarray import dtypes
 from nandarray._nandarray import get, select
 from nandarray.array import notebook
 from nandarray.array.attributes import Attributes
 from nandarray.array.base import Grid
-from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future, Submitted
-from nandarray.array.lazy import AsType, Field, field_names
+from nandarray.array.lazy import Field, field_names
 from nandarray.array.masks import read_masked, write_masked
+from nandarray.array.methods import Methods
 from nandarray.array.pickling import dask_token, reduce_array
 from nandarray.array.view import View, resolve_shape
-from nandarray.errors import ClosedError, InvalidError
+from nandarray.errors import BadIndexError, ClosedError, InvalidError
 from nandarray.gpu.gather import gather
 from nandarray.index import buffers
 from nandarray.index.buffers import Elements
@@ -45,7 +45,7 @@ _NdArray = np.ndarray[Any, Any]
 _Memory = TypeVar("_Memory")
 
 
-class Array(Grid, Compute):
+class Array(Grid, Methods):
     """One array of a store. What ``store[name]`` and ``store.create(...)`` give.
 
     Index expressions follow NumPy: integers, slices with any step, ``...``, ``None``, integer and boolean arrays.
@@ -152,7 +152,11 @@ class Array(Grid, Compute):
     def __getitem__(self, key: Any) -> Elements: ...
     def __getitem__(self, key: Any) -> Any:
         # Small reads of plain dtypes by one native call.
-        got = get(self._space, key, self._dtype)
+        try:
+            got = get(self._space, key, self._dtype)
+        except BadIndexError:
+            self._refuse_name(key)
+            raise
         if got is not None:
             return got
         fields = field_names(key) if self._dtype.names else None
@@ -470,32 +474,6 @@ class Array(Grid, Compute):
         commands = Collecting(self._store, self._space)
         put(commands, parsed, source)
         return commands.future(lambda: None)
-
-    def astype(self, dtype: DTypeLike) -> AsType:
-        """Convert to another dtype on reading, and before a program.
-
-        Parameters
-        ----------
-        dtype : dtype_like
-            Dtype of what indexing the result gives.
-
-        Returns
-        -------
-        AsType
-            A handle that reads and converts what is indexed; ``map_blocks``, ``reduce`` and the like convert beside
-            the data.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["a"] = np.arange(4, dtype="u1")
-        >>> store["a"].astype("f4")[1:3]
-        array([1., 2.], dtype=float32)
-        >>> float(store["a"].astype("f4").reduce("sum"))
-        6.0
-        """
-        return AsType(self, dtypes.parse(dtype))
 
     def view(self, shape: int | Sequence[int]) -> View:
         """Open the array under another dimensionality of equal volume.

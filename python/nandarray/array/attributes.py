@@ -154,7 +154,7 @@ def to_json(values: Mapping[str, Any]) -> str:
         raise InvalidError(f"attributes must be a mapping, not {type(values).__name__}")
     for name in values:
         if not isinstance(name, str):
-            raise InvalidError(f"attribute names are str, not {type(name).__name__}: {name!r}")
+            raise InvalidError(f"attribute names must be str, not {type(name).__name__}: {name!r}")
     check_types(values)
     try:
         # NaN and infinities stay, as Python writes them: missing-value attributes are often NaN.

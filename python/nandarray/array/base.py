@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray._nandarray import select
 from nandarray.array.arrow import ArrowSource
-from nandarray.errors import InvalidError, NandarrayError
+from nandarray.errors import BadIndexError, InvalidError, NandarrayError
 from nandarray.index import buffers
 from nandarray.index.buffers import Elements
 from nandarray.index.transfer import Commands, fetch, put
@@ -80,6 +80,7 @@ class Grid(Operand, ArrowSource):
         self._set(key, values)
 
     def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
+        self._refuse_name(key)
         selection = select(key, self.shape, mode, outer=self._outer)
         if out is not None:
             fetch(self._commands(), selection, buffers.as_out(out, selection.shape, self.dtype))
@@ -89,9 +90,21 @@ class Grid(Operand, ArrowSource):
         return result[()] if selection.scalar else result
 
     def _set(self, key: object, values: ArrayLike, mode: Mode = "numpy") -> None:
+        self._refuse_name(key)
         selection = select(key, self.shape, mode, outer=self._outer)
         source = buffers.as_source(values, self.dtype)
         put(self._commands(), selection, buffers.broadcast(source, selection.shape))
+
+    def _refuse_name(self, key: object) -> None:
+        """Refuse the name of a field, or of an array in a group, as an index."""
+        names = key if isinstance(key, list) else [key]
+        if names and all(isinstance(one, str) for one in names):
+            fields = self.dtype.names
+            has = f"has elements of {self.dtype}, without fields" if fields is None else "has no fields of its own"
+            what = "which is taken of the array itself" if fields is not None else "and it is an array, not a group"
+            raise BadIndexError(
+                f"an index must be of integers, slices, `...`, None or arrays, not {key!r}: {self!r} {has}, {what}"
+            ) from None
 
     def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Elements:
         """Read everything into memory, converted to ``dtype``; the data must be read, so ``copy=False`` is refused."""

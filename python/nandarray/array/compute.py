@@ -33,7 +33,7 @@ _Values = Literal[
     "percentile",
 ]  # fmt: skip
 
-_OPTIONS = ("form", "threads", "task_bytes", "instructions", "seconds", "progress", "trusted", "boundscheck")
+_OPTIONS = ("form", "threads", "task_bytes", "instructions", "seconds", "progress", "client", "trusted", "boundscheck")
 
 
 class Compute(Operand):
@@ -52,6 +52,7 @@ class Compute(Operand):
         instructions: int | None = None,
         seconds: float | None = None,
         progress: _Progress | None = None,
+        client: Any = None,
         **scalars: Any,
     ) -> Elements | dict[str, Elements] | None: ...
     @overload
@@ -67,6 +68,7 @@ class Compute(Operand):
         instructions: int | None = None,
         seconds: float | None = None,
         progress: _Progress | None = None,
+        client: Any = None,
         **scalars: Any,
     ) -> Elements | int | dict[str, Elements | int] | None: ...
     def offload(
@@ -81,6 +83,7 @@ class Compute(Operand):
         instructions: int | None = None,
         seconds: float | None = None,
         progress: _Progress | None = None,
+        client: Any = None,
         **scalars: Any,
     ) -> Any:
         """Run a program beside the data, and get what it gives.
@@ -110,6 +113,8 @@ class Compute(Operand):
             The most time of this machine that the run may take.
         progress : callable, optional
             Called now and then, and once at the end, with tasks done, tasks there are, and bytes read.
+        client : distributed.Client or concurrent.futures.Executor, optional
+            Workers that run it, each beside the parts of a store of parts: :func:`nandarray.offload` says more.
         **scalars
             The program's numbers, by name.
 
@@ -138,7 +143,7 @@ class Compute(Operand):
 
         inputs = [run.Box(self, key), *others]
         limits = {"task_bytes": task_bytes, "instructions": instructions, "seconds": seconds}
-        options = {"out": out, "form": form, "threads": threads, "progress": progress, **limits}
+        options = {"out": out, "form": form, "threads": threads, "progress": progress, "client": client, **limits}
         return run.offload(program, inputs, scalars, **options).result
 
     async def offload_async(
@@ -279,7 +284,7 @@ class Compute(Operand):
             Dtype of the result; what the function returns, if left out; of a function of boxes, the first input's.
         **scalars
             Numbers that the function takes by name; and ``form``, ``threads``, ``task_bytes``, ``instructions``,
-            ``seconds``, ``progress`` as for :meth:`offload`, ``trusted`` and ``boundscheck`` as for
+            ``seconds``, ``progress``, ``client`` as for :meth:`offload`, ``trusted`` and ``boundscheck`` as for
             :func:`nandarray.program`.
 
         Returns
@@ -567,7 +572,8 @@ class Compute(Operand):
         key : index expression, optional
             Part of this: integers and forward slices.
         **options
-            ``form``, ``threads``, ``task_bytes``, ``instructions``, ``seconds``, ``progress`` as for :meth:`offload`.
+            ``form``, ``threads``, ``task_bytes``, ``instructions``, ``seconds``, ``progress``, ``client`` as for
+            :meth:`offload`.
 
         Returns
         -------

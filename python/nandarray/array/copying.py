@@ -16,9 +16,10 @@ from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import from_json, to_json
 from nandarray.array.creation import check_key
 from nandarray.array.elements import copy_elements
-from nandarray.array.group import MARKER, Group, is_unfinished, make_marker
+from nandarray.array.group import Group
 from nandarray.array.listing import is_array, open_array
 from nandarray.array.masks import attrs_under, companion, own_mask
+from nandarray.array.names import MARKER, is_unfinished, make_marker
 from nandarray.array.ragged import Ragged
 from nandarray.array.ragged_creation import found_ragged
 from nandarray.array.unfinished import deleted_on_error, hidden

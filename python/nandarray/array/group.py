@@ -1,36 +1,28 @@
-"""Groups: where arrays are found by name.
+"""Groups: where arrays are found by name, and made.
 
 The arrays of a store have names such as ``"run1/raw/image"``; what stands before a ``/`` is a group. A
 :class:`Group` is a prefix and nothing else, so a group is there as long as an array is in it. A group that has
 attributes, or that was created empty, is kept by a hidden array of no elements, ``<group>/.group``, whose attributes
 are the group's; listings leave it out.
 
-Name rules: parts are separated by single ``/``; a trailing one is ignored, and a leading one starts at the root, as in
-h5py. ``.``, ``..`` and ``.group`` are no parts of a name, control characters are in none, and a name is an array or a
-group, never both: the engine's rule (``device/names.rs``), which all doors share. An array whose name only an earlier
-version allowed is opened, renamed and deleted as any other. Arrays of an import under way, or of a killed one, lie in
-a group ``__importing__`` with twelve hexadecimal digits, which no listing shows; what a killed one left is removed when
-the store is next opened for writing. Users cannot make such names.
-
-Elsewhere: the file (:mod:`nandarray.array.store`, the group at the root), moving data (:mod:`nandarray.array.array`),
-creating an array (:mod:`nandarray.array.creation`), groups that are one array (:mod:`nandarray.array.ragged`).
+This module creates, renames and removes. Elsewhere: finding (:mod:`nandarray.array.members`), the rules of names
+(:mod:`nandarray.array.names`), the file (:mod:`nandarray.array.store`, the group at the root), moving data
+(:mod:`nandarray.array.array`), settling an array's options (:mod:`nandarray.array.creation`), groups that are one array
+(:mod:`nandarray.array.ragged`).
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Never, SupportsIndex, TypeVar, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Never, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from nandarray import _nandarray, dtypes
+from nandarray import dtypes
 from nandarray.array import masks
 from nandarray.array.array import Array
-from nandarray.array.attributes import Attributes, to_json
+from nandarray.array.attributes import to_json
 from nandarray.array.creation import (
     OPTIONS,
     check_key,
@@ -41,37 +33,25 @@ from nandarray.array.creation import (
     settle,
     write_all,
 )
-from nandarray.array.listing import RAGGED, groups_below
-from nandarray.array.pickling import reduce_group
-from nandarray.array.tree import Tree
-from nandarray.errors import ExistsError, InvalidError, NotFoundError
+from nandarray.array.members import Index, Members
+from nandarray.array.methods import missing
+from nandarray.errors import ExistsError, InvalidError
 from nandarray.index.shapes import check_shape
 
 if TYPE_CHECKING:
     from nandarray.array.ragged import Ragged
-    from nandarray.array.store import Store
 
-__all__ = ["MARKER", "UNFINISHED", "Group", "is_hidden", "is_unfinished", "make_marker"]
+__all__ = ["Group"]
 
-_T = TypeVar("_T")
-#: Index expressions of arrays that no name is.
-_Index = SupportsIndex | slice | EllipsisType | tuple[Any, ...] | np.ndarray[Any, Any] | list[int] | list[bool] | None
-
-#: The last part of the name of the hidden array that keeps a group.
-MARKER = ".group"
-#: The first part of the names of arrays that an import has not finished.
-UNFINISHED = "__importing__"
-_UNFINISHED = re.compile(rf"{UNFINISHED}[0-9a-f]{{12}}(/|$)")
-# Above this many names a spelling suggestion would cost more than the look-up.
-_SUGGEST_MAX = 2000
 #: Methods of groups in h5py and Zarr, and what there is here.
-_CREATE = ": it is called create here"
+_CREATE = "it is called create here"
 _ELSEWHERE = {
-    "create_array": _CREATE, "create_dataset": _CREATE, "require_dataset": ": it is called require_array here",
+    "create_array": _CREATE, "create_dataset": _CREATE, "require_dataset": "it is called require_array here",
 }  # fmt: skip
+_OF_ARRAYS = "it is one of the arrays in a group, as in group['name']"
 
 
-class Group:
+class Group(Members):
     """Arrays and groups by name, below one prefix. What ``store["group"]`` gives.
 
     A group is a mapping: ``group[name]`` opens an array or a group, assigning creates an array, ``del`` removes,
@@ -91,307 +71,8 @@ class Group:
         └── raw  uint8 (2, 3)
     """
 
-    def __init__(self, store: Store | None, path: str) -> None:
-        self._root = store  # None in the store itself: a cycle would keep its file locked until the next collection
-        self._path = path
-
-    def __copy__(self) -> Group:
-        return Group(self.store, self._path)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return reduce_group(self)
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-        assert self._root is not None
-        return self._root
-
-    @property
-    def name(self) -> str:
-        """The full name; ``"/"`` at the root."""
-        return self._path or "/"
-
-    @property
-    def attrs(self) -> Attributes:
-        """The attributes, a mutable mapping of JSON values that writes through."""
-        return Attributes(self._load_attrs, self._save_attrs, self.store._lock)
-
-    # --- Finding -----------------------------------------------------------------------------------------------------
-
-    # An index of another kind than a name belongs to an array; a group raises at it. With that a type checker accepts
-    # ``store["a"][1:3]``, and knows what it gives; for it, a ragged array has ``open_ragged``.
-    @overload
-    def __getitem__(self, name: str) -> Array | Group: ...
-    @overload
-    def __getitem__(self, name: _Index) -> Never: ...
-    def __getitem__(self, name: Any) -> Any:
-        return self._find(name, None)
-
-    @overload
-    def get(
-        self, name: str, default: None = None, *, encryption_key: bytes | bytearray | None = None
-    ) -> Array | Group | None: ...
-    @overload
-    def get(self, name: str, default: _T, *, encryption_key: bytes | bytearray | None = None) -> Array | Group | _T: ...
-    def get(self, name: str, default: Any = None, *, encryption_key: bytes | bytearray | None = None) -> Any:
-        """Open an array or a group, or give a default where there is none.
-
-        Parameters
-        ----------
-        name : str
-            The name, relative to this group.
-        default : object
-            Value to return if there is no such name.
-        encryption_key : bytes, optional
-            The key of an encrypted array.
-
-        Returns
-        -------
-        Array, Group or object
-            The array or group of this name, or the default.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["a"] = np.arange(6).reshape(2, 3)
-        >>> store.get("b") is None, store.get("a").shape
-        (True, (2, 3))
-        """
-        return self._find(name, encryption_key) if name in self else default
-
-    def open_array(self, name: str, *, encryption_key: bytes | bytearray | None = None) -> Array:
-        """Open an array.
-
-        Parameters
-        ----------
-        name : str
-            The name, relative to this group.
-        encryption_key : bytes, optional
-            The key of an encrypted array: 32 bytes.
-
-        Returns
-        -------
-        Array
-            The array.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such name.
-        ExistsError
-            The name is a group.
-        WrongKeyError
-            The array is encrypted, with another key.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["a"] = np.arange(6).reshape(2, 3)
-        >>> store.open_array("a")[1]
-        array([3, 4, 5])
-        """
-        found = self._find(name, encryption_key)
-        if not isinstance(found, Array):
-            kind = "a group" if isinstance(found, Group) else "a ragged array, which get() and [name] open"
-            raise ExistsError(f"{found.name!r} is {kind}, not an array")
-        return found
-
-    def open_group(self, name: str) -> Group:
-        """Open a group.
-
-        Parameters
-        ----------
-        name : str
-            The name, relative to this group.
-
-        Returns
-        -------
-        Group
-            The group.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such name.
-        ExistsError
-            The name is an array.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["run1/raw"] = np.arange(3)
-        >>> store.open_group("run1").keys()
-        ['raw']
-        """
-        found = self._find(name, None)
-        if not isinstance(found, Group):
-            raise ExistsError(
-                f"{found.name!r} is {'an array' if isinstance(found, Array) else 'a ragged array'}, not a group"
-            )
-        return found
-
-    def open_ragged(self, name: str) -> Ragged:
-        """Open a ragged array: rows of different lengths.
-
-        Parameters
-        ----------
-        name : str
-            The name, relative to this group.
-
-        Returns
-        -------
-        Ragged
-            The ragged array.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such name.
-        ExistsError
-            The name is an array or a group.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> names = store.create_ragged("names", ["ada", None, "grace"])
-        >>> store.open_ragged("names")[0]
-        'ada'
-        """
-        from nandarray.array.ragged import Ragged
-
-        found = self._find(name, None)
-        if not isinstance(found, Ragged):
-            raise ExistsError(f"{found.name!r} is {'a group' if isinstance(found, Group) else 'an array'}")
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        try:
-            path = self._join(name)
-        except InvalidError:  # what is no name names nothing
-            return False
-        return path in self.store._engine or self.store._is_group(path)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return len(self.keys())
-
-    def __bool__(self) -> bool:
-        return True  # an empty group is still a group; len() counts
-
-    def keys(self) -> list[str]:
-        """Return the names of the direct members, sorted.
-
-        Returns
-        -------
-        list of str
-            Names of arrays and groups.
-        """
-        return sorted({name.partition("/")[0] for name in self._below()} - {MARKER})
-
-    def values(self) -> Iterator[Array | Group]:
-        """Open everything that is directly inside.
-
-        Yields
-        ------
-        Array or Group
-            One after the other, in the order of their names.
-        """
-        return (self[name] for name in self.keys())
-
-    def items(self) -> Iterator[tuple[str, Array | Group]]:
-        """Open everything that is directly inside.
-
-        Yields
-        ------
-        tuple of str and Array or Group
-            Name and array or group.
-        """
-        return ((name, self[name]) for name in self.keys())
-
-    def array_names(self) -> list[str]:
-        """Return the names of all arrays below this group, at any depth.
-
-        Returns
-        -------
-        list of str
-            Names relative to this group, sorted.
-        """
-        return [name for name in self._below() if name.rpartition("/")[2] != MARKER]
-
-    def tree(self) -> Tree:
-        """Return an overview to print.
-
-        Returns
-        -------
-        Tree
-            Groups and arrays with their dtypes and shapes, as text or HTML.
-        """
-        return Tree(self)
-
-    def visit(self, function: Callable[[str], _T | None]) -> _T | None:
-        """Call a function with the name of everything below this group, groups before what is in them, as h5py does.
-
-        Parameters
-        ----------
-        function : callable
-            Function of a name relative to this group. A value other than None ends the walk.
-
-        Returns
-        -------
-        object or None
-            The value that ended the walk, None if there was none.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["run1/raw"] = np.zeros(3)
-        >>> store.visit(print)
-        run1
-        run1/raw
-        """
-        return self._walk(function, lambda name: function(name))
-
-    def visititems(self, function: Callable[[str, Array | Group], _T | None]) -> _T | None:
-        """Call a function with the name of everything below this group, and with the array or group.
-
-        Parameters
-        ----------
-        function : callable
-            Function of a name relative to this group, and the Array or Group. A value other than None ends the walk.
-
-        Returns
-        -------
-        object or None
-            The value that ended the walk, None if there was none.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["run1/raw"] = np.zeros(3)
-        >>> store.visititems(lambda name, one: print(name, type(one).__name__))
-        run1 Group
-        run1/raw Array
-        """
-        return self._walk(function, lambda name: function(name, self[name]))
-
-    def _walk(self, function: object, call: Callable[[str], _T | None]) -> _T | None:
-        if not callable(function):
-            raise InvalidError(f"a function is called with each name, not {type(function).__name__}")
-        for name in sorted({*groups_below(self), *self.array_names()}, key=lambda name: name.split("/")):
-            if (found := call(name)) is not None:
-                return found
-        return None
+    def _group(self, path: str) -> Group:
+        return Group(self.store, path)
 
     # --- Creating and removing ---------------------------------------------------------------------------------------
 
@@ -529,7 +210,7 @@ class Group:
     @overload
     def __setitem__(self, name: str, data: ArrayLike) -> None: ...
     @overload
-    def __setitem__(self, name: _Index, data: ArrayLike) -> Never: ...
+    def __setitem__(self, name: Index, data: ArrayLike) -> Never: ...
     def __setitem__(self, name: Any, data: ArrayLike) -> None:
         from nandarray.array.ragged import Ragged
         from nandarray.array.ragged_values import is_ragged
@@ -839,105 +520,7 @@ class Group:
     if not TYPE_CHECKING:  # a type checker knows which attributes there are
 
         def __getattr__(self, name: str) -> Never:
-            hint = _ELSEWHERE.get(name, "")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+            raise missing(self, name, _ELSEWHERE.get(name, _OF_ARRAYS if hasattr(np.ndarray, name) else None))
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.keys()
-
-    # --- Towards the engine ------------------------------------------------------------------------------------------
-
-    @property
-    def _prefix(self) -> str:
-        return self._path + "/" if self._path else ""
-
-    def _below(self) -> list[str]:
-        """Names of all arrays below, relative to this group, with those that keep groups."""
-        names = self.store._engine.names(self._prefix)
-        return [name[len(self._prefix) :] for name in names if not is_unfinished(name)]
-
-    def _join(self, name: str) -> str:
-        """Make a full name of one that is relative to this group, or refuse it."""
-        if not isinstance(name, str):
-            raise InvalidError(f"names are str, not {type(name).__name__}: {name!r}")
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidError(f"{name!r} is not a name: {error.reason}") from None
-        relative = name.strip("/")
-        if not relative:
-            return "" if name.startswith("/") else self._path
-        # As in h5py, a leading "/" starts at the root.
-        path = relative if name.startswith("/") else self._prefix + relative
-        if not is_unfinished(path):
-            try:
-                _nandarray.check_name(path, chosen=True)
-            except InvalidError:
-                if not self._was_allowed(path):
-                    raise
-        return path
-
-    def _was_allowed(self, path: str) -> bool:
-        """Whether there is something whose name is none by today's rule, and that keeps no group."""
-        engine = self.store._engine
-        if path not in engine:
-            return bool(engine.names(path + "/"))
-        return path.rpartition("/")[2] != MARKER or tuple(engine.describe(path)["shape"]) != (0,)
-
-    def _join_new(self, name: str) -> str:
-        """Make the full name of something new, or refuse it."""
-        path = self._join(name)
-        if path:
-            _nandarray.check_name(path, chosen=True)
-        return path
-
-    def _find(self, name: str, encryption_key: bytes | bytearray | None) -> Array | Group | Ragged:
-        path = self._join(name)
-        if not path:
-            return self.store
-        if path in self.store._engine:
-            return Array(self.store, self.store._engine.open_space(path, encryption_key=check_key(encryption_key)))
-        if self.store._is_group(path):
-            group = Group(self.store, path)
-            if RAGGED not in group._load_attrs():
-                return group
-            from nandarray.array.ragged_creation import found_ragged
-
-            return found_ragged(group, check_key(encryption_key))
-        raise self._not_found(path)
-
-    def _not_found(self, path: str) -> NotFoundError:
-        message = f"no array or group named {path!r} in {self.store.path!r}"
-        names = self.store._engine.names()
-        if len(names) <= _SUGGEST_MAX:
-            near = difflib.get_close_matches(path, [n for n in names if not is_hidden(n)], n=1)
-            message += f"; did you mean {near[0]!r}?" if near else ""
-        return NotFoundError(message)
-
-    def _load_attrs(self) -> str:
-        marker = self._prefix + MARKER
-        return self.store._engine.open_space(marker).attrs if marker in self.store._engine else "{}"
-
-    def _save_attrs(self, text: str) -> None:
-        marker = self._prefix + MARKER
-        if marker in self.store._engine:
-            self.store._engine.open_space(marker).set_attrs(text)
-        else:
-            # The group may have gone since this handle was made, and an array have taken its name.
-            self.store._check_above(marker)
-            make_marker(self.store._engine, marker, text)
-
-
-def is_unfinished(name: str) -> bool:
-    """Return whether a full name is that of an array which an import has not finished."""
-    return name.startswith(UNFINISHED) and _UNFINISHED.match(name) is not None
-
-
-def is_hidden(name: str) -> bool:
-    """Return whether a full name is left out of listings."""
-    return name.rpartition("/")[2] == MARKER or is_unfinished(name)
-
-
-def make_marker(engine: _nandarray.Store, name: str, attrs: str) -> None:
-    """Make the hidden array that keeps a group, under any full name; ``attrs`` are the group's attributes as JSON."""
-    engine.create(name, (0,), 1, "|u1", building_block=(1,), attrs=attrs)

@@ -21,6 +21,7 @@ from nandarray.array import notebook
 from nandarray.array.array import Array
 from nandarray.array.base import Grid
 from nandarray.array.lazy import AsType, Field, field_names
+from nandarray.array.methods import Hints
 from nandarray.array.view import View
 from nandarray.errors import BadIndexError, ClosedError, InvalidError
 from nandarray.index.buffers import Elements
@@ -147,7 +148,7 @@ def _common(dtypes: Sequence[np.dtype[Any]], what: str) -> np.dtype[Any]:
         raise InvalidError(f"{what} of dtypes {', '.join(sorted({str(one) for one in dtypes}))}: {error}") from error
 
 
-class Joined(Grid):
+class Joined(Hints, Grid):
     """Arrays read as one, in order along an axis. What :func:`concat` and :func:`stack` give.
 
     Indexing, ``oindex``, ``vindex``, iteration and NumPy's protocols are those of an :class:`Array`. It can be pickled

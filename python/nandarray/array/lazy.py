@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from nandarray import dtypes
 from nandarray._nandarray import select
 from nandarray.array import notebook
 from nandarray.array.arrow import ArrowSource
-from nandarray.array.compute import Compute
+from nandarray.array.methods import Methods
 from nandarray.array.pickling import dask_token
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.index import buffers
@@ -92,7 +91,7 @@ class _Lazy(Uncompared, ArrowSource):
         raise NotImplementedError
 
 
-class AsType(_Lazy, Compute):
+class AsType(_Lazy, Methods):
     """Elements converted to another dtype as they are read, or as programs get them. What ``astype`` gives.
 
     Of an array (:meth:`Array.astype`), a view, a field, or another conversion. A field's own dimensions come along.
@@ -111,29 +110,6 @@ class AsType(_Lazy, Compute):
         """The array, view, field or conversion whose elements are converted."""
         return self._of
 
-    def astype(self, dtype: DTypeLike) -> AsType:
-        """Convert once more on reading, and before a program: :meth:`Array.astype`.
-
-        Parameters
-        ----------
-        dtype : dtype_like
-            Dtype of what indexing the result gives.
-
-        Returns
-        -------
-        AsType
-            A handle that converts what this one gives.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["a"] = np.array([1.5, 2.5])
-        >>> store["a"].astype("i4").astype("f8")[:]
-        array([1., 2.])
-        """
-        return AsType(self, dtypes.parse(dtype))
-
     def _origin(self) -> Origin:
         return Origin(self.array, of=self._of)
 
@@ -144,7 +120,7 @@ class AsType(_Lazy, Compute):
         return buffers.converted(self._of._convert(read) if isinstance(self._of, _Lazy) else read, self._dtype.base)
 
 
-class Field(_Lazy, Compute):
+class Field(_Lazy, Methods):
     """One field, or some, of a structured array: ``array["field"]``.
 
     A field of a record within the elements is ``array["record"]["field"]``.
@@ -201,29 +177,6 @@ class Field(_Lazy, Compute):
             return Field(self._grid, fields, (*self._within, self._name))
         _check_names(self._dtype, fields)
         return Field(self._grid, fields, self._within)
-
-    def astype(self, dtype: DTypeLike) -> AsType:
-        """Convert to another dtype on reading, and before a program: :meth:`Array.astype`.
-
-        Parameters
-        ----------
-        dtype : dtype_like
-            Dtype of what indexing the result gives.
-
-        Returns
-        -------
-        AsType
-            A handle that reads the field and converts it.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["a"] = np.array([(1, 2.5), (3, 4.5)], [("x", "i4"), ("y", "f8")])
-        >>> store["a"]["y"].astype("i8")[:]
-        array([2, 4])
-        """
-        return AsType(self, dtypes.parse(dtype))
 
     def _origin(self) -> Origin:
         names = tuple([self._name] if isinstance(self._name, str) else self._name)

@@ -15,7 +15,7 @@ from nandarray.errors import CorruptError
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
-    from nandarray.array.group import Group
+    from nandarray.array.members import Members
     from nandarray.array.store import Store
 
 __all__ = ["RAGGED", "facts", "groups_below", "is_array", "listed", "open_array", "ragged_facts", "ragged_kind"]
@@ -108,7 +108,7 @@ def open_array(store: Store, name: str, key: bytes | None) -> Array:
     return store.open_array(name, encryption_key=key if encrypted else None)
 
 
-def groups_below(group: Group) -> list[str]:
+def groups_below(group: Members) -> list[str]:
     """Return the names of all groups below ``group``, relative to it, parents first."""
     found: set[str] = set()
     for name in group._below():  # with the hidden arrays that keep empty groups

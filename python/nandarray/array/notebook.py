@@ -19,7 +19,7 @@ from nandarray.units import format_size
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
-    from nandarray.array.group import Group
+    from nandarray.array.members import Members
 
 __all__ = ["array_html", "nest", "part_html", "tree_html"]
 
@@ -63,7 +63,7 @@ def part_html(
     return columns(table(facts), blocks(shape, chunks))
 
 
-def nest(group: Group) -> dict[str, Any]:
+def nest(group: Members) -> dict[str, Any]:
     """Return a group's members: a nested dictionary for each group, a text of dtype and shape for each array."""
     root: dict[str, Any] = {}
     full = listed(group.store, [group._prefix + name for name in sorted(group._below())])

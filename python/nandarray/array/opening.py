@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nandarray import _nandarray, holders
 from nandarray.array.creation import check_word
-from nandarray.array.group import UNFINISHED, is_unfinished
+from nandarray.array.names import UNFINISHED, is_unfinished
 from nandarray.array.served import connect
 from nandarray.array.store import Mode, Store
 from nandarray.errors import InvalidError, NotAStoreError, StoreFullError, refuse_homeless

@@ -27,7 +27,7 @@ from nandarray.urls import is_served
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
-    from nandarray.array.group import Group
+    from nandarray.array.members import Members
     from nandarray.array.ragged import Ragged
     from nandarray.array.store import Store
 
@@ -70,7 +70,7 @@ def reduce_store(store: Store, what_for: str = "pickled") -> tuple[Any, ...]:
     return _open, (_opening(store, "the store", what_for),)
 
 
-def reduce_group(group: Group) -> tuple[Any, ...]:
+def reduce_group(group: Members) -> tuple[Any, ...]:
     """Return how to open a group again, or raise."""
     return _reopen_group, (_opening(group.store, f"group {group.name!r}"), group.name.strip("/"))
 

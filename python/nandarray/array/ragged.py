@@ -18,7 +18,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Never, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -27,6 +27,7 @@ from nandarray.array.array import Array
 from nandarray.array.attributes import Attributes
 from nandarray.array.group import Group
 from nandarray.array.listing import RAGGED, open_array, ragged_facts
+from nandarray.array.methods import missing
 from nandarray.array.pickling import reduce_ragged
 from nandarray.array.ragged_values import KINDS, RaggedKind, Rows, compacted, rows_of, to_arrow, to_numpy
 from nandarray.errors import BadIndexError, ClosedError, CorruptError, InvalidError
@@ -84,6 +85,15 @@ class Ragged(Uncompared):
         self._valid: Array | None = None
         self._looked = -1
         self._check_parts()
+
+    if not TYPE_CHECKING:  # a type checker knows which attributes there are
+
+        def __getattr__(self, name: str) -> Never:
+            """Say what takes the place of an attribute that there is not."""
+            hint = (
+                f"of all elements it is ragged.values.{name}(...), of one row ragged[0]" if hasattr(Array, name) else ""
+            )
+            raise missing(self, name, hint)
 
     def _part(self, base: str) -> Array:
         if f"{self._path}/{base}" not in self._store._engine:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nandarray.array.attributes import from_json, to_json
-from nandarray.array.group import MARKER, Group, make_marker
+from nandarray.array.group import Group
 from nandarray.array.listing import RAGGED, ragged_kind
+from nandarray.array.names import MARKER, make_marker
 from nandarray.array.ragged import Ragged
 from nandarray.array.ragged_values import RaggedKind, settle_kind
 from nandarray.array.unfinished import hidden

@@ -10,7 +10,7 @@ Arrow's nulls there are refused, but for times, where they are NaT. Stored rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -128,7 +128,8 @@ def rows_of(data: Any, kind: RaggedKind, item: np.dtype[Any]) -> Iterator[Rows]:
 
 
 def _sequence(data: Any) -> Sequence[Any]:
-    if isinstance(data, str | bytes | bytearray | memoryview) or not isinstance(data, Iterable):
+    unordered = isinstance(data, Mapping | Set)
+    if unordered or isinstance(data, str | bytes | bytearray | memoryview) or not isinstance(data, Iterable):
         raise InvalidError(f"a ragged array must be made of rows, a list of them, not of {type(data).__name__}")
     if isinstance(data, np.ndarray) and (data.ndim == 0 or (data.ndim > 1 and data.dtype.kind in "OTSU")):
         raise InvalidError(f"a ragged array must have one dimension, not shape {data.shape}")

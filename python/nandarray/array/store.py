@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from nandarray import _nandarray
 from nandarray.array.fork import StoreLock, own_again
 from nandarray.array.futures import Future, Submitted, Threaded
-from nandarray.array.group import Group, is_hidden
+from nandarray.array.group import Group
+from nandarray.array.names import is_hidden
 from nandarray.array.pickling import reduce_store
 from nandarray.errors import ClosedError, ExistsError, InvalidError
 

@@ -9,7 +9,7 @@ from nandarray.array import notebook
 from nandarray.present.plain import plain
 
 if TYPE_CHECKING:
-    from nandarray.array.group import Group
+    from nandarray.array.members import Members
 
 __all__ = ["Tree"]
 
@@ -17,7 +17,7 @@ __all__ = ["Tree"]
 class Tree:
     """An overview of a group: print it, or let a notebook show it."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Members) -> None:
         # Taken now: it can be shown when the store is closed.
         self._name, self._members = group.name, notebook.nest(group)
 

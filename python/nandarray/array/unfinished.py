@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nandarray.array.group import UNFINISHED, is_unfinished
+from nandarray.array.names import UNFINISHED, is_unfinished
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store

@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
-from nandarray import dtypes
 from nandarray._nandarray import get, get_sub_block
 from nandarray.array import notebook
 from nandarray.array.base import Grid
-from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future
-from nandarray.array.lazy import AsType
+from nandarray.array.methods import Methods
 from nandarray.array.pickling import dask_token
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
 from nandarray.index import buffers
@@ -42,7 +40,7 @@ _Memory = TypeVar("_Memory")
 _INT64_MAX = 2**63 - 1
 
 
-class View(Grid, Compute):
+class View(Grid, Methods):
     """An array seen under another shape of equal volume. What :meth:`Array.view` gives.
 
     Besides :meth:`read` and :meth:`write`, a view takes every index expression that an array takes.
@@ -87,7 +85,11 @@ class View(Grid, Compute):
 
     def __getitem__(self, key: Any) -> Elements:
         # As an array's: by one native call, or else the general way.
-        got: Elements | None = get(self._of._space, key, self._of._dtype, None, self._shape)
+        try:
+            got: Elements | None = get(self._of._space, key, self._of._dtype, None, self._shape)
+        except BadIndexError:
+            self._refuse_name(key)
+            raise
         return super().__getitem__(key) if got is None else got
 
     def __repr__(self) -> str:
@@ -100,29 +102,6 @@ class View(Grid, Compute):
             return notebook.part_html(what, self._shape, self.dtype, self._of.building_block, chunks)
         except ClosedError:
             return "<em>closed array</em>"
-
-    def astype(self, dtype: DTypeLike) -> AsType:
-        """Convert to another dtype on reading, and before a program: :meth:`Array.astype`.
-
-        Parameters
-        ----------
-        dtype : dtype_like
-            Dtype of what indexing the result gives.
-
-        Returns
-        -------
-        AsType
-            A handle that reads and converts what is indexed.
-
-        Examples
-        --------
-        >>> import nandarray
-        >>> store = nandarray.open("data.nand", mode="w")
-        >>> store["a"] = np.arange(6, dtype="u1")
-        >>> store["a"].view((2, 3)).astype("f4")[1]
-        array([3., 4., 5.], dtype=float32)
-        """
-        return AsType(self, dtypes.parse(dtype))
 
     @overload
     def read(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: None = None) -> Elements: ...
@@ -388,6 +367,11 @@ def translate(coords: _Array, source: tuple[int, ...], target: tuple[int, ...]) 
 
 def resolve_shape(shape: int | Sequence[int], of: tuple[int, ...]) -> tuple[int, ...]:
     """Read the shape of a view of an array of shape ``of``; one length may be -1, and the volumes are equal."""
+    if isinstance(shape, str | bytes | np.dtype | type):
+        raise InvalidError(
+            f"view must be given a shape, not the dtype {shape!r}: astype converts elements as they are read, and "
+            "a[...].view(dtype) reads their bytes anew"
+        )
     asked = list(shape) if isinstance(shape, Iterable) else [shape]
     open_axes = [axis for axis, length in enumerate(asked) if isinstance(length, int | np.integer) and length == -1]
     if len(open_axes) > 1:

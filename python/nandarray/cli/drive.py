@@ -22,7 +22,7 @@ import nandarray
 from nandarray.array.store import Store
 from nandarray.cli import serve_shm
 from nandarray.cli.common import DeviceName, Json, StorePath, open_store, parse_size, print_json, say
-from nandarray.cli.operate import KillRun, LogForm, LogLevel, MetricsAddress, Operator, Reload, order
+from nandarray.cli.operate import KillRun, LogForm, LogLevel, MetricsAddress, Operator, Reload, SpansUrl, order
 from nandarray.cli.signals import Signals
 from nandarray.errors import DoorError, InvalidError, NandarrayError
 from nandarray.inputs import read_input
@@ -99,7 +99,7 @@ _OF_TCP = {
     "keep_ids",
 }
 _OF_SHM = {"writable", "queues", "depth", "data", "threads"}
-_OF_BOTH = {"shm", "group", "no_programs", "metrics", "log", "log_level"}
+_OF_BOTH = {"shm", "group", "no_programs", "metrics", "spans", "log", "log_level"}
 #: Options that give the running server an order, each by itself.
 _ORDERS = {"status", "kill", "reload"}
 
@@ -232,6 +232,7 @@ def serve(
     threads: Annotated[int, typer.Option(help="Number of threads that serve (with --shm).")] = 1,
     group: ClientGroup = None,
     metrics: MetricsAddress = None,
+    spans: SpansUrl = None,
     log: LogForm = "text",
     log_level: LogLevel = "warning",
     kill: KillRun = None,
@@ -243,7 +244,7 @@ def serve(
         return
     if shm is not None:
         sizes = {"queues": queues, "depth": depth, "data_bytes": parse_size(data), "threads": threads}
-        with Operator(store, "shm", log=log, level=log_level) as operator:
+        with Operator(store, "shm", log=log, level=log_level, spans=spans) as operator:
             serve_shm.serve_shm(
                 store, shm, operator, writable=writable, group=group, programs=not no_programs, metrics=metrics, **sizes
             )
@@ -258,7 +259,7 @@ def serve(
         "hosts": host or (), "pace": pace, "metrics": metrics, "config": config, "group": group,
         "fallback": fallback or (),
     }  # fmt: skip
-    operator = Operator(store, "tcp", log=log, level=log_level)
+    operator = Operator(store, "tcp", log=log, level=log_level, spans=spans)
     _serve_drive(store, listen or "127.0.0.1:4420", operator, device=device, secrets=secret_file, tls=tls, how=how)
 
 

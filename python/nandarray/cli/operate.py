@@ -24,8 +24,9 @@ from nandarray.cli.status_file import StatusFile, status_of
 from nandarray.errors import NandarrayError, NotFoundError
 from nandarray.serving.control import ControlSocket, send
 from nandarray.serving.log import FORMS, LEVELS, ServerLog
+from nandarray.serving.spans import SpanSender
 
-__all__ = ["KillRun", "LogForm", "LogLevel", "MetricsAddress", "Operator", "Reload", "order"]
+__all__ = ["KillRun", "LogForm", "LogLevel", "MetricsAddress", "Operator", "Reload", "SpansUrl", "order"]
 
 MetricsAddress = Annotated[
     str | None,
@@ -33,6 +34,10 @@ MetricsAddress = Annotated[
 ]
 LogForm = Annotated[str, typer.Option("--log", metavar="|".join(FORMS), help="Form of the log on standard error.")]
 LogLevel = Annotated[str, typer.Option(metavar="|".join(LEVELS), help="Least important level that is logged.")]
+SpansUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Send spans of runs and slow commands to a collector of OpenTelemetry."),
+]
 KillRun = Annotated[
     int | None,
     typer.Option("--kill", metavar="ID", min=1, help="Stop a run of programs of the running server, by its number."),
@@ -80,9 +85,11 @@ class Operator:
         The form of the server.
     log, level : str
         Form and level of the log.
+    spans : str, optional
+        URL of a collector of spans.
     """
 
-    def __init__(self, path: Path, form: str, *, log: str, level: str) -> None:
+    def __init__(self, path: Path, form: str, *, log: str, level: str, spans: str | None = None) -> None:
         for name, value, words in (("--log", log, FORMS), ("--log-level", level, LEVELS)):
             if value not in words:
                 raise typer.BadParameter(f"{name} is {value!r}: must be one of {', '.join(words)}")
@@ -90,6 +97,11 @@ class Operator:
         self.log = ServerLog(sys.stderr, log, level)
         # A server that does not begin is an error of the command line, whose text is enough for people.
         self._tells_failures = log == "json"
+        self._spans: SpanSender | None = None
+        if spans is not None:
+            resource = {"service.instance.id": f"{path.name}:{os.getpid()}", "nandarray.store": str(path)}
+            self._spans = SpanSender(spans, resource, lambda why: self.log.add("spans_lost", why=why))
+            self.log.pass_to(self._spans.add)
         self._late = 0
         self._late_told = float("-inf")
 
@@ -103,6 +115,8 @@ class Operator:
         elif self._tells_failures:
             self.log.add("failed", why=f"{type(error).__name__}: {error}")
         self.log.stop()
+        if self._spans is not None:
+            self._spans.stop()
 
     def run(
         self,

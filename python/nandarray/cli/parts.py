@@ -6,6 +6,10 @@ Reading and writing of arrays are the other commands': they take a folder as the
 from __future__ import annotations
 
 import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +35,24 @@ def _open(store: Path, mode: str = "r") -> Any:
     if not is_parted(str(store)):
         raise NotAStoreError(errno.ENOTDIR, "is no folder with a store of parts", str(store))
     return nandarray.open(store, mode)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _undone(path: Path) -> Iterator[None]:
+    """Leave nothing at a path where nothing was, or an empty folder, if there is an error."""
+    was_there, was_folder = os.path.lexists(path), path.is_dir()
+    empty = was_folder and not any(path.iterdir())
+    try:
+        yield
+    except BaseException:
+        if empty or not was_there:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+            if empty:
+                path.mkdir()
+        raise
 
 
 @app.command()
@@ -172,6 +194,55 @@ def gc(
         say(f"{count(found['parts'], 'part')} and {found['leaves']:,} leaves deleted ({size})")
 
 
+At = Annotated[
+    list[Path] | None,
+    typer.Option("--at", metavar="FOLDER", help="Folder on another disk; several may be given."),
+]
+
+
+@app.command()
+def protect(
+    *,
+    store: StorePath,
+    replicas: Annotated[int | None, typer.Option(min=2, help="Files that a part has then, itself included.")] = None,
+    data: Annotated[int | None, typer.Option(min=2, max=8, help="Parts that have parity together.")] = None,
+    parity: Annotated[int | None, typer.Option(min=1, max=2, help="Parts of these that may be lost.")] = None,
+    at: At = None,
+    as_json: Json = False,
+) -> None:
+    """Protect parts by copies in other folders, or by parity of groups of them."""
+    with _open(store, "r+") as opened:
+        found = opened.protect(replicas=replicas, data=data, parity=parity, at=at or ())
+    if as_json:
+        print_json(found)
+    else:
+        files = f"{count(found['files'], 'file')} ({format_size(found['bytes'])})"
+        say(f"{count(found['parts'], 'part')} protected by {files}")
+
+
+@app.command()
+def repair(
+    *,
+    store: StorePath,
+    at: At = None,
+    partly: Annotated[bool, typer.Option(help="Put parts back though others cannot be.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Put back parts that are missing or damaged, from copies and parity."""
+    with _open(store, "r+") as opened:
+        found = opened.repair(at=at or (), partly=partly)
+    if as_json:
+        print_json(found)
+        return
+    for key in ("copied", "rebuilt"):
+        for part in found[key]:
+            say(f"{key}  {part}")
+    for path in found["files"]:
+        say(f"made again  {path}")
+    whole = count(len(found["copied"]) + len(found["rebuilt"]), "part")
+    say(f"{whole} put back ({format_size(found['bytes'])})")
+
+
 @app.command()
 def split(
     *,
@@ -179,7 +250,7 @@ def split(
     out: Annotated[Path, typer.Argument(help="Folder of the new store of parts.")],
 ) -> None:
     """Copy a store of one file into a new store of parts."""
-    with nandarray.open(store) as source, parts.create(out) as made, made.transaction("split") as tx:
+    with nandarray.open(store) as source, _undone(out), parts.create(out) as made, made.transaction("split") as tx:
         source.copy("/", tx)
 
 
@@ -190,5 +261,5 @@ def join(
     out: Annotated[Path, typer.Argument(help="File of the new store.")],
 ) -> None:
     """Copy the newest version of a store of parts into a new store of one file."""
-    with _open(store) as source, nandarray.open(out, "x") as made:
+    with _open(store) as source, _undone(out), nandarray.open(out, "x") as made:
         source.copy("/", made)

@@ -15,7 +15,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
-from nandarray.door import group_number
+from nandarray.door import engine_of, group_number
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.serving.metrics import exposition, observe
 from nandarray.urls import SOCKET
@@ -146,6 +146,7 @@ def serve(
         server, a group that there is not, no room for the region, or no place for the socket: its path, the region's
         with ``.sock``, is that of another server or of a file that is not the socket of a server that has ended.
     """
+    engine = engine_of(store)
     if not name:
         raise InvalidError("a server in shared memory needs a name")
     if not 1 <= queues <= _QUEUES_MOST:
@@ -158,14 +159,14 @@ def serve(
         raise InvalidError(f"threads for {queues} queue pairs must be from 1 to {queues}, not {threads}")
     # New for each server: by this name a client knows that the socket is of the region's server.
     nqn = f"nqn.2014-08.org.nvmexpress:uuid:{uuid.uuid4()}"
-    region = store._engine.serve_queues(
+    region = engine.serve_queues(
         name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable,
         group=None if group is None else group_number(group), catalog=_catalog(store, nqn),
     )  # fmt: skip
     try:
         path = os.path.abspath(_nandarray.queue_path(name))
         drive = _nandarray.NvmeServer.start(
-            store._engine, [f"{SOCKET}{path}.sock"], nqn=nqn, read_only=not writable, programs=programs,
+            engine, [f"{SOCKET}{path}.sock"], nqn=nqn, read_only=not writable, programs=programs,
             access=_access(path),
         )  # fmt: skip
     except BaseException:

@@ -21,6 +21,7 @@ import numpy as np
 
 from nandarray.array.array import Array
 from nandarray.array.base import Grid
+from nandarray.array.ragged import Ragged
 from nandarray.array.view import View
 from nandarray.errors import BadIndexError, InvalidError
 
@@ -98,6 +99,11 @@ class BoxDataset:
         if not arrays:
             raise InvalidError("a dataset must have at least one array")
         for array in arrays:
+            if isinstance(array, Ragged):
+                raise InvalidError(
+                    f"arrays must have elements in a grid, not rows of different lengths as the ragged array "
+                    f"{array.name!r} has: RowDataset reads rows, and a box of elements is one of its .values"
+                )
             if not hasattr(array, "shape"):
                 raise InvalidError(f"arrays must be arrays of a store, or others with a shape, not {array!r:.60}")
         self._arrays, self._transform = arrays, transform

@@ -50,7 +50,10 @@ class RowDataset:
 
     def __init__(self, *arrays: Any, transform: Callable[[Any], Any] | None = None) -> None:
         if not arrays:
-            raise InvalidError("a dataset has at least one array")
+            raise InvalidError("a dataset must have at least one array")
+        for array in arrays:
+            if not hasattr(array, "shape"):
+                raise InvalidError(f"arrays must be arrays of a store, or others with a shape, not {array!r:.60}")
         lengths = [array.shape[0] if array.shape else None for array in arrays]
         if None in lengths or len(set(lengths)) != 1:
             raise InvalidError(f"arrays must all have the same number of rows, not {lengths}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
@@ -19,6 +19,8 @@ from nandarray.nvme.names import check_nqn
 __all__ = ["Admission"]
 
 Secrets = Mapping[str, "str | tuple[str, str | None]"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,23 +52,25 @@ class Admission:
             none; a host of a tenant has neither, by which it would prove its name wherever it comes from, while
             ``insecure`` is not set; a host beside the rules.
         """
+        secrets, tls = _by_host("secrets", secrets), _by_host("tls", tls)
         if secrets is not None and not secrets:
-            raise InvalidError("secrets is empty: no host could connect; None is for a server without authentication")
+            raise InvalidError("secrets is empty: it must have a host, or be None for a server without authentication")
         pairs = {check_nqn(host, "a host"): _pair(host, given) for host, given in (secrets or {}).items()}
         if tls is not None and not tls:
-            raise InvalidError("tls is empty: no host could connect; None is for a server without TLS")
+            raise InvalidError("tls is empty: it must have a host, or be None for a server without TLS")
         keys = {check_nqn(host, "a host"): _key(host, given) for host, given in (tls or {}).items()}
         if many := [host for host in keys if host.endswith("*")]:
             raise InvalidError(f"{many[0]} stands for many hosts: a key of TLS must be one host's")
         known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
         if config is None:
-            if keys and (without := [host for host in (*known, *pairs) if host not in keys]):
+            if keys and (without := [host for host in (*known, *pairs) if not any(_covers(host, one) for one in keys)]):
                 raise InvalidError(f"{without[0]} has no key of TLS, without which no host can connect to this server")
             return cls(known, pairs, None, keys)
         name = os.fspath(config)
         text = read_text(name, "rules of tenants in TOML")
         named = [check_nqn(host, f"a host in {name}") for host in _nandarray.nvme_rules_hosts(text, name)]
-        if beside := sorted({*known, *pairs, *keys}.difference(named)):
+        strange = [host for host in keys if not any(_covers(entry, host) for entry in named)]
+        if beside := sorted({*known, *pairs}.difference(named).union(strange)):
             raise InvalidError(f"{beside[0]} is a host of no tenant in {name}: it could not connect")
         if not insecure and (open_ := [host for host in named if host not in pairs and host not in keys]):
             raise InvalidError(
@@ -79,6 +83,17 @@ class Admission:
                 "has no TLS, anyone could take its name. Give it one, or allow names without proof (insecure)"
             )
         return cls(named, pairs, (text, name), keys)
+
+
+def _covers(entry: str, host: str) -> bool:
+    """Whether an entry is the name of a host, or the beginning of it that a token has."""
+    return entry == host or (entry.endswith("*") and host.startswith(entry[:-1]))
+
+
+def _by_host(what: str, given: Mapping[str, T] | None) -> Mapping[str, T] | None:
+    if not isinstance(given, Mapping | None):
+        raise InvalidError(f"{what} must be a mapping from names of hosts, not {type(given).__name__}")
+    return given
 
 
 def _key(host: str, given: Any) -> str:
@@ -96,6 +111,6 @@ def _pair(host: str, given: Any) -> tuple[str, str | None]:
         if isinstance(own, str) and isinstance(controller, str | None):
             return own, controller
     raise InvalidError(
-        f"secrets of {host}: a text, or a pair of the host's and the controller's; not {type(given).__name__}"
+        f"the secret of {host} must be a text, or a pair of the host's and the controller's, not {type(given).__name__}"
         + (f" of {len(given)}" if isinstance(given, tuple | list) else "")
     )

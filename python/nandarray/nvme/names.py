@@ -23,14 +23,14 @@ def check_nqn(name: str, what: str) -> str:
     subsystem", "this host".
     """
     if not isinstance(name, str):
-        raise InvalidError(f"the name of {what} is a text that begins with 'nqn.', not {type(name).__name__}")
+        raise InvalidError(f"the name of {what} must be a text that begins with 'nqn.', not {type(name).__name__}")
     if not name.startswith("nqn.") or name == "nqn.":
-        raise InvalidError(f"the name of {what} is {_shown(name)}; an NQN begins with 'nqn.'")
+        raise InvalidError(f"the name of {what} must be an NQN, which begins with 'nqn.', not {_shown(name)}")
     if any(char.isspace() or not char.isprintable() for char in name):
-        raise InvalidError(f"the name of {what} is {_shown(name)}; an NQN has neither spaces nor control characters")
+        raise InvalidError(f"the name of {what} must be without spaces and control characters, not {_shown(name)}")
     size = len(name.encode())
     if size > _BYTES_MOST:
-        raise InvalidError(f"the name of {what}, {_shown(name)}, has {size} bytes; an NQN has {_BYTES_MOST} at most")
+        raise InvalidError(f"the name of {what}, {_shown(name)}, has {size} bytes, and must have {_BYTES_MOST} at most")
     return name
 
 

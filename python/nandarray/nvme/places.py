@@ -57,7 +57,8 @@ def parse_url(url: str) -> tuple[str, str]:
     if found := _UNIX_URL.fullmatch(url):
         return SOCKET + found["path"], found["nqn"] or ""
     raise InvalidError(
-        f"{url!r} is not {TCP}HOST:PORT/NQN, {TLS}..., {UNIX}/PATH or /dev/nvmeX; an NQN begins with 'nqn.'"
+        f"the URL of a drive must be {TCP}HOST:PORT/NQN, {TLS}..., {UNIX}/PATH or /dev/nvmeX, with an NQN that begins "
+        f"with 'nqn.', not {url!r}"
     )
 
 

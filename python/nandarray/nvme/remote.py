@@ -94,15 +94,18 @@ def connect(
         return RemoteStore(KernelDrive(url), url, mode, (url, ()))
     address, nqn = parse_url(url)
     if has_tls(url) and tls is None:
-        raise InvalidError(f"{url} needs a key of TLS: nandarray.nvme.connect(url, tls=KEY), or --tls FILE")
+        raise InvalidError(f"a key of TLS must be given for {url}: nandarray.nvme.connect(url, tls=KEY), or --tls FILE")
     if tls is not None and not has_tls(url):
-        raise InvalidError(f"{url} has no TLS, and a key of it was given: nvme+tls://HOST:PORT/NQN has")
+        raise InvalidError(f"a URL with a key of TLS must begin with nvme+tls://, and {url} does not")
+    for what, text in ("tls", tls), ("secret", secret), ("controller_secret", controller_secret):
+        if not isinstance(text, str | None):
+            raise InvalidError(f"{what} must be a text, not {type(text).__name__}")
     if secret is None and controller_secret is not None:
-        raise InvalidError("a controller's secret needs the host's, too")
+        raise InvalidError("beside a controller's secret the host's must be given, too")
     if nqn:
         check_nqn(nqn, "the subsystem")
     elif secret is not None:
-        raise InvalidError(f"{url!r} has no NQN, and a secret needs the name of the drive: {url}/NQN")
+        raise InvalidError(f"a URL with a secret must have the name of the drive: {url}/NQN")
     if hostnqn is not None:
         check_nqn(hostnqn, "this host")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 from nandarray import _nandarray
-from nandarray.door import group_number, native_only
+from nandarray.door import engine_of, group_number, native_only
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.nvme.admission import Admission, Secrets
 from nandarray.nvme.names import check_nqn
@@ -242,7 +242,7 @@ def serve(
     Parameters
     ----------
     store : Store
-        The store. Its arrays ``ns/N`` are block namespaces; all arrays are reached by N-D commands.
+        The open store. Its arrays ``ns/N`` are block namespaces; all arrays are reached by N-D commands.
     listen : str or sequence of str
         Address and port; port 0 takes a free one. Or ``unix:PATH``, a unix socket for processes of this machine whose
         user is this one or root. Or several of these.
@@ -322,6 +322,7 @@ def serve(
     ...     remote["a"][1:]
     array([2, 3])
     """
+    engine = native_only(engine_of(store), "way to be served again")
     first = places(listen)
     admission = Admission.of(hosts, secrets, config, tls, insecure=insecure, unix=any(map(is_unix, first)))
     if nqn is not None:
@@ -335,7 +336,6 @@ def serve(
     if advertise is not None and all(map(is_unix, listening)):
         raise InvalidError(f"advertise is {advertise!r}, and the server would listen on unix sockets alone")
     access = (None, None if group is None else group_number(group), False)
-    engine = native_only(store._engine, "way to be served again")
     before = engine.choose_identity(identity)
     if before is not None:
         warnings.warn(

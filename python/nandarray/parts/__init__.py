@@ -10,17 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nandarray.interop.dask_nodes import NodePlugin
     from nandarray.parts.forks import Fork, ForkWriter, Receipt
     from nandarray.parts.store import PartedStore, PartsTransaction, create, open_folder
 
-__all__ = ["Fork", "ForkWriter", "PartedStore", "PartsTransaction", "Receipt", "create", "open_folder"]
+__all__ = ["Fork", "ForkWriter", "NodePlugin", "PartedStore", "PartsTransaction", "Receipt", "create", "open_folder"]
 
-_FORKS = ("Fork", "ForkWriter", "Receipt")
+_MODULES = dict.fromkeys(("Fork", "ForkWriter", "Receipt"), "nandarray.parts.forks")
+_MODULES["NodePlugin"] = "nandarray.interop.dask_nodes"
 
 
 def __getattr__(name: str) -> Any:
     """Load what is named when it is first used: the store stands on what opens it."""
     if name in __all__:
-        module = "forks" if name in _FORKS else "store"
-        return getattr(importlib.import_module(f"nandarray.parts.{module}"), name)
+        return getattr(importlib.import_module(_MODULES.get(name, "nandarray.parts.store")), name)
     raise AttributeError(f"module 'nandarray.parts' has no attribute {name!r}")

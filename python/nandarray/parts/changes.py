@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from nandarray.errors import NandarrayError
+from nandarray.errors import CorruptError, NandarrayError, PartError
 from nandarray.parts.history import History
-from nandarray.parts.leaves import rows_of
+from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span
 from nandarray.parts.source import PartsSource
-from nandarray.parts.writer import OpenParts, part_key
+from nandarray.parts.writer import OpenParts, misfit, part_key
 
 __all__ = ["between", "bring_together", "check", "space"]
 
@@ -62,48 +62,94 @@ def _is_in(place: tuple[int, ...], entry: Entry) -> bool:
 
 def check(history: History, parts: OpenParts, is_hidden: Callable[[str], bool]) -> dict[str, Any]:
     """Verify all versions: manifests, leaves, and each part once, with all of its checksums."""
-    errors: list[str] = []
-    users: dict[str, tuple[Any, list[str]]] = {}
-    leaves: set[str] = set()
-    names: set[str] = set()
+    made = _Check(history, parts)
     numbers = history.numbers()
+    names: set[str] = set()
     for number in numbers:
         try:
             manifest = history.at(number)
         except NandarrayError as error:
-            errors.append(f"version {number}: {error}")
+            made.errors.append(f"version {number}: {error}")
             continue
+        names.update(manifest.arrays)
         for name, entry in manifest.arrays.items():
-            names.add(name)
-            for leaf in entry.leaves:
-                if leaf.sha in leaves:
-                    continue
-                leaves.add(leaf.sha)
-                try:
-                    for shard, row in rows_of([leaf], history.load):
-                        used = users.setdefault(row.part, (row, []))[1]
-                        used.append(f"version {number}: array {name!r}, shard {shard}, box {entry.box(shard)}")
-                except NandarrayError as error:
-                    last = leaf.first + leaf.rows - 1
-                    errors.append(
-                        f"version {number}: array {name!r}, shards from {leaf.first} to {last} or so: {error}"
-                    )
-    for row, used in users.values():
-        try:
-            found = parts.engine(row).check()
-            told = [str(one) for one in found["errors"]]
-        except NandarrayError as error:
-            told = [str(error)]
-        errors.extend(f"{used[0]} and {len(used) - 1} more: {one}" for one in told)
+            made.leaves_of(f"version {number}: array {name!r}", entry)
+    made.tags(numbers)
+    made.parts_in_use()
     counts = {"versions": len(numbers), "arrays": sum(not is_hidden(one) for one in names)}
-    return {"ok": not errors, "errors": errors, "repaired": [], **counts, "leaves": len(leaves), "parts": len(users)}
+    counts |= {"leaves": len(made.leaves), "parts": len(made.users)}
+    return {"ok": not made.errors, "errors": made.errors, "repaired": [], **counts}
+
+
+class _Check:
+    def __init__(self, history: History, parts: OpenParts) -> None:
+        self._history, self._parts = history, parts
+        self.errors: list[str] = []
+        #: Each leaf once for each shape and dtype of the array whose it is.
+        self.leaves: set[str] = set()
+        self._seen: set[tuple[Any, ...]] = set()
+        #: By part: one row of it, and each use, with what says where, the array and the shard.
+        self.users: dict[str, tuple[Row, list[tuple[str, Entry, int, Row]]]] = {}
+
+    def leaves_of(self, told: str, entry: Entry) -> None:
+        """Verify the leaves of an array, and note the parts that they name."""
+        ends = [*(leaf.first for leaf in entry.leaves[1:]), entry.shard_count]
+        for leaf, end in zip(entry.leaves, ends, strict=False):
+            self.leaves.add(leaf.sha)
+            key = leaf, end, entry.shape, entry.shard, entry.dtype
+            if key in self._seen:
+                continue
+            self._seen.add(key)
+            try:
+                for shard, row in rows_of([leaf], self._history.load):
+                    if shard >= end:
+                        raise CorruptError(f"leaf {leaf.sha} has shard {shard}, which must be less than {end}")
+                    self.users.setdefault(row.part, (row, []))[1].append((told, entry, shard, row))
+            except NandarrayError as error:
+                last = leaf.first + leaf.rows - 1
+                self.errors.append(f"{told}, shards from {leaf.first} to {last} or so: {error}")
+
+    def tags(self, numbers: list[int]) -> None:
+        """Verify that tags name versions that are there."""
+        try:
+            tags = self._history.tags()
+        except NandarrayError as error:
+            self.errors.append(str(error))
+            return
+        for name, number in tags.items():
+            if number not in numbers:
+                self.errors.append(f"tag {name!r}: version {number} is not there")
+
+    def parts_in_use(self) -> None:
+        """Verify each part once, and that it has what rows say."""
+        for row, used in self.users.values():
+            told, entry, shard, _ = used[0]
+            where = f"{told}, shard {shard}, box {entry.box(shard)} and {len(used) - 1} more"
+            try:
+                found = self._parts.engine(row).check()
+            except NandarrayError as error:
+                self.errors.append(f"{where}: {error}")
+                continue
+            self.errors.extend(f"{where}: {one}" for one in found["errors"])
+            for told, entry, shard, one in used:
+                self._fits(f"{told}, shard {shard}, box {entry.box(shard)}", entry, shard, one)
+
+    def _fits(self, where: str, entry: Entry, shard: int, row: Row) -> None:
+        try:
+            wrong = misfit(self._parts.space(row), entry, shard)
+        except NandarrayError as error:
+            wrong = str(error)
+        if wrong is not None:
+            self.errors.append(f"{where}: {wrong}")
 
 
 def space(history: History, version: int) -> dict[str, Any]:
     """Return the files of a store, and their bytes on disk."""
-    names = history.files.names("parts")
-    sizes = [os.stat(history.files.path(f"parts/{name}")).st_blocks * 512 for name in names]
-    return {"version": version, "versions": len(history.numbers()), "parts": len(names), "bytes_file": sum(sizes)}
+    sizes = []
+    for name in history.files.names("parts"):
+        with contextlib.suppress(FileNotFoundError):  # deleted since
+            sizes.append(history.files.facts(f"parts/{name}").st_blocks * 512)
+    return {"version": version, "versions": len(history.numbers()), "parts": len(sizes), "bytes_file": sum(sizes)}
 
 
 def bring_together(source: PartsSource) -> dict[str, Any]:
@@ -115,13 +161,20 @@ def bring_together(source: PartsSource) -> dict[str, Any]:
             rows[row.part].append((entry, number))
             sizes[row.part] = row.bytes
     held = Counter({part: _held(source, part) for part in rows})
-    small = {part for part in rows if os.stat(source.files.path(part_key(part))).st_blocks * 512 < _SMALL_BYTES}
+    small = {part for part in rows if _is_small(source, part)}
     dead = {part for part, used in rows.items() if 2 * len(used) < held[part]}
     victims = (small if len(small) > 1 else set()) | dead
     for part in sorted(victims):
         for entry, number in rows[part]:
             source.own_shard(entry, number)
     return {"parts": len(victims), "shards": sum(len(rows[part]) for part in victims)}
+
+
+def _is_small(source: PartsSource, part: str) -> bool:
+    try:
+        return source.files.facts(part_key(part)).st_blocks * 512 < _SMALL_BYTES
+    except FileNotFoundError:
+        raise PartError(f"part {part} of {source.path} is not there: nothing was brought together") from None
 
 
 def _held(source: PartsSource, part: str) -> int:

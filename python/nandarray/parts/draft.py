@@ -40,7 +40,7 @@ class Draft:
     @property
     def is_changed(self) -> bool:
         """Whether there is anything to commit."""
-        return any(self.rows.values()) or self.arrays != self.base.arrays
+        return any(list(self.rows.values())) or self.arrays != self.base.arrays
 
     def names(self) -> dict[str, str]:
         """Return the name of each array by its id."""

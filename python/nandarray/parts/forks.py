@@ -90,11 +90,18 @@ class Receipt:
             raise CorruptError(f"{where}: the receipt is damaged: {error}") from None
 
 
-def left_receipts(files: Files, job: str) -> list[Receipt]:
-    """Return the receipts that workers left in a job's folder, in the order of their writes."""
-    names = [name for name in files.names(f"jobs/{job}") if name.startswith("r-")]
-    names.sort(key=lambda name: os.stat(files.path(f"jobs/{job}/{name}")).st_mtime_ns)
-    return [Receipt.parse(files.get(f"jobs/{job}/{name}"), files.path(f"jobs/{job}/{name}")) for name in names]
+def left_receipts(files: Files, job: str, known: dict[str, Receipt] | None = None) -> list[Receipt]:
+    """Return the receipts that workers left in a job's folder, in the order of their writes.
+
+    With ``known``, those that it has not, by key, to which they are added.
+    """
+    known = {} if known is None else known
+    keys = [f"jobs/{job}/{name}" for name in files.names(f"jobs/{job}") if name.startswith("r-")]
+    keys = [key for key in keys if key not in known]
+    keys.sort(key=lambda key: (files.facts(key).st_mtime_ns, key))
+    found = {key: Receipt.parse(files.get(key), files.path(key)) for key in keys}
+    known.update(found)
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -278,9 +285,16 @@ class _Worker:
                 self._writing -= 1
                 self._state.notify_all()
 
+    def _ended(self) -> bool:
+        files, job = self.source.files, self._fork.job
+        try:
+            return files.has(over_key(job)) or not files.has(draft_key(job))
+        except OSError:  # it is not known now, and asked again
+            return False
+
     def _watch(self) -> None:
         files = self.source.files
-        while files.has(draft_key(self._fork.job)) and not files.has(over_key(self._fork.job)):
+        while not self._ended():
             time.sleep(_POLL_S)
         with self._state:
             self._is_over = True
@@ -288,7 +302,11 @@ class _Worker:
                 self._state.wait()
         with _lock:
             _workers.pop((os.getpid(), self._fork), None)
-        if files.has(draft_key(self._fork.job)):
+        try:
+            is_wanted = files.has(draft_key(self._fork.job))
+        except OSError:
+            is_wanted = True
+        if is_wanted:
             self.source.seal_own()
         else:
             self.source.discard()

@@ -21,7 +21,11 @@ _R = TypeVar("_R")
 
 
 class Gate:
-    """A lock of readers and writers, of which a waiting writer goes first."""
+    """A lock of readers and writers, who take turns.
+
+    A waiting writer goes before readers that come later, and readers that wait when a writer leaves before the next
+    writer: neither can keep the other out by coming again and again.
+    """
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -30,6 +34,15 @@ class Gate:
         self._alone: int | None = None
         self._depth = 0
         self._waiting = 0
+        #: Threads that wait to share, and how many of them go before the next writer.
+        self._queued = 0
+        self._admitted = 0
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this thread has passed it."""
+        me = threading.get_ident()
+        return self._alone == me or me in self._inside
 
     @contextmanager
     def shared(self) -> Iterator[None]:
@@ -39,8 +52,8 @@ class Gate:
             yield
             return
         with self._state:
-            while me not in self._inside and (self._alone is not None or self._waiting):
-                self._state.wait()
+            if me not in self._inside:
+                self._queue()
             self._inside[me] = self._inside.get(me, 0) + 1
         try:
             yield
@@ -50,6 +63,17 @@ class Gate:
                 if not self._inside[me]:
                     del self._inside[me]
                     self._state.notify_all()
+
+    def _queue(self) -> None:
+        """Wait until sharing is possible."""
+        self._queued += 1
+        try:
+            while self._alone is not None or (self._waiting and not self._admitted):
+                self._state.wait()
+            self._admitted = max(0, self._admitted - 1)
+        finally:
+            self._queued -= 1
+            self._admitted = min(self._admitted, self._queued)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -64,7 +88,7 @@ class Gate:
                     raise RuntimeError("a thread that shares the gate cannot have it alone")
                 self._waiting += 1
                 try:
-                    while self._alone is not None or self._inside:
+                    while self._alone is not None or self._inside or self._admitted:
                         self._state.wait()
                 finally:
                     self._waiting -= 1
@@ -77,7 +101,7 @@ class Gate:
             with self._state:
                 self._depth -= 1
                 if not self._depth:
-                    self._alone = None
+                    self._alone, self._admitted = None, self._queued
                     self._state.notify_all()
 
 

@@ -7,16 +7,21 @@ because the version that had it has expired.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import threading
+import time
 from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 
 from nandarray.errors import (
+    CommitUnknownError,
     CorruptError,
+    MediaError,
     NotAStoreError,
     NotFoundError,
     StoreExistsError,
@@ -27,11 +32,13 @@ from nandarray.parts.blobs.files import Files
 from nandarray.parts.leaves import Leaf
 from nandarray.parts.manifest import FORMAT, Manifest, key_of, parse, version_of
 
-__all__ = ["HEAD", "History", "is_parted"]
+__all__ = ["HEAD", "History", "is_parted", "unknown"]
 
 #: The object that says what a folder is.
 HEAD = "nandarray.json"
-_FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "tmp")
+_FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "readers", "tmp")
+#: Pause between attempts to see a version that was made, in seconds.
+_PAUSE_S = 0.05
 #: Leaves that a process keeps in memory, of 352 KiB as they are written, and of at most 3 MiB.
 _LEAVES = 64
 
@@ -41,30 +48,42 @@ def is_parted(path: str) -> bool:
     return os.path.isfile(os.path.join(path, HEAD))
 
 
+def _is_begun(path: str) -> bool:
+    """Return whether a folder has nothing but what a creation makes that died before its end."""
+    allowed = {"manifests": {os.path.basename(key_of(1))}, "tmp": None}
+    for name in os.listdir(path):
+        if name not in _FOLDERS or not os.path.isdir(os.path.join(path, name)):
+            return False
+        inside = allowed.get(name, set())
+        if inside is not None and not inside.issuperset(os.listdir(os.path.join(path, name))):
+            return False
+    return True
+
+
 class History:
     """The manifests, leaves and tags of one folder."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
         self._lock = threading.Lock()
-        self._tables: OrderedDict[str, np.ndarray[Any, Any]] = OrderedDict()
+        self._tables: OrderedDict[Leaf, np.ndarray[Any, Any]] = OrderedDict()
 
     @staticmethod
     def make(path: str, identity: str, first: Manifest) -> None:
-        """Make a store of parts with a first version.
+        """Make a store of parts with a first version, in a folder that is absent, empty, or was begun so.
 
         Raises
         ------
         StoreExistsError
-            There is one.
+            There is something else.
         """
+        if os.path.lexists(path) and not (os.path.isdir(path) and _is_begun(path)):
+            raise StoreExistsError(errno.EEXIST, "is there, and no empty folder", path)
         os.makedirs(path, exist_ok=True)
         for folder in _FOLDERS:
             os.makedirs(os.path.join(path, folder), exist_ok=True)
         files = Files(path)
         said = {"format": "parts", "version": FORMAT, "uuid": identity}
-        if files.has(HEAD):
-            raise StoreExistsError(path)
         # The head comes last: a folder without one is no store yet.
         files.put_if_absent(key_of(first.version), first.text())
         if not files.put_if_absent(HEAD, json.dumps(said).encode()):
@@ -88,7 +107,7 @@ class History:
                     f"{where} has format {said['version']}; this program knows formats up to {FORMAT}"
                 )
             return str(said["uuid"])
-        except UnsupportedVersionError:
+        except (UnsupportedVersionError, MediaError):
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise NotAStoreError(f"{self.files.root} has no store of parts: {error}") from None
@@ -136,15 +155,40 @@ class History:
                 raise CorruptError(f"{self.files.root} has no manifest that can be read, of {len(there)}")
 
     def add(self, manifest: Manifest) -> bool:
-        """Add a version if its number is free; return whether it is in the history now."""
+        """Add a version if its number is free; return whether it is in the history now.
+
+        Raises
+        ------
+        CommitUnknownError
+            It may be there: the folder could not be read afterwards.
+        StoreFullError, MediaError
+            It is not there.
+        """
         key, text = key_of(manifest.version), manifest.text()
+        failed: OSError | None = None
         try:
             made = self.files.put_if_absent(key, text)
-        except OSError:
-            if not self._is_there(key, text):  # the answer may be what was lost
-                raise
-            made = True
-        return (made or self._is_there(key, text)) and self._counts(manifest)
+        except OSError as error:
+            made, failed = False, error
+        for last in (False, False, True):
+            try:
+                if not made:
+                    if not self._is_there(key, text):  # else the answer may be what was lost
+                        break
+                    self.files.sync("manifests")
+                if self.has(manifest):
+                    return True
+                # Its number was free because the version that had it has expired: a stray that counts for nothing.
+                self.files.delete(key)
+            except OSError as error:
+                if last:
+                    raise unknown(manifest, error) from error
+                time.sleep(_PAUSE_S)
+            else:
+                return False
+        if failed is not None:
+            raise failed
+        return False
 
     def _is_there(self, key: str, text: bytes) -> bool:
         try:
@@ -152,14 +196,38 @@ class History:
         except FileNotFoundError:
             return False
 
-    def _counts(self, manifest: Manifest) -> bool:
-        """Return whether the next version, if there are newer ones, was made upon this one."""
-        if self.numbers()[0] == manifest.version:
-            return True
+    def has(self, manifest: Manifest) -> bool:
+        """Return whether a version is in the history: the newest, or one that the newest was made upon."""
+        newest = self.newest()
+        if newest.version < manifest.version:  # a list may be late
+            return self._is_there(key_of(manifest.version), manifest.text())
+        if newest.version == manifest.version:
+            return newest.commit == manifest.commit
+        found = _ancestor(newest, manifest.version)
+        if found is not None:
+            return found == manifest.commit
         try:
             return self.at(manifest.version + 1).parent_commit == manifest.commit
         except NotFoundError:
             return False
+
+    def is_stray(self, manifest: Manifest, newest: Manifest | None = None) -> bool:
+        """Return whether a manifest is in no history: made in place of one that had expired, by a commit that died."""
+        known = _ancestor(newest or self.newest(intact=True), manifest.version)
+        return known is not None and known != manifest.commit
+
+    def strays(self) -> set[int]:
+        """Return the numbers of manifests that are in no history."""
+        numbers, found = self.numbers(), set[int]()
+        if len(numbers) < 2:
+            return found
+        newest = self.newest(intact=True)
+        for number in numbers:
+            if _ancestor(newest, number) is not None:
+                with contextlib.suppress(NotFoundError, CorruptError):
+                    if self.is_stray(self.at(number), newest):
+                        found.add(number)
+        return found
 
     # --- Tags --------------------------------------------------------------------------------------------------------
 
@@ -170,12 +238,16 @@ class History:
         ------
         StoreExistsError
             Another version has it.
+        NotFoundError
+            The version has expired.
         """
         key = f"tags/{name}.json"
         if not self.files.put_if_absent(key, json.dumps({"version": version}).encode()):
-            if (has := self.tags().get(name)) == version:
-                return
-            raise StoreExistsError(f"the tag {name!r} is that of version {has}")
+            if (has := self.tags().get(name)) != version:
+                raise StoreExistsError(f"the tag {name!r} is that of version {has}")
+        elif not self.files.has(key_of(version)):  # what expires after that sees the tag
+            self.files.delete(key)
+            raise NotFoundError(f"{self.files.root} has no version {version} any more: it expired before it was tagged")
 
     def tags(self) -> dict[str, int]:
         """Return the names of versions."""
@@ -202,22 +274,22 @@ class History:
             It is damaged, or not there.
         """
         with self._lock:
-            if leaf.sha in self._tables:
-                self._tables.move_to_end(leaf.sha)
-                return self._tables[leaf.sha]
+            if leaf in self._tables:
+                self._tables.move_to_end(leaf)
+                return self._tables[leaf]
         key = f"leaves/{leaf.sha}.npy"
         try:
             table = tables.decode(self.files.get(key), leaf, self.files.path(key))
         except FileNotFoundError:
             told = f"leaf {leaf.sha} of {leaf.rows} shards from {leaf.first} on is not there"
             raise CorruptError(f"{self.files.root}: {told}") from None
-        self._keep(leaf.sha, table)
+        self._keep(leaf, table)
         return table
 
-    def _keep(self, sha: str, table: np.ndarray[Any, Any]) -> None:
+    def _keep(self, leaf: Leaf, table: np.ndarray[Any, Any]) -> None:
         table.flags.writeable = False
         with self._lock:
-            self._tables[sha] = table
+            self._tables[leaf] = table
             while len(self._tables) > _LEAVES:
                 self._tables.popitem(last=False)
 
@@ -227,4 +299,22 @@ class History:
         # One that is there may be old and named by no version any more: it is young again.
         while not self.files.touch(key):
             self.files.put_if_absent(key, data)
-        self._keep(sha, tables.table_of(data))  # the next change of the same shards begins with it
+        table = tables.table_of(data)
+        if len(table):  # the next change of the same shards begins with it
+            self._keep(Leaf(int(table["shard"][0]), len(table), sha), table)
+
+
+def _ancestor(newest: Manifest, number: int) -> str | None:
+    """Return the ``commit`` of a version by what a newer one knows of those before it; None if that is not known."""
+    back = newest.version - number - 1
+    return newest.ancestors[back] if 0 <= back < len(newest.ancestors) else None
+
+
+def unknown(manifest: Manifest, error: OSError) -> CommitUnknownError:
+    """Return the error of a commit that may have made a version."""
+    found = CommitUnknownError(
+        f"version {manifest.version} may have been committed, as {manifest.commit}: {error}; another commit() or "
+        "flush() of the same changes looks for it first"
+    )
+    found.version, found.commit = manifest.version, manifest.commit
+    return found

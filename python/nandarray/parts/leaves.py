@@ -69,9 +69,14 @@ def decode(data: bytes, leaf: Leaf, where: str) -> _Table:
     """
     if hashlib.sha256(data).hexdigest() != leaf.sha:
         raise CorruptError(f"{where}: leaf {leaf.sha} is damaged: its {len(data)} bytes have another hash")
-    table = table_of(data)
+    try:
+        table = table_of(data)
+    except (ValueError, EOFError) as error:
+        raise CorruptError(f"{where}: leaf {leaf.sha} is no table: {error}") from None
     if table.dtype != ROW or table.ndim != 1 or len(table) != leaf.rows:
         raise CorruptError(f"{where}: leaf {leaf.sha} has {table.dtype} of shape {table.shape}, not {leaf.rows} rows")
+    if len(table) and (int(table["shard"][0]) != leaf.first or (table["shard"][1:] <= table["shard"][:-1]).any()):
+        raise CorruptError(f"{where}: leaf {leaf.sha} must have shards from {leaf.first} on, ascending")
     return table
 
 
@@ -100,8 +105,10 @@ def find(leaves: Sequence[Leaf], shard: int, load: Callable[[Leaf], _Table]) -> 
 
 def rows_of(leaves: Sequence[Leaf], load: Callable[[Leaf], _Table]) -> Iterator[tuple[int, Row]]:
     """Yield all shards that were written, with their rows, ascending."""
-    for leaf in leaves:
+    for leaf, after in zip(leaves, [*leaves[1:], None], strict=False):
         table = load(leaf)
+        if after is not None and len(table) and int(table["shard"][-1]) >= after.first:
+            raise CorruptError(f"leaf {leaf.sha} has shards up to {table['shard'][-1]}, of which {after.sha} begins")
         for at in range(len(table)):
             yield int(table["shard"][at]), _row(table, at)
 

@@ -10,6 +10,7 @@ This module turns texts into objects and back, and refuses what is damaged; it k
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -18,16 +19,20 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from nandarray import _nandarray, dtypes
 from nandarray.errors import CorruptError, UnsupportedVersionError
 from nandarray.index.shapes import check_shape
-from nandarray.parts.leaves import Leaf
+from nandarray.parts.leaves import LEAF_ROWS, Leaf
 
-__all__ = ["FORMAT", "Entry", "Manifest", "Span", "draft_key", "key_of", "parse", "version_of"]
+__all__ = ["ANCESTORS", "FORMAT", "Entry", "Manifest", "Span", "base_key", "draft_key", "key_of", "parse", "version_of"]
 
 #: Version of the format that is written, and the newest that is read.
 FORMAT = 1
 _LAST = 2**64 - 1
+#: Versions before it that a manifest knows: by them a commit is recognised though its own manifest has expired.
+ANCESTORS = 16
 _SHA = re.compile("[0-9a-f]{64}")
+_ID = re.compile("[0-9a-f]{32}")
 
 #: The first coordinates of a box, and those behind its last.
 Span = tuple[tuple[int, ...], tuple[int, ...]]
@@ -36,6 +41,11 @@ Span = tuple[tuple[int, ...], tuple[int, ...]]
 def key_of(version: int) -> str:
     """Return the key of a version's manifest."""
     return f"manifests/{_LAST - version:020d}.json"
+
+
+def base_key(job: str) -> str:
+    """Return the key of the version from which a job began."""
+    return f"jobs/{job}/base.json"
 
 
 def draft_key(job: str) -> str:
@@ -104,6 +114,8 @@ class Manifest:
     parent: int
     commit: str
     parent_commit: str
+    #: ``commit`` of the versions before, from the parent on, the last ``ANCESTORS`` of them.
+    ancestors: tuple[str, ...] = ()
     message: str = ""
     written_at: str = ""
     writer: str = ""
@@ -160,10 +172,7 @@ def parse(data: bytes, where: str, version: int | None = None) -> Manifest:
         if told != _checksum(said):
             raise ValueError(f"checksum {told!r} is not that of its content")
         said.pop("format")
-        if not isinstance(said["arrays"], dict):
-            raise ValueError(f"its arrays are {said['arrays']!r}, which must be an object")  # noqa: TRY004 (as above)
-        arrays = {name: _entry(one) for name, one in said.pop("arrays").items()}
-        found = Manifest(arrays=arrays, **said)
+        found = _manifest(said)
         if version is not None and found.version != version:
             raise ValueError(f"it is that of version {found.version}")
     except UnsupportedVersionError:
@@ -174,24 +183,95 @@ def parse(data: bytes, where: str, version: int | None = None) -> Manifest:
     return found
 
 
-def _entry(said: dict[str, Any]) -> Entry:
+def _manifest(said: dict[str, Any]) -> Manifest:
+    arrays = said.pop("arrays")
+    _must(isinstance(arrays, dict), "arrays", arrays, "an object")
+    _must(isinstance(said["ancestors"], list), "ancestors", said["ancestors"], "a list")
+    said["ancestors"] = tuple(said["ancestors"])
+    found = Manifest(arrays={name: _named(name, one) for name, one in arrays.items()}, **said)
+    _must(_is_number(found.version, 1), "version", found.version, "a number from 1")
+    before = found.version - 1
+    _must(_is_number(found.parent) and found.parent == before, "parent", found.parent, f"{before}")
+    for commit in (found.commit, *found.ancestors):
+        _must(isinstance(commit, str) and bool(_ID.fullmatch(commit)), "commit", commit, "32 hexadecimal digits")
+    first = (found.parent_commit,) if before else ()
+    knows = found.ancestors[:1] == first and len(found.ancestors) <= ANCESTORS and (before or not found.parent_commit)
+    _must(bool(knows), "ancestors", found.ancestors[:2], "those before, from the parent on")
+    for key in ("message", "written_at", "writer"):
+        _must(isinstance(getattr(found, key), str), key, getattr(found, key), "a text")
+    ids: dict[str, str] = {}
+    for name, entry in found.arrays.items():
+        if (other := ids.setdefault(entry.id, name)) != name:
+            raise ValueError(f"arrays {other!r} and {name!r} have the same id {entry.id}")
+        above = name.rpartition("/")[0]
+        while above:
+            if above in found.arrays:
+                raise ValueError(f"array {name!r} lies in {above!r}, which is an array")
+            above = above.rpartition("/")[0]
+    return found
+
+
+def _must(holds: bool, what: str, value: Any, must: str) -> None:  # noqa: FBT001 (what is stated)
+    if not holds:
+        raise ValueError(f"{what} must be {must}, not {value!r:.80}")
+
+
+def _is_number(value: Any, least: int = 0) -> bool:
+    return type(value) is int and value >= least
+
+
+def _named(name: str, said: Any) -> Entry:
+    try:
+        _nandarray.check_name(name, chosen=False)
+        return _entry(said)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        what = f"{error} is missing" if type(error) is KeyError else error
+        raise ValueError(f"array {name!r}: {what}") from None
+
+
+def _entry(said: Any) -> Entry:
+    _must(isinstance(said, dict), "an array", said, "an object")
     known = dict(said)
     for key in ("shape", "shard", "building_block"):
+        _must(isinstance(known[key], list) and all(map(_is_number, known[key])), key, known[key], "a list of numbers")
         known[key] = check_shape(known[key], what=key)
-    known["leaves"] = tuple(Leaf(int(first), int(rows), str(sha)) for first, rows, sha in known["leaves"])
+    _must(isinstance(known["leaves"], list), "leaves", known["leaves"], "a list")
+    known["leaves"] = tuple(_leaf(one) for one in known["leaves"])
     made = Entry(**known)
-    firsts = [leaf.first for leaf in made.leaves]
-    if firsts != sorted(set(firsts)) or not all(_SHA.fullmatch(leaf.sha) for leaf in made.leaves):
-        raise ValueError(f"leaves that are not ascending, or not named by a hash: {known['leaves']}")
-    for one in (made.id, made.dtype, made.attrs):
-        if not isinstance(one, str):
-            raise ValueError(f"{one!r} where a text must be")  # noqa: TRY004 (as above)
+    for key in ("id", "dtype", "fill", "attrs"):
+        _must(isinstance(getattr(made, key), str), key, getattr(made, key), "a text")
+    _must(bool(_ID.fullmatch(made.id)), "id", made.id, "32 hexadecimal digits")
+    _must(made.compression is None or isinstance(made.compression, str), "compression", made.compression, "a text")
+    _must(isinstance(json.loads(made.attrs), dict), "attrs", made.attrs, "the text of an object")
+    _must(_is_number(made.itemsize, 1), "itemsize", made.itemsize, "a number from 1")
+    has = _itemsize(made.dtype)
+    _must(has in (None, made.itemsize), "itemsize", made.itemsize, f"{has}, that of {made.dtype}")
+    _must(len(bytes.fromhex(made.fill)) == made.itemsize, "fill", made.fill, f"of {made.itemsize} bytes")
     lengths = len(made.shape), len(made.shard), len(made.building_block)
-    whole = len(set(lengths)) == 1 and not any(
-        length == 0 or step == 0 or length % step for length, step in zip(made.shard, made.building_block, strict=True)
-    )
-    if not whole or len(bytes.fromhex(made.fill)) != made.itemsize:
-        raise ValueError(
-            f"an array of shape {made.shape} with shards {made.shard} and {made.itemsize} bytes an element"
-        )
+    _must(len(set(lengths)) == 1, "numbers of dimensions of shape, shard and building_block", lengths, "equal")
+    for length, step in zip(made.shard, made.building_block, strict=True):
+        _must(bool(length and step) and length % step == 0, "shard", made.shard, f"multiples of {made.building_block}")
+    _must(made.shard_count < 2**63, "number of shards", made.shard_count, "less than 2**63")
+    ends = [*(leaf.first for leaf in made.leaves[1:]), made.shard_count]
+    for leaf, end in zip(made.leaves, ends, strict=False):
+        room = f"at most {end - leaf.first}, for shards from {leaf.first} to before {end}"
+        _must(leaf.rows <= end - leaf.first, "rows of a leaf", leaf.rows, room)
     return made
+
+
+def _leaf(said: Any) -> Leaf:
+    _must(isinstance(said, list) and len(said) == 3, "a leaf", said, "[first shard, rows, hash]")
+    first, rows, sha = said
+    _must(_is_number(first), "first shard of a leaf", first, "a number")
+    _must(_is_number(rows, 1) and rows <= LEAF_ROWS, "rows of a leaf", rows, f"from 1 to {LEAF_ROWS}")
+    _must(isinstance(sha, str) and bool(_SHA.fullmatch(sha)), "hash of a leaf", sha, "64 hexadecimal digits")
+    return Leaf(first, rows, sha)
+
+
+@functools.lru_cache(256)
+def _itemsize(dtype: str) -> int | None:
+    """Return the bytes of an element; None of a dtype that this program does not know."""
+    try:
+        return int(dtypes.decode(dtype).itemsize)
+    except (CorruptError, ImportError):
+        return None

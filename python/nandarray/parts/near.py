@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,17 @@ import numpy as np
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
 
-__all__ = ["Bench"]
+__all__ = ["ScratchEngine", "Taken", "move"]
+
+#: A box by start, step and count.
+Taken = tuple[Sequence[int], Sequence[int] | None, Sequence[int]]
+Fetch = Callable[[Any, _nandarray.Space, Taken, Any], None]
 
 #: Bytes that are moved at once.
 _BAND_BYTES = 32 << 20
 
 
-class Bench:
+class ScratchEngine:
     """An engine for programs, and for what new arrays are given."""
 
     def __init__(self) -> None:
@@ -59,12 +64,25 @@ class Bench:
 
     def execute(self, asked: Any, watch: _nandarray.Watch) -> dict[str, Any]:
         """Run programs on boxes of arrays of parts."""
+        with self.placed(asked, _fetch) as (there, back):
+            told = self.engine.execute(there, watch)
+            for space, made, box, view in back:
+                move(made, space, box, view)
+        return told
+
+    @contextmanager
+    def placed(self, asked: Any, fetch: Fetch) -> Iterator[tuple[Any, list[tuple[Any, ...]]]]:
+        """Give a request whose arrays are copies in the engine, and the boxes that are to be put back.
+
+        ``fetch`` fills a copy, which has the array's shape: it is called with the array, the copy, the box that a
+        program takes as start, step and count, and the shape of the view that the box is of.
+        """
         copies: dict[str, _nandarray.Space] = {}
         names: list[str] = []
         back: list[tuple[Any, ...]] = []
 
         def copied(space: Any) -> _nandarray.Space:
-            if getattr(space, "known", None) is None or getattr(space, "bench", None) is not self:
+            if getattr(space, "known", None) is None or getattr(space, "scratch", None) is not self:
                 raise InvalidError("an array of another store; a program runs beside the arrays of one")
             if space.id not in copies:
                 told, name = space.known(), self._name()
@@ -79,9 +97,9 @@ class Bench:
             made = copied(space)
             box_of = (start, step, count) if space.shape else ([], None, ())  # programs give a scalar an axis
             if takes and (view is not None or whole):
-                _move(space, made, ([0] * len(space.shape), None, space.shape))
+                fetch(space, made, ([0] * len(space.shape), None, space.shape), None)
             elif takes:
-                _move(space, made, box_of)
+                fetch(space, made, box_of, None)
             else:
                 back.append((space, made, box_of, view if space.shape else None))
             return made, start, step, count, view
@@ -102,18 +120,17 @@ class Bench:
                 )
                 for stage in asked.stages
             ]
-            told = self.engine.execute(replace(asked, stages=stages), watch)
-            for space, made, written, view in back:
-                _move(made, space, written, view)
+            yield replace(asked, stages=stages), back
         finally:
             copies.clear()
             self.engine.together(delete=names)
-        return told
 
 
-def _move(
-    source: Any, target: Any, box: tuple[Sequence[int], Sequence[int] | None, Sequence[int]], view: Any = None
-) -> None:
+def _fetch(space: Any, made: _nandarray.Space, box: Taken, view: Any) -> None:
+    move(space, made, box, view)
+
+
+def move(source: Any, target: Any, box: Taken, view: Any = None) -> None:
     """Copy a box, given by start, step and count, some rows at a time."""
     start, step, count = box
     if 0 in count:

@@ -9,10 +9,12 @@ shards copies nothing.
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -23,11 +25,15 @@ from nandarray.parts.leaves import Row, find
 from nandarray.parts.manifest import Entry, Manifest, Span
 from nandarray.parts.pieces import subtract
 from nandarray.parts.source import PartsSource
-from nandarray.parts.writer import adopt, job_of, seal_facts
+from nandarray.parts.writer import adopt, job_of, misfit, seal_facts
 
-__all__ = ["settle"]
+__all__ = ["check_all", "settle"]
 
 _POLL_S = 0.02
+_PART = re.compile("[0-9a-f]{32}")
+
+#: The id of an array and the number of a shard.
+_Key = tuple[str, int]
 
 
 @dataclass
@@ -44,45 +50,84 @@ def _size(boxes: Iterable[Span]) -> int:
     return sum(prod(b - a for a, b in zip(*box, strict=True)) for box in boxes)
 
 
-def settle(source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str, Manifest], wait_s: float) -> None:
-    """Bring what receipts name into a source's draft; ``forks`` has the states from which their jobs began.
+def check_all(
+    source: PartsSource, receipts: Iterable[Receipt], forks: Mapping[str, Manifest], *, gone: bool = False
+) -> list[Receipt]:
+    """Return receipts, each once, the last of equal ones; with ``gone`` without those of arrays deleted since.
 
     Raises
     ------
     InvalidError
-        A receipt is of another job.
-    ReceiptError
-        Parts are missing, and with them boxes.
+        One is of another job, of an array that was deleted or has another shape by now, or of what is not there.
     """
     given = list(dict.fromkeys(reversed(list(receipts))))[::-1]
-    for receipt in given:
-        if receipt.job not in forks or job_of(receipt.part) != receipt.job:
-            raise InvalidError(f"a receipt of job {receipt.job}, which is not of this transaction: {sorted(forks)}")
-    sealed = _sealed(source, {receipt.part for receipt in given}, wait_s)
     entries = {entry.id: (name, entry) for name, entry in source.draft.arrays.items()}
-    shards: dict[tuple[str, int], dict[str, _Share]] = defaultdict(dict)
-    lost: dict[tuple[str, int], list[Span]] = defaultdict(list)
-    for turn, receipt in enumerate(given):
-        if receipt.array not in entries:
-            raise InvalidError(f"a receipt of an array {receipt.array} that this transaction has deleted")
-        name, entry = entries[receipt.array]
-        _check_shape(name, entry, forks[receipt.job])
-        _check_box(name, entry, receipt)
+    kept = []
+    for receipt in given:
+        if receipt.job not in forks or job_of(receipt.part) != receipt.job or not _PART.fullmatch(receipt.part):
+            raise InvalidError(f"a receipt of job {receipt.job}, which is not of this transaction: {sorted(forks)}")
+        if receipt.array in entries:
+            name, entry = entries[receipt.array]
+            _check_shape(name, entry, forks[receipt.job])
+            _check_box(name, entry, receipt)
+            kept.append(receipt)
+        elif not gone or all(one.id != receipt.array for one in forks[receipt.job].arrays.values()):
+            raise InvalidError(f"a receipt of an array {receipt.array} that this transaction has not, or has deleted")
+    return kept
+
+
+def settle(
+    source: PartsSource,
+    receipts: Sequence[Receipt],
+    forks: Mapping[str, Manifest],
+    wait_s: float,
+    *,
+    partly: bool = False,
+) -> set[_Key]:
+    """Bring what receipts name into a source's draft; return the shards, each with its array's id.
+
+    ``forks`` has the states from which their jobs began. The receipts were checked (:func:`check_all`).
+
+    Raises
+    ------
+    ReceiptError
+        Parts are missing, and with them boxes. With ``partly`` these shards are left out instead.
+    """
+    sealed = _sealed(source, {receipt.part for receipt in receipts}, wait_s)
+    entries = {entry.id: (name, entry) for name, entry in source.draft.arrays.items()}
+    shards: dict[_Key, dict[str, _Share]] = defaultdict(dict)
+    lost: dict[_Key, list[Span]] = defaultdict(list)
+    parts: set[str] = set()
+    for turn, receipt in enumerate(receipts):
+        entry = entries[receipt.array][1]
         for number, at in receipt.shards:
             box = _common(receipt.box, entry.box(number))
             row = sealed.get(receipt.part)
-            if row is None:
+            if row is None or not _has(source, replace(row, array=at), entry, number, box):
+                parts.add(receipt.part)
                 lost[receipt.array, number].append(box)
                 continue
-            share = shards[receipt.array, number].setdefault(
-                receipt.part, _Share(receipt.job, Row(at, row.part, row.bytes, row.head))
-            )
+            share = shards[receipt.array, number].setdefault(receipt.part, _Share(receipt.job, replace(row, array=at)))
             share.boxes.append((turn, box))
-    _check_lost(entries, shards, lost, sorted({one.part for one in given} - set(sealed)))
+    if partly:
+        for key in lost:
+            shards.pop(key, None)
+    else:
+        _check_lost(entries, shards, lost, sorted(parts))
     for (identity, number), shares in shards.items():
         with source.gate.shared():
             _take(source, entries[identity][1], number, list(shares.values()), forks)
-    source.stats.receipts += len(given)
+    return set(shards) if partly else {*shards, *lost}
+
+
+def _has(source: PartsSource, row: Row, entry: Entry, number: int, box: Span) -> bool:
+    """Return whether a part has the shard that a receipt says, with the box."""
+    try:
+        space = source.parts.space(row)
+    except PartError:
+        return False
+    end = [high - first for high, first in zip(box[1], entry.box(number)[0], strict=True)]
+    return misfit(space, entry, number) is None and all(a <= b for a, b in zip(end, space.shape, strict=True))
 
 
 def _check_shape(name: str, entry: Entry, fork: Manifest) -> None:
@@ -96,12 +141,19 @@ def _check_shape(name: str, entry: Entry, fork: Manifest) -> None:
 
 
 def _check_box(name: str, entry: Entry, receipt: Receipt) -> None:
-    """Refuse a receipt whose box or shards the array has not."""
+    """Refuse a receipt whose box the array has not, or whose shards are not those of the box."""
     low, high = receipt.box
     inside = len(low) == len(high) == len(entry.shape) and all(
         0 <= a < b <= end for a, b, end in zip(low, high, entry.shape, strict=True)
     )
-    if not inside or any(not 0 <= number < entry.shard_count for number, _ in receipt.shards):
+    ranges = [range(a // step, -(-b // step)) for a, b, step in zip(low, high, entry.shard, strict=inside)]
+    named = [number for number, _ in receipt.shards]
+    if (
+        not inside
+        or len(named) != prod(map(len, ranges))
+        or set(named) != set(map(entry.number, itertools.product(*ranges)))
+        or any(at < 0 for _, at in receipt.shards)
+    ):
         raise InvalidError(
             f"a receipt of the box from {low} to {high} and shards {receipt.shards}, which array {name!r} of shape "
             f"{entry.shape} with {entry.shard_count} shards has not"
@@ -120,7 +172,7 @@ def _sealed(source: PartsSource, parts: set[str], wait_s: float) -> dict[str, Ro
                     left.append(part)
                     continue
                 facts = seal_facts(source.files, part)
-            except (PartError, OSError):
+            except (PartError, FileNotFoundError):
                 continue  # lost: its boxes have to be written again
             found[part] = Row(0, part, facts.bytes, facts.head)
             source.stats.parts_sealed += 1
@@ -147,8 +199,8 @@ def _left(boxes: Iterable[Span], others: Iterable[Span]) -> list[Span]:
 
 def _check_lost(
     entries: Mapping[str, tuple[str, Entry]],
-    shards: Mapping[tuple[str, int], Mapping[str, _Share]],
-    lost: Mapping[tuple[str, int], list[Span]],
+    shards: Mapping[_Key, Mapping[str, _Share]],
+    lost: Mapping[_Key, list[Span]],
     parts: list[str],
 ) -> None:
     missing: dict[str, list[Span]] = defaultdict(list)
@@ -158,20 +210,22 @@ def _check_lost(
             missing[entries[key[0]][0]].extend(left)
     if missing:
         count = sum(map(len, missing.values()))
-        held = f"{len(parts)} parts are lost, or held by processes that do not answer: {', '.join(parts)}"
+        held = f"{len(parts)} parts are lost, or held by processes that do not answer, or lack the boxes of receipts"
         arrays = ", ".join(map(repr, missing))
-        raise ReceiptError(f"{held}; {count} boxes of {arrays} must be written again", dict(missing))
+        told = f"{held}: {', '.join(parts)}; {count} boxes of {arrays} must be written again"
+        raise ReceiptError(told, dict(missing))
 
 
 def _take(source: PartsSource, entry: Entry, number: int, shares: list[_Share], forks: Mapping[str, Manifest]) -> None:
     """Choose one part's shard, and copy over what others have beside."""
     now = source.draft.row(entry, number, source.history.load)
-    if now in [share.row for share in shares]:
-        return  # taken before
     claims = _claims(shares, list(forks))
     bases = {share.job: _row_at(forks[share.job], entry.id, number, source) for share in shares}
     shares.sort(key=lambda share: (-_size(claims[share.row.part]), share.row.part))
-    chosen = next((share for share in shares if now == bases[share.job]), None)
+    # One that was taken before, with other boxes, is there as a whole.
+    chosen = next((share for share in shares if now == share.row), None) or next(
+        (share for share in shares if now == bases[share.job]), None
+    )
     if chosen is not None:
         shares.remove(chosen)
         with source.lock:

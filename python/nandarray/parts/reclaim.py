@@ -1,8 +1,8 @@
 """Reclaiming: leaves and parts that no version names any more, and remains of jobs that ended without a word.
 
-Versions expire first (:func:`expire`), which deletes manifests; then :func:`collect` deletes what none of the rest
-names. A part is kept while its job's folder is there, whose transaction may still commit it; leaves and parts are kept
-while they are young. Ages are those of the file system's clock.
+Versions expire first (:func:`expire`), which deletes manifests that no tag and no lease names; then :func:`collect`
+deletes what none of the rest names. A part is kept while its job's folder is there, whose transaction may still commit
+it; leaves and parts are kept while they are young. Ages are those of the file system's clock.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import re
 from typing import Any
 
 from nandarray import _nandarray
-from nandarray.errors import InvalidError, LockedError, NandarrayError
-from nandarray.parts.blobs.files import Files
+from nandarray.errors import CorruptError, InvalidError, LockedError, NotAStoreError
+from nandarray.parts import leases, protection
+from nandarray.parts.blobs.files import Files, reported
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Leaf
-from nandarray.parts.manifest import Manifest, draft_key, key_of, parse
+from nandarray.parts.manifest import Manifest, base_key, draft_key, key_of, parse
 from nandarray.parts.writer import job_of
 
 __all__ = ["collect", "end_job", "expire", "seconds", "uses"]
@@ -55,24 +56,43 @@ def uses(history: History, numbers: list[int]) -> tuple[dict[str, Leaf], dict[st
 
 
 def _drafts(files: Files) -> list[Manifest]:
-    """Return the states that forks have: their workers read them, and a commit compares with them."""
+    """Return the versions from which jobs began, and the states that forks have.
+
+    Workers read them, and a commit compares with them, whatever has expired since.
+    """
     found = []
     for job in files.names("jobs"):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found.append(parse(files.get(draft_key(job)), files.path(draft_key(job))))
+        for key in (base_key(job), draft_key(job)):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(parse(files.get(key), files.path(key)))
     return found
 
 
 def expire(history: History, keep: int, older_than: float) -> list[int]:
-    """Delete manifests, but not of the newest ``keep``, those with tags, and those that were the newest of late."""
+    """Delete manifests, but not of the newest ``keep``, of those with tags or leases, and of those newest of late."""
     files, now = history.files, history.files.now()
-    numbers, tagged = history.numbers(), set(history.tags().values())
-    gone = []
-    for newer, number in zip(numbers[keep - 1 :], numbers[keep:], strict=False):
-        if number not in tagged and files.age(key_of(newer), now) >= older_than:
+    strays = history.strays()
+    numbers = [number for number in history.numbers() if number not in strays]
+    named = _named(history, now)
+    victims = [
+        number
+        for newer, number in zip(numbers[keep - 1 :], numbers[keep:], strict=False)
+        if number not in named and files.age(key_of(newer), now) >= older_than
+    ]
+    kept: dict[int, bytes] = {}
+    for number in [*strays, *victims]:
+        with contextlib.suppress(FileNotFoundError):
+            kept[number] = files.get(key_of(number))
             files.delete(key_of(number))
-            gone.append(number)
-    return sorted(gone)
+    # A tag or a lease that was made since has seen its version there: it stays.
+    for number in _named(history, now).intersection(victims).intersection(kept):
+        files.put_if_absent(key_of(number), kept.pop(number))
+    return sorted(number for number in kept if number not in strays)
+
+
+def _named(history: History, now: float) -> set[int]:
+    """Return the versions that tags and leases name."""
+    return {*history.tags().values(), *leases.held(history.files, now)}
 
 
 def collect(history: History, older_than: float, jobs_older_than: float) -> dict[str, int]:
@@ -85,17 +105,21 @@ def collect(history: History, older_than: float, jobs_older_than: float) -> dict
     # Jobs first: one that ends after that has made its version by then, which is among those that are read.
     jobs = set(files.names("jobs"))
     leaves, parts = uses(history, history.numbers())
+    guards = protection.guards(files)
+    needed = protection.kept(guards, parts)
     done = {"leaves": 0, "parts": 0, "bytes": 0}
     for name in files.names("leaves"):
         if name.removesuffix(".npy") not in leaves:
             _delete(files, f"leaves/{name}", now - older_than, done)
     for name in files.names("parts"):
         part, _, ending = name.partition(".")
-        if part in parts or job_of(part) in jobs or files.age(f"parts/{name}", now) < older_than:
+        if part in parts or part in needed or job_of(part) in jobs or files.age(f"parts/{name}", now) < older_than:
             continue
         if ending == "open" and _is_held(files, f"parts/{name}"):
             continue
         _delete(files, f"parts/{name}", now, done)
+    leases.sweep(files, now)
+    protection.drop(files, guards, parts, older_than)
     for name in files.names("tmp"):
         if files.age(f"tmp/{name}", now) >= max(older_than, 60.0):
             files.delete(f"tmp/{name}")
@@ -104,13 +128,14 @@ def collect(history: History, older_than: float, jobs_older_than: float) -> dict
 
 def _is_held(files: Files, key: str) -> bool:
     """Return whether a process writes an unsealed part; its age stays, though it is recovered."""
-    with contextlib.suppress(NandarrayError, OSError):
-        facts = os.stat(files.path(key))
+    path = files.path(key)
+    with contextlib.suppress(FileNotFoundError, CorruptError, NotAStoreError), reported(path):
+        facts = os.stat(path)
         try:
-            _nandarray.Store.open(files.path(key), "r+").close()
+            _nandarray.Store.open(path, "r+").close()
         except LockedError:
             return True
-        os.utime(files.path(key), ns=(facts.st_atime_ns, facts.st_mtime_ns))
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     return False
 
 

@@ -14,6 +14,7 @@ import contextlib
 import os
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -23,18 +24,30 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.door import Source, Space
-from nandarray.errors import BadIndexError, ClosedError, InvalidError, NotFoundError, PartError, ReadOnlyError
+from nandarray.errors import (
+    ClosedError,
+    CorruptError,
+    InvalidError,
+    NandarrayError,
+    NotFoundError,
+    PartError,
+    ReadOnlyError,
+)
 from nandarray.parts import resizing
+from nandarray.parts.arrivals import Arrivals, arriving
+from nandarray.parts.bounds import axes_of, check_axes, check_points, read_inside
 from nandarray.parts.draft import Draft
 from nandarray.parts.gate import Gate, sharing
 from nandarray.parts.history import History
+from nandarray.parts.leases import Alive, Lease
 from nandarray.parts.leaves import Row, rows_of
-from nandarray.parts.manifest import Entry, Manifest, Span
-from nandarray.parts.near import Bench
-from nandarray.parts.pieces import Piece, box_points, pieces, point_groups, run_boxes, run_count, view_runs
+from nandarray.parts.manifest import Entry, Manifest, Span, base_key, key_of
+from nandarray.parts.near import ScratchEngine
+from nandarray.parts.pieces import Piece, pieces, point_groups
 from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
-from nandarray.parts.writer import OpenPart, OpenParts, job_of, new_job, seal_facts
+from nandarray.parts.views import move_view
+from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, seal_facts, shard_name
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
 
@@ -42,9 +55,6 @@ _Array = np.ndarray[Any, Any]
 
 #: Bytes of the elements of a shard, if its array is that large.
 SHARD_BYTES = 256 << 20
-#: Views whose runs are shorter than this on average are read as points.
-_RUN = 64
-_POINTS = 1 << 18
 #: Shards beyond which an array does not list its building blocks.
 _LISTED = 4096
 _BOXES = "a worker writes boxes without steps: no index arrays, no masks"
@@ -90,7 +100,7 @@ class PartsSource(Source):
         self.job = job or new_job()
         self.parts = OpenParts(self.files, options)
         self.options = dict(options)
-        self.bench = Bench()
+        self.scratch = ScratchEngine()
         self.stats = Stats()
         #: Passed before the lock is taken, never with it.
         self.gate = Gate()
@@ -107,12 +117,21 @@ class PartsSource(Source):
         self.writing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         #: Function that says how an array is opened in another process.
         self.reduces: Callable[[PartSpace], tuple[Any, ...] | None] | None = None
+        self._arrivals: Callable[[], Arrivals | None] = lambda: None
         #: Names of jobs whose folders are to be deleted.
         self.jobs: list[str] = []
         #: Whether a version may be there that names this source's parts, though no answer says so.
         self.may_be_named = False
+        #: An attempt to commit of which that is so, for the next one (:mod:`nandarray.parts.commit`).
+        self.tried: Any = None
+        self._lease: Lease | None = None
+        #: Function that runs programs at the workers of a client.
+        self.away: Callable[..., dict[str, Any]] | None = None
+        self._alive: list[Alive] = []
         #: Counts changes, or attempts of them.
         self.changes = 0
+        #: By the id of its watch, the event that ends a run at workers.
+        self.ending: dict[int, threading.Event] = {}
 
     # --- The store ---------------------------------------------------------------------------------------------------
 
@@ -120,6 +139,16 @@ class PartsSource(Source):
     def closed(self) -> bool:
         """Whether it was closed here."""
         return self._closed
+
+    @property
+    def arrivals(self) -> Arrivals | None:
+        """The receipts that workers have handed over; None in a worker, and when the store is gone."""
+        return self._arrivals()
+
+    @arrivals.setter
+    def arrivals(self, arrivals: Arrivals) -> None:
+        # Not held: a store that is let go of without being closed ends at once, and its lease with it.
+        self._arrivals = weakref.ref(arrivals)
 
     @property
     def is_home(self) -> bool:
@@ -137,6 +166,8 @@ class PartsSource(Source):
         self.discard()
         self._closed = True
         self.parts.forget()
+        if self._lease is not None:
+            self._lease.release()
 
     def flush(self) -> None:
         """Do nothing: the store commits."""
@@ -149,13 +180,27 @@ class PartsSource(Source):
             if not self.pinned and not self.draft.is_changed and self.fork_job is None:
                 number = self.history.numbers()
                 if number and number[0] != self.draft.base.version:
-                    self.draft = Draft.of(self.history.newest(intact=self.read_only))
+                    self.begin(lambda: self.history.newest(intact=self.read_only))
+
+    def begin(self, read: Callable[[], Manifest]) -> None:
+        """See a version that ``read`` gives, and hold it, so that it does not expire."""
+        while True:
+            self.see(base := read())
+            if self.files.has(key_of(base.version)):  # else it expired before it was held
+                return
+
+    def see(self, base: Manifest) -> None:
+        """See a version, and hold it."""
+        old, self._lease = self._lease, Lease(self.files, base.version)
+        self.draft = Draft.of(base)
+        if old is not None:
+            old.release()
 
     def discard(self) -> None:
         """Forget what was changed."""
         with self.alone():
             self.drop_own()
-            self.draft = Draft.of(self.draft.base)
+            self.draft, self.tried = Draft.of(self.draft.base), None
 
     def drop_own(self) -> None:
         """Delete the part of this process; no row of the draft may have it."""
@@ -202,7 +247,6 @@ class PartsSource(Source):
     def check_writable(self) -> None:
         """Refuse a change of a store that was opened for reading, or whose version was chosen."""
         self._check_open()
-        self.changes += 1
         if self.read_only:
             raise ReadOnlyError(f"{self.path} was opened with mode 'r'")
         if not self.is_home:
@@ -210,9 +254,14 @@ class PartsSource(Source):
                 f"this process was forked from the one that has {self.path!r} open for writing; open it here"
             )
 
+    def begin_change(self) -> None:
+        """Refuse a change where :meth:`check_writable` does, or count it."""
+        self.check_writable()
+        self.changes += 1
+
     def _check_names(self) -> None:
         """Refuse a change of names in a worker."""
-        self.check_writable()
+        self.begin_change()
         if self.fork_job is not None:
             self.refuse("change of names, shapes and attributes by a worker: make it in the transaction")
 
@@ -245,7 +294,7 @@ class PartsSource(Source):
         if encryption_key is not None:
             self.refuse("encrypted arrays")
         options = {"building_block": building_block, "compression": compression, "fill": fill, "attrs": attrs}
-        told = self.bench.judged(name, shape, itemsize, dtype, **options)
+        told = self.scratch.judged(name, shape, itemsize, dtype, **options)
         block = told["building_block"]
         shard = resizing.shard_shape(
             getattr(self._sharding, "shape", None), told["shape"], block, itemsize, SHARD_BYTES
@@ -301,22 +350,30 @@ class PartsSource(Source):
     def load_program(self, elf: bytes, metadata: bytes | None = None) -> int:
         """Take a program for runs."""
         self._check_open()
-        return self.bench.engine.load_program(elf, metadata)
+        return self.scratch.engine.load_program(elf, metadata)
 
     def unload_program(self, program: int) -> None:
         """Forget a program."""
-        self.bench.engine.unload_program(program)
+        self.scratch.engine.unload_program(program)
 
     def execute(self, asked: Any, watch: _nandarray.Watch) -> dict[str, Any]:
         """Run programs on what is gathered of the arrays."""
         self._check_open()
         if any(isinstance(one, tuple) for stage in asked.stages for one in stage.outputs):
             self.check_writable()
-        return self.bench.execute(asked, watch)
+        return self.scratch.execute(asked, watch)
+
+    def execute_away(self, *given: Any) -> dict[str, Any]:
+        """Run programs at the workers of a client."""
+        self._check_open()
+        assert self.away is not None
+        return self.away(self, *given)
 
     def end_run(self, watch: Any) -> bool:
-        """End a run, which looks at ``watch``."""
+        """End a run, which looks at ``watch``, or at workers at its event."""
         watch.cancel()
+        if (ended := self.ending.get(id(watch))) is not None:
+            ended.set()
         return True
 
     # --- Shards ------------------------------------------------------------------------------------------------------
@@ -335,9 +392,12 @@ class PartsSource(Source):
         if self._own is not None and row.part == self._own.part:
             return self._spaces[row.array]
         try:
-            return self.parts.space(row)
+            space = self.parts.space(row)
+            if (wrong := misfit(space, entry, number)) is not None:
+                raise PartError(f"array {row.array} of part {row.part}: {wrong}")
         except PartError as error:
             raise self._located(entry, number, error) from error
+        return space
 
     def _located(self, entry: Entry, number: int, error: Exception) -> PartError:
         name, box = self.draft.names().get(entry.id, entry.id), entry.box(number)
@@ -350,11 +410,17 @@ class PartsSource(Source):
         with self.lock:
             if self._own is None:
                 if self.fork_job is None:
-                    with contextlib.suppress(FileExistsError):
-                        self.files.make_folder(f"jobs/{self.job}")
-                        self.jobs.append(self.job)
+                    self.make_job(self.job)
                 self._own = OpenPart(self.files, self.job, self.options)
             return self._own
+
+    def make_job(self, job: str) -> None:
+        """Make the folder of a job, if it is absent; it keeps the version from which the job began."""
+        with contextlib.suppress(FileExistsError):
+            self.files.make_folder(f"jobs/{job}")
+            self.jobs.append(job)
+            self._alive.append(Alive(self.files, f"jobs/{job}"))
+            self.files.put_if_absent(base_key(job), self.draft.base.text())
 
     def own_shard(
         self, entry: Entry, number: int, *, whole: bool = False, shape: tuple[int, ...] | None = None
@@ -390,7 +456,11 @@ class PartsSource(Source):
     def rows_now(self, entry: Entry) -> Iterator[tuple[int, Row]]:
         """Yield all shards that have rows."""
         changes = self.draft.rows.get(entry.id, {})
-        yield from ((number, row) for number, row in rows_of(entry.leaves, self.history.load) if number not in changes)
+        for number, row in rows_of(entry.leaves, self.history.load):
+            if number not in changes:
+                if number >= entry.shard_count:
+                    raise CorruptError(f"{self.path}: shard {number} of an array that has {entry.shard_count}")
+                yield number, row
         yield from ((number, row) for number, row in list(changes.items()) if row is not None)
 
     def drop_shard(self, entry: Entry, number: int) -> None:
@@ -405,8 +475,13 @@ class PartsSource(Source):
             own = self._own
             if own is None or not self.is_home:
                 return
-            own.seal()
-            facts = seal_facts(self.files, own.part)
+            try:
+                own.seal()
+                facts = seal_facts(self.files, own.part)
+            except BaseException:
+                with contextlib.suppress(NandarrayError, OSError):
+                    self._spaces = {at: own.engine.open_space(shard_name(at)) for at in self._spaces}
+                raise
             self._own, self._spaces, self._locks = None, {}, {}
             self.stats.parts_sealed += 1
             for rows in self.draft.rows.values():
@@ -417,7 +492,7 @@ class PartsSource(Source):
     def end_jobs(self, named: Collection[str] | None = None) -> None:
         """Delete the folders of all jobs, which were committed or given up, and their sealed parts but the named."""
         with self.lock:
-            jobs, self.jobs = self.jobs, []
+            jobs, self.jobs, self._alive = self.jobs, [], []
             if not self.is_home:
                 return
             kept = None if self.may_be_named else named
@@ -455,9 +530,9 @@ class PartSpace(Space):
         self._last: tuple[dict[str, Entry], str, Entry] | None = None
 
     @property
-    def bench(self) -> Bench:
+    def scratch(self) -> ScratchEngine:
         """The engine beside which programs on this array run."""
-        return self.source.bench
+        return self.source.scratch
 
     def named(self) -> tuple[str, Entry]:
         """Return the name and the entry as they are now."""
@@ -489,12 +564,18 @@ class PartSpace(Space):
         """Replace the attributes."""
         self.source.changed(self.entry, attrs=attrs)
 
+    @arriving(writes=True)
+    def arrive(self) -> None:
+        """Have all that workers wrote to it brought in, before its shape changes."""
+
+    @arriving(writes=True)
     def resize(self, shape: Sequence[int]) -> None:
         """Give it another shape."""
         self.source._check_names()
         with self.source.alone():
             resizing.resize(self.source, self.named()[0], self.entry, tuple(shape))
 
+    @arriving(writes=True)
     def append(self, src: _Array, axis: int) -> tuple[int, ...]:
         """Grow one axis and write the new part; return the new shape."""
         with self.source.alone():
@@ -507,13 +588,14 @@ class PartSpace(Space):
                 raise
             return self.shape
 
+    @arriving(writes=True)
     @sharing
     def deallocate(self, start: Sequence[int], count: Sequence[int]) -> None:
         """Give a box back: whole shards are dropped."""
-        self.source.check_writable()
+        self.source.begin_change()
         entry = self.entry
         axes = [(low, 1, length) for low, length in zip(start, count, strict=True)]
-        _check(axes, entry.shape)
+        check_axes(axes, entry.shape)
         if self.source.fork_job is not None:
             super().deallocate(start, count)
             return
@@ -536,6 +618,7 @@ class PartSpace(Space):
             if all(one[2] > 0 for one in own):
                 yield Piece(entry.place(number), (), tuple(own)), number
 
+    @arriving()
     @sharing
     def blocks(self) -> _Array | None:
         """List the building blocks that have content; None where there are many shards."""
@@ -558,6 +641,7 @@ class PartSpace(Space):
         every = every[(every < np.array(inside, np.uint64)).all(axis=1)]
         return np.ascontiguousarray(every[np.lexsort(every.T[::-1])]).reshape(-1)
 
+    @arriving()
     @sharing
     def stat(self) -> dict[str, Any]:
         """Return the use of space: the sum of its shards."""
@@ -576,18 +660,18 @@ class PartSpace(Space):
     ) -> None:
         """Read the box ``start + step * [0, out.shape)`` of the array, or of its view."""
         if view is not None and tuple(view) != self.shape:
-            self._view(out, start, step, tuple(view), reads=True)
+            move_view(self, out, start, step, tuple(view), reads=True)
             return
-        self.read_outer(out, _axes(start, step, out.shape))
+        self.read_outer(out, axes_of(start, step, out.shape))
 
     def write(
         self, src: _Array, start: Sequence[int], step: Sequence[int] | None = None, view: Sequence[int] | None = None
     ) -> None:
         """Write the box ``start + step * [0, src.shape)`` of the array, or of its view."""
         if view is not None and tuple(view) != self.shape:
-            self._view(src, start, step, tuple(view), reads=False)
+            move_view(self, src, start, step, tuple(view), reads=False)
             return
-        self.write_outer(src, _axes(start, step, src.shape))
+        self.write_outer(src, axes_of(start, step, src.shape))
 
     def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int], view: Sequence[int] | None = None) -> None:
         """Read boxes of the shape of ``out[0]``, one a row of ``starts``."""
@@ -599,11 +683,12 @@ class PartSpace(Space):
         for box, start in zip(src, starts, strict=True):
             self.write(box, [int(at) for at in start], step, view)
 
+    @arriving(2)
     @sharing
     def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
         """Read the product of runs and index arrays."""
         entry = self.entry
-        _check(axes, entry.shape)
+        check_axes(axes, entry.shape)
         if out.size:
             for piece in pieces(axes, entry.shard):
                 self._read_piece(out, piece, entry)
@@ -617,16 +702,17 @@ class PartSpace(Space):
         if space is None or not piece.lies_in(shape):
             memory[...] = np.frombuffer(bytes.fromhex(entry.fill), out.dtype)[0]
         if space is not None:
-            _read_inside(space, memory, piece)
+            read_inside(space, memory, piece)
         if not direct:
             out[where] = memory
 
+    @arriving(2, writes=True)
     @sharing
     def write_outer(self, src: _Array, axes: Sequence[Any]) -> None:
         """Write the product of runs and index arrays."""
-        self.source.check_writable()
+        self.source.begin_change()
         entry = self.entry
-        _check(axes, entry.shape)
+        check_axes(axes, entry.shape)
         if not src.size:
             return
         notes = self.source.notes
@@ -649,11 +735,12 @@ class PartSpace(Space):
             space.write_outer(np.ascontiguousarray(part), list(piece.taken))
         return number, at
 
+    @arriving(2)
     @sharing
     def read_points(self, out: _Array, coords: _Array) -> None:
         """Read single elements."""
         entry = self.entry
-        _check_points(coords, entry.shape)
+        check_points(coords, entry.shape)
         fill = np.frombuffer(bytes.fromhex(entry.fill), out.dtype)[0]
         if not entry.shape:
             one = np.empty((), out.dtype)
@@ -675,58 +762,21 @@ class PartSpace(Space):
                 found[inside], found[~inside] = some, fill
             out[own] = found
 
+    @arriving(2, writes=True)
     @sharing
     def write_points(self, src: _Array, coords: _Array) -> None:
         """Write single elements; of equal ones the last."""
-        self.source.check_writable()
+        self.source.begin_change()
         if self.source.notes is not None:
             raise InvalidError(_BOXES)
         entry = self.entry
-        _check_points(coords, entry.shape)
+        check_points(coords, entry.shape)
         if not entry.shape:
             self.write(src[-1:].reshape(()), ())
             return
         for place, own, local in point_groups(coords, entry.shard):
             _, space = self.source.own_shard(entry, entry.number(place))
             space.write_points(np.ascontiguousarray(src[own]), local)
-
-    # --- Views -------------------------------------------------------------------------------------------------------
-
-    def _view(
-        self, memory: _Array, start: Sequence[int], step: Sequence[int] | None, view: tuple[int, ...], *, reads: bool
-    ) -> None:
-        if not memory.size:
-            return
-        shape = self.shape
-        _check(_axes(start, step, memory.shape), view)
-        plain = step is None or all(one == 1 or n == 1 for one, n in zip(step, memory.shape, strict=True))
-        runs = view_runs(start, memory.shape, view) if plain else None
-        if runs is None or memory.size // max(1, run_count(start, memory.shape, view)) < _RUN:
-            self._view_points(memory, start, step, view, reads=reads)
-            return
-        flat = np.ascontiguousarray(memory)
-        lines = flat.reshape(-1)
-        done = 0
-        for _, first, length in runs:
-            for low, high in run_boxes(first, length, shape):
-                box = tuple(b - a for a, b in zip(low, high, strict=True))
-                count = int(np.prod(box, dtype=object))
-                part = lines[done : done + count].reshape(box)
-                (self.read if reads else self.write)(part, low)
-                done += count
-        if reads and flat is not memory:
-            memory[...] = flat
-
-    def _view_points(
-        self, memory: _Array, start: Sequence[int], step: Sequence[int] | None, view: tuple[int, ...], *, reads: bool
-    ) -> None:
-        flat = np.ascontiguousarray(memory).reshape(-1)
-        for low in range(0, memory.size, _POINTS):
-            part = flat[low : low + _POINTS]
-            coords = box_points(low, len(part), (start, step, memory.shape), view, self.shape)
-            (self.read_points if reads else self.write_points)(part, coords)
-        if reads and not np.may_share_memory(flat, memory):
-            memory[...] = flat.reshape(memory.shape)
 
 
 def _told(name: str, entry: Entry) -> dict[str, Any]:
@@ -741,50 +791,3 @@ def _told(name: str, entry: Entry) -> dict[str, Any]:
         "fill": bytes.fromhex(entry.fill),
         "attrs": entry.attrs,
     }
-
-
-def _axes(start: Sequence[int], step: Sequence[int] | None, count: Sequence[int]) -> list[tuple[int, int, int]]:
-    steps = step or [1] * len(count)
-    return [(int(a), int(b), int(n)) for a, b, n in zip(start, steps, count, strict=True)]
-
-
-def _check(axes: Sequence[Any], shape: Sequence[int]) -> None:
-    """Refuse what lies outside: the array may have another shape by now than the caller thinks."""
-    for axis, (taken, length) in enumerate(zip(axes, shape, strict=True)):
-        if isinstance(taken, tuple):
-            last = taken[0] + taken[1] * (taken[2] - 1) if taken[2] else 0
-        else:
-            last = int(taken.max()) if len(taken) else 0
-        if last >= length and (not isinstance(taken, tuple) or taken[2]):
-            raise BadIndexError(f"index {last} is out of bounds for axis {axis} with size {length}")
-
-
-def _check_points(coords: _Array, shape: Sequence[int]) -> None:
-    for axis, length in enumerate(shape):
-        if len(coords) and (last := int(coords[:, axis].max())) >= length:
-            raise BadIndexError(f"index {last} is out of bounds for axis {axis} with size {length}")
-
-
-def _read_inside(space: _nandarray.Space, memory: _Array, piece: Piece) -> None:
-    """Read what a shard has of a piece: it may be smaller than its box, if the array has grown since."""
-    taken: list[Any] = list(piece.taken)
-    shape = space.shape
-    where: list[Any] = [slice(None)] * len(taken)
-    listed = False
-    for axis, (one, length) in enumerate(zip(taken, shape, strict=True)):
-        if isinstance(one, tuple):
-            count = min(one[2], max(0, -(-(length - one[0]) // one[1])))
-            taken[axis], where[axis] = (one[0], one[1], count), slice(0, count)
-        elif int(one.max()) >= length:
-            kept = np.flatnonzero(one < length)
-            taken[axis], where[axis], listed = one[kept], kept, True
-    if any((one[2] if isinstance(one, tuple) else len(one)) == 0 for one in taken):
-        return
-    own = Piece(piece.place, tuple(where), tuple(taken))
-    target = np.empty(own.counts, memory.dtype) if listed else memory[(*where, ...)]
-    if own.is_box:
-        space.read(target, [one[0] for one in taken], [one[1] for one in taken])
-    else:
-        space.read_outer(target, taken)
-    if listed:
-        memory[own.place_in(memory)] = target

@@ -22,9 +22,13 @@ class Staging:
 
     def __init__(self, source: PartsSource, spaces: Sequence[tuple[PartSpace, Sequence[int]]]) -> None:
         self._source = source
+        for space, shape in spaces:
+            if tuple(shape) != space.shape:
+                space.arrive()
         with source.alone():
             source.seal_own()
             draft = source.draft
+            self._taken = None if source.arrivals is None else source.arrivals.taken()
             self._before = draft.arrays, {identity: dict(rows) for identity, rows in draft.rows.items()}
             self._shapes = list(spaces)
 
@@ -58,3 +62,5 @@ class Staging:
         with source.alone():
             source.drop_own()
             source.draft.arrays, source.draft.rows = self._before
+            if source.arrivals is not None:
+                source.arrivals.give_back(self._taken)

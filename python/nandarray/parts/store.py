@@ -11,12 +11,13 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from nandarray.array.array import Array
-from nandarray.array.group import is_hidden
+from nandarray.array.names import is_hidden
 from nandarray.array.store import Store
 from nandarray.errors import (
     InvalidError,
@@ -28,12 +29,15 @@ from nandarray.errors import (
     refuse_homeless,
 )
 from nandarray.index.shapes import check_number
-from nandarray.parts import changes, reclaim
+from nandarray.parts import changes, protection, reclaim
+from nandarray.parts.away import run_away
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.commit import commit, empty
 from nandarray.parts.forks import Fork, Receipt, worker_source
 from nandarray.parts.history import History, is_parted
 from nandarray.parts.jobs import WAIT_S, Jobs
+from nandarray.parts.parity import DATA_MAX
+from nandarray.parts.repair import repair
 from nandarray.parts.source import PartSpace, PartsSource
 from nandarray.parts.writer import OpenParts
 
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from nandarray import _nandarray
     from nandarray.array.pickling import Opening
     from nandarray.array.store import Mode
+    from nandarray.parts.manifest import Manifest
 
 __all__ = ["PartedStore", "PartsTransaction", "create", "open_folder"]
 
@@ -51,7 +56,7 @@ def create(path: str | os.PathLike[str]) -> PartedStore:
     Parameters
     ----------
     path : path_like
-        The folder, which must be absent or empty.
+        The folder, which must be absent, empty, or what a creation has left that was killed.
 
     Returns
     -------
@@ -75,8 +80,6 @@ def create(path: str | os.PathLike[str]) -> PartedStore:
     """
     name = os.fsdecode(path)
     refuse_homeless(Path(name))
-    if os.path.lexists(name) and (not os.path.isdir(name) or os.listdir(name)):
-        raise StoreExistsError(errno.EEXIST, "is there, and no empty folder", name)
     History.make(name, uuid.uuid4().hex, empty("created"))
     return open_folder(name, "r+")
 
@@ -111,14 +114,20 @@ def open_folder(path: str, mode: Mode, options: Mapping[str, Any] | None = None)
     history = History(Files(os.path.abspath(path)))
     if not read_only:  # readers go by the manifests, each of which says its format
         history.identity()
-    base = history.newest(intact=read_only)
-    source = PartsSource(history, base, read_only=read_only, options=options or {})
+    source = _at(history, lambda: history.newest(intact=read_only), read_only=read_only, options=options or {})
     source.path = path
     store = PartedStore(source, mode)
     if mode == "w":
         for name in list(source.draft.arrays):
             source.delete(name)
     return store
+
+
+def _at(history: History, read: Callable[[], Manifest], **how: Any) -> PartsSource:
+    """Return a source of a version, which it holds."""
+    source = PartsSource(history, read(), **how)
+    source.begin(read)
+    return source
 
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -142,7 +151,9 @@ class PartedStore(Store):
     def __init__(self, source: PartsSource, mode: Mode) -> None:
         self._source = source
         self._forks = Jobs(source)
-        source.reduces = self._reduced
+        itself = weakref.ref(self)
+        source.reduces = lambda space: None if (store := itself()) is None else store._reduced(space)
+        source.away = run_away
         super().__init__(cast("_nandarray.Store", source), mode)
 
     # --- Versions ----------------------------------------------------------------------------------------------------
@@ -163,14 +174,17 @@ class PartedStore(Store):
         Returns
         -------
         list of dict
-            The oldest first: ``version``, ``parent``, ``message``, ``written_at``, ``writer``, number of ``arrays``,
-            ``tags``; ``error`` of one that cannot be read.
+            The oldest first: ``version``, ``parent``, ``commit``, ``message``, ``written_at``, ``writer``, number of
+            ``arrays``, ``tags``; ``error`` of one that cannot be read.
         """
         tags: dict[int, list[str]] = {}
         for name, number in self._history.tags().items():
             tags.setdefault(number, []).append(name)
         found = []
+        strays = self._history.strays()
         for number in reversed(self._history.numbers()):
+            if number in strays:
+                continue
             try:
                 facts = self._history.at(number).facts()
             except NandarrayError as error:
@@ -217,8 +231,10 @@ class PartedStore(Store):
             if tag not in tags:
                 raise NotFoundError(f"{self.path!r} has no tag {tag!r}; it has {', '.join(sorted(tags)) or 'none'}")
             version = tags[tag]
-        base = self._history.at(check_number("version", version))
-        source = PartsSource(self._history, base, read_only=True, options=self._source.options, pinned=True)
+        number, history = check_number("version", version), self._history
+        source = _at(history, lambda: history.at(number), read_only=True, options=self._source.options, pinned=True)
+        if history.is_stray(source.draft.base):
+            raise NotFoundError(f"version {number} of {self.path!r} is in no history: it was made in place of another")
         source.path = self._source.path
         return PartedStore(source, "r")
 
@@ -245,7 +261,8 @@ class PartedStore(Store):
                 f"200 at most, not {name!r}"
             )
         number = self.version if version is None else check_number("version", version)
-        self._history.at(number)
+        if self._history.is_stray(self._history.at(number)):
+            raise NotFoundError(f"version {number} of {self.path!r} is in no history: it was made in place of another")
         self._history.tag(name, number)
 
     def tags(self) -> dict[str, int]:
@@ -280,7 +297,7 @@ class PartedStore(Store):
         Parameters
         ----------
         keep : int
-            Number of newest versions to keep, at least 1. Those with tags stay, too.
+            Number of newest versions to keep, at least 1. Those with tags stay, too, and those that are open anywhere.
         older_than : float or str
             Versions that were the newest within this time stay: seconds, or ``"90s"``, ``"10m"``, ``"1h"``, ``"7d"``.
 
@@ -315,7 +332,10 @@ class PartedStore(Store):
             A version cannot be read, so it is not known what it names: nothing was deleted.
         """
         self._source.check_writable()
-        return reclaim.collect(self._history, reclaim.seconds(older_than), reclaim.seconds(jobs_older_than))
+        try:
+            return reclaim.collect(self._history, reclaim.seconds(older_than), reclaim.seconds(jobs_older_than))
+        finally:
+            self._source.parts.forget()  # a deleted file that is open takes space
 
     def check(self, *, repair: bool = False, accept_older: bool = False) -> dict[str, Any]:
         """Verify manifests, leaves, and every checksum of the parts that versions name.
@@ -333,6 +353,99 @@ class PartedStore(Store):
         if repair or accept_older:
             self._source.refuse("repair: parts are never changed")
         return changes.check(self._history, OpenParts(self._source.files, self._source.options), is_hidden)
+
+    def protect(
+        self,
+        *,
+        replicas: int | None = None,
+        data: int | None = None,
+        parity: int | None = None,
+        at: Any = (),
+    ) -> dict[str, int]:
+        """Protect the parts that versions name: by copies in other folders, or by parity of groups of parts.
+
+        What is protected already stays as it is, so that this can be called after each commit. Each part is verified
+        first. :meth:`repair` brings parts back.
+
+        Parameters
+        ----------
+        replicas : int, optional
+            Number of files that a part has then, itself included, at least 2.
+        data : int, optional
+            Number of parts that have parity together, from 2 to 8; 4 if left out and ``parity`` is given.
+        parity : int, optional
+            Number of parts of a group that may be lost: 1, or 2; 1 if left out and ``data`` is given.
+        at : path or sequence of path
+            Folders for copies, on other disks than the store's: at least ``replicas - 1`` of them, which the parts
+            take in turn. For parity the folder of each; the store's own if left out.
+
+        Returns
+        -------
+        dict
+            Numbers of ``parts`` that are protected by this call, and of ``files`` and ``bytes`` that it wrote.
+
+        Raises
+        ------
+        InvalidError
+            The numbers are others, or folders are too few, or not there.
+        PartError
+            A part is missing or damaged.
+
+        Examples
+        --------
+        >>> import os
+        >>> from nandarray import parts
+        >>> store = parts.create("sky.nand")
+        >>> store["a"] = np.arange(1000)
+        >>> store.flush()
+        >>> store.protect(data=4, parity=1)["parts"]
+        1
+        >>> os.unlink(os.path.join("sky.nand", "parts", os.listdir("sky.nand/parts")[0]))
+        >>> len(store.repair()["rebuilt"]), int(store["a"][999])
+        (1, 999)
+        """
+        self._source.check_writable()
+        self.flush()
+        folders = [os.fsdecode(one) for one in ([at] if isinstance(at, str | os.PathLike) else at)]
+        parts = OpenParts(self._source.files, self._source.options)
+        if (replicas is None) == (data is None and parity is None):
+            raise InvalidError("protect must be given replicas, or data and parity")
+        if replicas is not None:
+            if (replicas := check_number("replicas", replicas)) < 2:  # noqa: PLR2004
+                raise InvalidError(f"replicas must be at least 2, not {replicas}")
+            return protection.copy_parts(self._history, parts, replicas, folders)
+        data, parity = check_number("data", data or 4), check_number("parity", parity or 1)
+        if not 2 <= data <= DATA_MAX or parity not in (1, 2):
+            raise InvalidError(f"data must be from 2 to {DATA_MAX} and parity 1 or 2, not {data} and {parity}")
+        return protection.group_parts(self._history, parts, data, parity, folders)
+
+    def repair(self, *, at: Any = (), partly: bool = False) -> dict[str, Any]:
+        """Put back parts that are missing or damaged, from copies and parity; make these again where they are missing.
+
+        Parameters
+        ----------
+        at : path or sequence of path
+            Further folders with copies of parts.
+        partly : bool
+            Whether parts are put back though others cannot be.
+
+        Returns
+        -------
+        dict
+            The parts that were ``copied`` and ``rebuilt``, their ``bytes``, and the ``files`` with copies and parity
+            that were made again.
+
+        Raises
+        ------
+        PartError
+            Too much is lost: names the parts that cannot be brought back. Nothing was written, unless ``partly``.
+        """
+        self._source.check_writable()
+        folders = [os.fsdecode(one) for one in ([at] if isinstance(at, str | os.PathLike) else at)]
+        with self._source.alone():
+            self._source.parts.forget()
+            parts = OpenParts(self._source.files, self._source.options)
+            return repair(self._history, parts, folders, partly=partly)
 
     def compact(self) -> dict[str, Any]:
         """Bring shards together that lie in small parts, or in parts most of whose shards no newest version has.
@@ -416,7 +529,7 @@ class PartedStore(Store):
         if self._source.pinned:
             raise ReadOnlyError(f"version {self.version} of {self.path} is not the newest")
         self.flush()
-        source = PartsSource(self._history, self._history.newest(), read_only=False, options=self._source.options)
+        source = _at(self._history, self._history.newest, read_only=False, options=self._source.options)
         source.path = self._source.path
         return PartsTransaction(source, message, self)
 

@@ -16,21 +16,42 @@ import itertools
 import os
 import secrets
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nandarray import _nandarray
-from nandarray.errors import CorruptError, LockedError, NandarrayError, PartError
-from nandarray.parts.blobs.files import Files
+from nandarray.errors import (
+    CorruptError,
+    LockedError,
+    NandarrayError,
+    NotAStoreError,
+    NotFoundError,
+    PartError,
+    UnsupportedVersionError,
+)
+from nandarray.parts.blobs.files import Files, reported
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry
 
-__all__ = ["OpenPart", "OpenParts", "Sealed", "adopt", "job_of", "new_job", "part_key", "seal_facts", "shard_name"]
+__all__ = [
+    "OpenPart",
+    "OpenParts",
+    "Sealed",
+    "adopt",
+    "facts_of",
+    "job_of",
+    "misfit",
+    "new_job",
+    "part_key",
+    "seal_facts",
+    "shard_name",
+]
 
 _HEAD_BYTES = 8192
-#: Sealed parts that are kept open.
+#: Sealed parts that a process keeps open.
 _KEPT = 64
 
 
@@ -64,10 +85,26 @@ def shard_name(number: int) -> str:
 
 def seal_facts(files: Files, part: str) -> Sealed:
     """Return by what a sealed part is known."""
-    with open(files.path(part_key(part)), "rb") as file:
+    return facts_of(files.path(part_key(part)))
+
+
+def facts_of(path: str) -> Sealed:
+    """Return by what a sealed part in a file is known."""
+    with reported(path), open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
         size = os.fstat(file.fileno()).st_size
     return Sealed(size, int.from_bytes(hashlib.sha256(head).digest()[:8], "little"))
+
+
+def misfit(space: _nandarray.Space, entry: Entry, number: int) -> str | None:
+    """Return why an array of a part is no shard of an array; None if it may be."""
+    box = entry.box(number)
+    most = tuple(high - low for low, high in zip(*box, strict=True))
+    if (space.itemsize, space.dtype) != (entry.itemsize, entry.dtype):
+        return f"it has {space.dtype} of {space.itemsize} bytes, which must be {entry.dtype} of {entry.itemsize}"
+    if len(space.shape) != len(most) or any(a > b for a, b in zip(space.shape, most, strict=True)):
+        return f"it has the shape {tuple(space.shape)}, which must be at most {most}"
+    return None
 
 
 class OpenPart:
@@ -75,7 +112,7 @@ class OpenPart:
 
     def __init__(self, files: Files, job: str, options: Mapping[str, Any]) -> None:
         self.part = job + secrets.token_hex(8)
-        self._files = files
+        self._files, self._options = files, dict(options)
         self.engine = _nandarray.Store.open(files.path(part_key(self.part, sealed=False)), "x", **options)
         self._numbers = itertools.count()
 
@@ -94,9 +131,15 @@ class OpenPart:
         return number, space
 
     def seal(self) -> None:
-        """End writing, and give the part the name that says so."""
-        self.engine.close()
-        _sealed(self._files, self.part)
+        """End writing, and give the part the name that says so; if that fails, it is open for writing again."""
+        try:
+            self.engine.close()
+            _sealed(self._files, self.part)
+        except BaseException:
+            with contextlib.suppress(NandarrayError, OSError):
+                path = self._files.path(part_key(self.part, sealed=False))
+                self.engine = _nandarray.Store.open(path, "r+", **self._options)
+            raise
 
     def discard(self) -> None:
         """Delete the part."""
@@ -130,20 +173,44 @@ def adopt(files: Files, part: str) -> bool:
         if files.has(part_key(part)):
             return True
         raise PartError(f"part {part} of {files.root} is not there") from None
-    except CorruptError as error:
+    except (CorruptError, NotAStoreError) as error:
         raise PartError(f"part {part} of {files.root} is damaged: {error}") from error
     _sealed(files, part)
     return True
 
 
+class _Kept:
+    """The sealed parts of all stores that this process has open for reading, and their arrays; the newest used last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.open: OrderedDict[tuple[int, str], tuple[_nandarray.Store, dict[int, _nandarray.Space]]] = OrderedDict()
+
+    def forget(self, owner: int) -> None:
+        """Let go of those of one owner."""
+        with self.lock:
+            for key in [key for key in self.open if key[0] == owner]:
+                del self.open[key]
+
+    def forked(self) -> None:
+        """Begin with a free lock: the thread that may have had it stayed behind."""
+        self.lock = threading.RLock()
+
+
+_kept = _Kept()
+_owners = itertools.count()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_kept.forked)
+
+
 class OpenParts:
-    """The sealed parts that this process has open for reading, the most recently used 64, and their arrays."""
+    """The sealed parts of a source that are open for reading: with those of other sources at most 64 a process."""
 
     def __init__(self, files: Files, options: Mapping[str, Any]) -> None:
         self._files = files
         self._options = dict(options)
-        self._lock = threading.Lock()
-        self._open: OrderedDict[str, tuple[_nandarray.Store, dict[int, _nandarray.Space]]] = OrderedDict()
+        self._owner = next(_owners)
+        weakref.finalize(self, _kept.forget, self._owner)
 
     def space(self, row: Row) -> _nandarray.Space:
         """Return a shard.
@@ -153,22 +220,23 @@ class OpenParts:
         PartError
             Its part is not there, is not what was sealed, or is damaged.
         """
-        with self._lock:
-            kept = self._open.get(row.part)
+        key = self._owner, row.part
+        with _kept.lock:
+            kept = _kept.open.get(key)
             if kept is not None:
-                self._open.move_to_end(row.part)
+                _kept.open.move_to_end(key)
                 if row.array in kept[1]:
                     return kept[1][row.array]
         engine, spaces = kept or (self.engine(row), {})
         try:
             space = engine.open_space(shard_name(row.array))
-        except NandarrayError as error:
+        except (NotFoundError, CorruptError) as error:
             raise PartError(f"part {row.part} of {self._files.root} has no shard {row.array}: {error}") from error
-        with self._lock:
-            engine, spaces = self._open.setdefault(row.part, (engine, spaces))
+        with _kept.lock:
+            engine, spaces = _kept.open.setdefault(key, (engine, spaces))
             spaces[row.array] = space
-            while len(self._open) > _KEPT:
-                self._open.popitem(last=False)
+            while len(_kept.open) > _KEPT:
+                _kept.open.popitem(last=False)
         return space
 
     def engine(self, row: Row) -> _nandarray.Store:
@@ -185,10 +253,9 @@ class OpenParts:
             raise
         except FileNotFoundError:
             raise PartError(f"{path} is not there") from None
-        except (NandarrayError, OSError) as error:
+        except (CorruptError, NotAStoreError, UnsupportedVersionError) as error:
             raise PartError(f"{path} cannot be read: {error}") from error
 
     def forget(self) -> None:
         """Let go of all parts."""
-        with self._lock:
-            self._open.clear()
+        _kept.forget(self._owner)

@@ -51,9 +51,10 @@ class _ProgramDecorator:
         next elements, as many as ``ahead`` says (fewer where it ends, none behind its end), and returns how many
         records it wrote and how many elements it took of each input: ``(wrote, took_a, took_b)``.
 
-    A function may use all that Numba compiles without a heap: numbers, arrays that it is given, tuples, ``math``,
-    NumPy's functions of single numbers, ``sum``, ``min``, ``max`` of arrays, other functions under ``@numba.njit``.
-    Global names are constants. It is compiled when the program is first used.
+    A function may use all that Numba compiles without a heap: numbers, arrays that it is given, arrays of a constant
+    shape that it makes with ``np.zeros``, ``np.ones``, ``np.empty`` or ``np.full``, tuples, ``math``, NumPy's functions
+    of single numbers, ``sum``, ``min``, ``max`` of arrays, other functions under ``@numba.njit``. Global names are
+    constants. It is compiled when the program is first used.
 
     Parameters
     ----------

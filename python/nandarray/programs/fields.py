@@ -87,7 +87,10 @@ def _conversion(given: np.dtype[Any], dtype: np.dtype[Any], *, bits: bool) -> Pr
     if bits:
         return _program(np.dtype([("value", dtype)]), ("value",))
     numbers = "biuf" if dtype.kind != "c" else "biufc"
-    if not all(one.kind in kinds or is_short(one) for one, kinds in ((given, numbers), (dtype, "biufc"))):
+    swapped = dtype.kind in "mM" and given.newbyteorder("<") == dtype.newbyteorder("<")  # dates, in another order
+    if not swapped and not all(
+        one.kind in kinds or is_short(one) for one, kinds in ((given, numbers), (dtype, "biufc"))
+    ):
         raise InvalidError(f"no program converts {given} to {dtype}: convert numbers, or in the function itself")
     return PythonProgram(map_form("map", _as_it_is, [given], dtype, None, name="astype", trusted=True))
 

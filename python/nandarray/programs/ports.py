@@ -186,7 +186,10 @@ def matched(dtype: np.dtype[Any], port: Mapping[str, Any], where: str = "") -> N
     wanted = abi.record(port["dtype"], port["name"])
     # Bytes are bytes: a program over uint8 takes anything.
     if dtype != wanted and wanted != np.dtype("u1"):
-        raise InvalidError(f"input {port['name']} has dtype {dtype}{where}; the program takes {wanted}")
+        says = f"input {port['name']} has dtype {dtype}{where}; the program takes {wanted}"
+        if dtype.kind in "biufc" and wanted.kind in "biufc":
+            says += f": convert it by astype({wanted.name!r}), or take a program made for {dtype}"
+        raise InvalidError(says)
 
 
 def scalar_bits(given: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[int]:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
@@ -29,9 +29,20 @@ from nandarray.programs.compile import native as forms
 from nandarray.programs.ports import Box, Boxed
 from nandarray.programs.program import Program
 from nandarray.programs.step import FieldStep, Output, Step, in_order, source
-from nandarray.programs.storeless import storeless
+from nandarray.programs.storeless import Storeless, storeless
 
-__all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "is_remote", "offload", "shape_of", "watched"]
+__all__ = [
+    "Account",
+    "Box",
+    "Offloaded",
+    "StepAccount",
+    "Traffic",
+    "WorkerAccount",
+    "is_remote",
+    "offload",
+    "shape_of",
+    "watched",
+]
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
@@ -92,8 +103,9 @@ class Traffic:
     to_host : int
         Bytes given back.
     sent, received : int or None
-        Bytes over the wire to the process with the file and from it, with all that carries them; None where no
-        connection of this process does: in that process itself, and through a kernel's drive.
+        Bytes over the wire to the process with the file and from it, with all that carries them, or to and from the
+        workers of ``client=``; None where no connection of this process does: in that process itself, and through a
+        kernel's drive.
     """
 
     from_store: int
@@ -103,6 +115,33 @@ class Traffic:
     to_host: int
     sent: int | None = None
     received: int | None = None
+
+
+@dataclass(frozen=True)
+class WorkerAccount:
+    """The work of one worker of a client.
+
+    Attributes
+    ----------
+    worker : str
+        Its name: of Dask its address, of an executor its host and process.
+    where : {"near", "shared", "moved"}
+        Where the parts lie: in a folder of the worker's own; in the store's folder, with no worker nearer to them; or
+        there, though another worker had them, which is gone, or a part of them.
+    tasks : int
+        Tasks that it has executed.
+    read : int
+        Bytes of elements that it has read of parts.
+    sent, received : int
+        Bytes of requests to it, and of outputs and states from it.
+    """
+
+    worker: str
+    where: str
+    tasks: int
+    read: int
+    sent: int
+    received: int
 
 
 @dataclass(frozen=True)
@@ -129,6 +168,8 @@ class Account:
         The bytes by where they came from and went to.
     notes : tuple of str
         Limits of a modelled device's account of the run; none under the wall clock.
+    workers : tuple of WorkerAccount
+        What each worker of a client did; none without ``client=``.
     """
 
     tasks: int
@@ -140,6 +181,7 @@ class Account:
     steps: tuple[StepAccount, ...]
     traffic: Traffic
     notes: tuple[str, ...] = ()
+    workers: tuple[WorkerAccount, ...] = ()
 
 
 if TYPE_CHECKING:
@@ -197,8 +239,12 @@ class _Asked:
     """The request to the native command; it reads these attributes."""
 
     stages: list[_AskedStage]
+    #: 0 for one a unit of work at a worker.
     threads: int
     hold_bytes: int
+    #: The share of the run: a first task and the one behind the last; or how many tasks there were, and the states of
+    #: all runs of them. None for all of it.
+    share: tuple[int, Any] | None = None
 
 
 @overload
@@ -215,6 +261,7 @@ def offload(
     hold_bytes: int = HOLD_BYTES,
     seconds: float | None = None,
     progress: Progress | None = None,
+    client: Any = None,
     _watch: _nandarray.Watch | None = None,
     _learns: str = "",
 ) -> Offloaded[Elements]: ...
@@ -232,6 +279,7 @@ def offload(
     hold_bytes: int = HOLD_BYTES,
     seconds: float | None = None,
     progress: Progress | None = None,
+    client: Any = None,
     _watch: _nandarray.Watch | None = None,
     _learns: str = "",
 ) -> Offloaded[Elements | int]: ...
@@ -248,6 +296,7 @@ def offload(
     hold_bytes: int = HOLD_BYTES,
     seconds: float | None = None,
     progress: Progress | None = None,
+    client: Any = None,
     _watch: _nandarray.Watch | None = None,
     _learns: str = "",
 ) -> Offloaded[Any]:
@@ -286,6 +335,9 @@ def offload(
         The most time of this machine; the run is ended with an error then. One in native form ends between tasks.
     progress : callable, optional
         Called now and then, and once at the end, with tasks done, tasks known so far, and bytes read.
+    client : distributed.Client or concurrent.futures.Executor, optional
+        Workers where the program runs, for arrays of a store of parts: each beside the parts that it holds. The result
+        is the same to the bit; ``account.workers`` says who did what.
 
     Returns
     -------
@@ -321,6 +373,7 @@ def offload(
     store = run.store(targets)
     native = store._engine
     door = native if isinstance(native, Source) else None
+    away = _away(store, client)
     if door is not None and _learns:
         door.refuse(f"{_learns}: the processor that counts is in the process with the file")
     if door is not None and "native" in (form, *(step.settings.get("form") for step in run.steps)):
@@ -337,9 +390,12 @@ def offload(
                 numbers[step.program] = native.load_program(step.program.elf, _metadata(step.program))
         outputs = {(id(one.step), one.number): targets.get(name) for name, one in wanted.items()}
         stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
-        asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
+        asked = _Asked(stages, threads or (0 if away else os.cpu_count() or 1), hold_bytes)
         begin = time.perf_counter()
-        given = watched(lambda: native.execute(asked, watch), watch, progress, seconds, door=door)
+        work = partial(native.execute, asked, watch)
+        if away is not None:
+            work = partial(away, asked, watch, client, {numbers[one]: (one.elf, _metadata(one)) for one in numbers})
+        given = watched(work, watch, progress, seconds, door=door)
         took = time.perf_counter() - begin
     except ProgramFailedError as error:
         raise _located(error, run.steps) from None
@@ -359,8 +415,20 @@ def offload(
     traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store, *wire)
     used_form = used.pop() if len(used) == 1 else "mixed"
     notes = (ONE_A_CYCLE,) if native.clock is not None else ()
-    account = Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes)
+    workers = tuple(WorkerAccount(**one) for one in given.get("workers", ()))
+    account = Account(
+        tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes, workers
+    )
     return Offloaded(got, account)
+
+
+def _away(store: Any, client: Any) -> Callable[..., Any] | None:
+    """Return the command that runs programs at the workers of a client, if there is one; memory is computed here."""
+    if client is None or isinstance(store, Storeless):
+        return None
+    if not isinstance(store._engine, Source):
+        raise InvalidError(f"client is for arrays of a store of parts; {store.path} must not be one file")
+    return store._engine.execute_away
 
 
 def _step_account(step: Step, told: Mapping[str, Any], asked: _AskedStage) -> StepAccount:
@@ -529,7 +597,8 @@ def _wanted(
     if isinstance(program, Output):
         return [program.step], {program.name: program}
     if not isinstance(program, Mapping) or not program:
-        raise InvalidError(f"{program!r} cannot be run; a program, a step, or steps by name can")
+        ready = f": programs.get({program!r}, dtype=...) makes a ready-made one" if isinstance(program, str) else ""
+        raise InvalidError(f"what is run must be a program, a step, or steps by name, not {program!r}{ready}")
     named = {str(name): source(step) for name, step in program.items()}
     seen: dict[tuple[int, int], str] = {}
     for name, one in named.items():

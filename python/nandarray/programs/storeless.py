@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nandarray import _nandarray
 
-__all__ = ["storeless"]
+__all__ = ["Storeless", "storeless"]
 
 
 class Storeless:

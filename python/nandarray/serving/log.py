@@ -92,6 +92,7 @@ LINES: dict[str, LineKind] = {
     "late": LineKind("warning", "Completions of a paced drive left late; told once in ten seconds.", ("late",)),
     "reload": LineKind("info", "The server has read its files again.", ("why",)),
     "reload_failed": LineKind("error", "The server goes on with what it had.", ("why",)),
+    "spans_lost": LineKind("warning", "Spans could not be sent; told once in ten seconds.", ("why",)),
     "suppressed": LineKind("warning", "Lines of a kind were too many, and were left out.", ("of", "events")),
     "stop": LineKind("info", "The server stops.", ("why",)),
     "failed": LineKind("error", "The server ends since it cannot serve.", ("why",)),
@@ -124,6 +125,7 @@ class ServerLog:
         self._stream, self._form, self._least = stream, form, LEVELS.index(level)
         self._waiting: deque[Event] = deque(maxlen=self._WAITING_MAX)
         self._events: Callable[[float], Iterable[Event]] | None = None
+        self._passed_to: Callable[[str, float, Mapping[str, Any]], None] | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nandarray-log", daemon=True)
         self._thread.start()
@@ -138,6 +140,10 @@ class ServerLog:
         """Write the events of a server, too, which a function returns that waits some seconds for them."""
         events(0.0)  # from now on they are kept
         self._events = events
+
+    def pass_to(self, taker: Callable[[str, float, Mapping[str, Any]], None]) -> None:
+        """Pass kind, time and fields of every line, whatever its level, to a function that does not wait."""
+        self._passed_to = taker
 
     def stop(self) -> None:
         """Write what is left, and end."""
@@ -159,6 +165,10 @@ class ServerLog:
                 self._over.wait(0.1)
             while self._waiting:
                 found.append(self._waiting.popleft())
+            taker = self._passed_to
+            if taker is not None:
+                for one in found:
+                    taker(*one)
             try:
                 self._write(sorted(found, key=lambda one: one[1]))
             except (OSError, ValueError):

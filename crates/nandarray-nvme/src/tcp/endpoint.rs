@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use rustix::net::{
 };
 
 use super::secure::{SecureStream, TlsFailure};
+use crate::subsystem::Subsystem;
 use crate::tls::TlsPsk;
 
 /// Number of bytes that are encrypted at once, where several parts are sent.
@@ -92,6 +93,17 @@ impl Endpoint {
                 Ok(SocketStream::Unix(stream, peer))
             }
         }
+    }
+}
+
+/// Returns the place of an address: of IPv6 the network of 64 bits, of which a host has all addresses (RFC 4291, section
+/// 2.5.4), and can come by any of them.
+fn place_of(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            format!("{}/64", Ipv6Addr::from_bits(address.to_bits() >> 64 << 64))
+        }
+        one => one.to_string(),
     }
 }
 
@@ -176,14 +188,14 @@ impl SocketStream {
         }
     }
 
-    /// Returns where the other end is: its address, or its user on a unix socket; `None` if it is gone.
+    /// Returns where the other end is: its address ([`place_of`]), or its user on a unix socket; `None` if it is gone.
     pub(super) fn place(&self) -> Option<String> {
         let socket = match self {
             Self::Tcp(stream) => stream,
             Self::Secure(stream) => stream.socket(),
             Self::Unix(_, peer) => return Some(format!("user {}", peer.uid)),
         };
-        Some(socket.peer_addr().ok()?.ip().to_canonical().to_string())
+        Some(place_of(socket.peer_addr().ok()?.ip()))
     }
 
     /// Whether the connection has proved these names of a host and a subsystem, or is of a kind that proves none. The
@@ -194,6 +206,14 @@ impl SocketStream {
             Self::Secure(stream) => {
                 (stream.named().hostnqn.as_str(), stream.named().subnqn.as_str()) == (hostnqn, subnqn)
             }
+        }
+    }
+
+    /// Whether the key of TLS that the connection has proved is still the one of its host, or it is of a kind without.
+    pub(super) fn has_key_of(&self, subsystem: &Subsystem) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(..) => true,
+            Self::Secure(stream) => stream.has_key_of(subsystem),
         }
     }
 
@@ -341,5 +361,24 @@ impl Write for SocketStream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_addresses_of_a_host_are_one_place() {
+        for (address, place) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("::1", "::1"),
+            ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+            ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64"),
+            ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ] {
+            assert_eq!(place_of(address.parse().unwrap()), place, "{address}");
+        }
     }
 }

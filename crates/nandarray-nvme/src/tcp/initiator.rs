@@ -151,7 +151,19 @@ impl HostQueue {
         cntlid: u16,
         options: &InitiatorOptions,
     ) -> Result<(Self, CompletionEntry), ConnectError> {
-        let mut stream = address.into().connect(ANSWER_TIME)?;
+        let mut queue = Self::open(address.into(), fields.qid, subnqn, options)?;
+        let done = queue.join(fields, subnqn, cntlid, options)?;
+        Ok((queue, done))
+    }
+
+    /// Connects to a server: does the handshakes, and nothing that makes a queue of the connection.
+    pub(super) fn open(
+        address: Endpoint,
+        qid: u16,
+        subnqn: &str,
+        options: &InitiatorOptions,
+    ) -> Result<Self, ConnectError> {
+        let mut stream = address.connect(ANSWER_TIME)?;
         if let Some(key) = &options.tls_key {
             stream = stream.secured(&key.offers(&options.hostnqn, subnqn), ANSWER_TIME)?;
         }
@@ -159,7 +171,7 @@ impl HostQueue {
         let mut queue = Self {
             stream,
             digests: Digests::default(),
-            in_capsule: if fields.qid == 0 { ADMIN_IN_CAPSULE_BYTES } else { IN_CAPSULE_BYTES },
+            in_capsule: if qid == 0 { ADMIN_IN_CAPSULE_BYTES } else { IN_CAPSULE_BYTES },
             h2c_bytes: 4096,
             next_cid: 0,
             pending: BTreeMap::new(),
@@ -188,13 +200,24 @@ impl HostQueue {
             return Err(broken(format!("{digests:?} and {limit} bytes in ICResp")).into());
         }
         (queue.digests, queue.h2c_bytes) = (digests, limit as usize);
+        Ok(queue)
+    }
+
+    /// Makes a queue of the connection; returns the connect command's completion.
+    pub(super) fn join(
+        &mut self,
+        fields: ConnectFields,
+        subnqn: &str,
+        cntlid: u16,
+        options: &InitiatorOptions,
+    ) -> Result<CompletionEntry, ConnectError> {
         let mut data = ConnectData::default();
         data.hostid = options.hostid;
         data.cntlid.set(cntlid);
         from_text(&mut data.subnqn, subnqn);
         from_text(&mut data.hostnqn, &options.hostnqn);
-        let (done, _) = ok(queue.call(FabricsCommand::Connect(fields).encode(0), data.as_bytes(), 0)?)?;
-        Ok((queue, done))
+        let (done, _) = ok(self.call(FabricsCommand::Connect(fields).encode(0), data.as_bytes(), 0)?)?;
+        Ok(done)
     }
 
     /// Connects a queue: performs the handshake, then the connect command, then authentication if the controller asks

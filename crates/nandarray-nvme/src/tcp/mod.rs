@@ -3,7 +3,8 @@
 //! A connection is a queue, served by a thread of its own that reads, executes and answers in batches; long
 //! commands go to workers. `pdu` has the bytes, `connection` the states of one connection, `endpoint` a stream over
 //! either kind of socket, `listener` the sockets that listen and who may connect by them, `server` threads, limits
-//! and keep alive timeouts, `workers` threads for long commands (`long_command`), `held` the memory that these
+//! and keep alive timeouts, `workers` threads for long commands (`long_command`), `turns` the order in which these
+//! get one, `held` the memory that these
 //! hold, `secure` TLS over a TCP socket, `greeting` its beginning at a server, `outgoing` what is sent, `logins`
 //! counts and slows down logins that fail, `initiator` has the host's side, for tests and clients.
 
@@ -22,6 +23,7 @@ mod run_fetch;
 mod run_output;
 mod secure;
 mod server;
+mod turns;
 mod workers;
 
 pub use endpoint::{Endpoint, Peer};

@@ -2,9 +2,12 @@
 //!
 //! One lock protects the state of TLS. A thread has it while bytes are encrypted or decrypted, never while it
 //! waits: the socket is read and written without waiting, and a thread that has to wait does so without the lock.
-//! So a connection's thread can wait for its host while workers send. TLS itself is s2n-tls; keys come from
+//! So a connection's thread can wait for its host while workers send. TLS looks for data, or for the end of a handshake,
+//! for as long as it is given bytes; so it is given few at once, and a side that sends records without data has no end of
+//! its own. TLS itself is s2n-tls; keys come from
 //! [`crate::tls`]. Certificates, earlier versions and resumed sessions are not used.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -24,6 +27,7 @@ use s2n_tls::error::{Error as SessionError, ErrorType};
 use s2n_tls::psk::Psk;
 use s2n_tls::security::Policy;
 
+use crate::subsystem::Subsystem;
 use crate::tls::{NamedHost, TlsHash, TlsPsk};
 
 /// TLS 1.3 alone, with the cipher suites of NVMe/TCP among those of TLS 1.3.
@@ -32,6 +36,10 @@ const POLICY: &str = "AWS-CRT-SDK-TLSv1.3";
 pub(super) const HANDSHAKE_RECORD: u8 = 22;
 /// The type of a record with an alert.
 const ALERT_RECORD: u8 = 21;
+/// Number of times that TLS gets bytes of the socket before its lock is free again, each time 17 KiB at most.
+const PASS_READS: u32 = 2;
+/// Bytes of records without data that come before a connection ends. A record has 17 KiB at most.
+const EMPTY_BYTES_MAX: usize = 64 << 10;
 /// Time in which the other side has to take bytes that are written.
 const WRITE_TIME: Duration = Duration::from_secs(60);
 
@@ -84,6 +92,20 @@ struct SecureState {
     read_limit_ms: AtomicU64,
     /// The host and the subsystem whose key was used.
     named: NamedHost,
+    /// The key that was used, at a server.
+    key: Option<TlsPsk>,
+}
+
+thread_local! {
+    /// Number of times that this thread's TLS may get bytes of a socket, and the bytes that it has got.
+    static PASS: Cell<(u32, usize)> = const { Cell::new((0, 0)) };
+}
+
+/// Has TLS work with few bytes of its socket; returns what it has done, and the number of bytes that it has got.
+fn pass<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    PASS.set((PASS_READS, 0));
+    let done = work();
+    (done, PASS.get().1)
 }
 
 fn of_tls(error: &SessionError) -> io::Error {
@@ -94,10 +116,17 @@ fn of_tls(error: &SessionError) -> io::Error {
     io::Error::new(kind, format!("TLS: {}", error.message()))
 }
 
-/// Reads from the socket of a session without waiting.
+/// Reads from the socket of a session without waiting, as often as a [`pass`] may.
 unsafe extern "C" fn receive(context: *mut c_void, to: *mut u8, bytes: u32) -> i32 {
+    let (left, before) = PASS.get();
+    if left == 0 {
+        // SAFETY: what TLS passes on.
+        return unsafe { receive_later(context, to, bytes) };
+    }
     // SAFETY: TLS gives memory for this number of bytes.
-    unsafe { libc::recv(context.addr() as i32, to.cast(), bytes as usize, libc::MSG_DONTWAIT) as i32 }
+    let found = unsafe { libc::recv(context.addr() as i32, to.cast(), bytes as usize, libc::MSG_DONTWAIT) as i32 };
+    PASS.set((left - 1, before + usize::try_from(found).unwrap_or(0)));
+    found
 }
 
 /// Reads nothing yet: what has arrived stays in the socket.
@@ -178,7 +207,7 @@ pub(super) fn session(socket: &TcpStream, mode: Mode, settings: &Config) -> Resu
 /// Does the handshake of a session until a point in time. The other side gets an alert of what fails.
 pub(super) fn shake_hands(socket: &TcpStream, session: &mut Session, until: Instant) -> Result<(), TlsFailure> {
     loop {
-        match session.poll_negotiate().map_ok(drop) {
+        match pass(|| session.poll_negotiate().map_ok(drop)).0 {
             Poll::Ready(Ok(())) => return Ok(()),
             Poll::Ready(Err(error)) => {
                 // The alert goes out if the socket takes it.
@@ -205,9 +234,9 @@ pub(super) fn shake_hands(socket: &TcpStream, session: &mut Session, until: Inst
 
 impl SecureStream {
     /// Makes a stream of a session whose handshake is done.
-    pub(super) fn new(socket: TcpStream, session: Session, named: NamedHost) -> Self {
+    pub(super) fn new(socket: TcpStream, session: Session, named: NamedHost, key: Option<TlsPsk>) -> Self {
         let session = Mutex::new(session);
-        Self(Arc::new(SecureState { session, socket, read_limit_ms: AtomicU64::new(0), named }))
+        Self(Arc::new(SecureState { session, socket, read_limit_ms: AtomicU64::new(0), named, key }))
     }
 
     /// Does the handshake of a host, which offers these keys of its own.
@@ -237,7 +266,7 @@ impl SecureStream {
         let host = named.hostnqn.clone();
         let refused = |subsystem: &str| TlsFailure::Key { host, subsystem: subsystem.to_owned() };
         match shake_hands(&socket, &mut session, until) {
-            Ok(()) => Ok(Self::new(socket, session, named)),
+            Ok(()) => Ok(Self::new(socket, session, named, None)),
             Err(_) if there && ![HANDSHAKE_RECORD, ALERT_RECORD].contains(&first[0]) => Err(TlsFailure::NoTls),
             // A server tells strangers as little as it can; it may end the connection without an alert.
             Err(TlsFailure::Io(error)) if error.kind() == ErrorKind::TimedOut => Err(TlsFailure::Io(error)),
@@ -248,6 +277,12 @@ impl SecureStream {
     /// Returns the host and the subsystem whose key was used.
     pub(super) fn named(&self) -> &NamedHost {
         &self.0.named
+    }
+
+    /// Whether the key that was used is the one that its identity has at a server now.
+    pub(super) fn has_key_of(&self, subsystem: &Subsystem) -> bool {
+        let now = |key: &TlsPsk| subsystem.tls_key(&self.0.named, &key.identity);
+        self.0.key.as_ref().is_none_or(|key| now(key).as_ref() == Some(key))
     }
 
     pub(super) fn socket(&self) -> &TcpStream {
@@ -262,19 +297,29 @@ impl SecureStream {
     }
 
     /// Reads what has come. The limit is one for all pieces of a record, and for records without data.
+    ///
+    /// # Errors
+    /// Timed out; those of TLS, and of more than [`EMPTY_BYTES_MAX`] bytes of records without data.
     pub(super) fn read(&self, to: &mut [u8]) -> io::Result<usize> {
         let until = match self.0.read_limit_ms.load(Ordering::Relaxed) {
             0 => None,
             ms => Some(Instant::now() + Duration::from_millis(ms)),
         };
+        let mut empty = 0;
         loop {
-            let found = self.0.session.lock().poll_recv(to);
+            let (found, bytes) = pass(|| self.0.session.lock().poll_recv(to));
             match found {
                 Poll::Ready(Ok(n)) => return Ok(n),
                 // A side that has gone without a farewell has gone all the same: PDUs say themselves how long they are.
                 Poll::Ready(Err(error)) if error.kind() == ErrorType::ConnectionClosed => return Ok(0),
                 Poll::Ready(Err(error)) => return Err(of_tls(&error)),
-                Poll::Pending => {}
+                Poll::Pending => empty += bytes,
+            }
+            if empty > EMPTY_BYTES_MAX {
+                return Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    format!("TLS: {empty} bytes of records without data"),
+                ));
             }
             let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
             if !wait(&self.0.socket, PollFlags::IN, limit)? {
@@ -313,4 +358,30 @@ impl SecureStream {
 
 fn peek_now() -> rustix::net::RecvFlags {
     rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// However many bytes a socket has, TLS gets few of them before its lock is free again.
+    #[test]
+    fn a_pass_ends_although_bytes_are_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sends = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        sends.write_all(&[7; 1000]).unwrap();
+        assert!(wait(&socket, PollFlags::IN, Some(Duration::from_secs(60))).unwrap());
+        let context = ptr::without_provenance_mut(socket.as_raw_fd() as usize);
+        // SAFETY: memory of one byte, and an open socket.
+        let one = || unsafe { receive(context, (&raw mut [0u8]).cast(), 1) };
+        for _ in 0..3 {
+            let (found, bytes) = pass(|| [one(), one(), one()]);
+            assert_eq!((found, bytes), ([1, 1, -1], 2));
+            assert_eq!(io::Error::last_os_error().kind(), ErrorKind::WouldBlock);
+        }
+    }
 }

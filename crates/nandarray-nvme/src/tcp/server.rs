@@ -23,7 +23,8 @@ use super::greeting::{TlsDoor, greet};
 use super::listener::{Listener, SocketAccess};
 use super::logins::FailedLogins;
 use super::outgoing::{Outgoing, SEND_TIME};
-use super::workers::{CommandWorkers, WorkerCounts, WorkerShare};
+use super::turns::{LaneName, WorkerShare};
+use super::workers::{CommandWorkers, WorkerCommand, WorkerCounts};
 use crate::association::Association;
 use crate::events::EventKind;
 use crate::io::CommandPlace;
@@ -203,7 +204,8 @@ impl ServerState {
             CommandPlace::ProgramWorker => (&self.program_workers, runs),
         };
         let share = WorkerShare { share, running_max };
-        workers.execute(of.tenant_name(), of.tenant().owner(), share, Box::new(command));
+        let lane = LaneName { owner: of.tenant().owner().clone(), tenant: of.tenant_name().into() };
+        workers.execute(&lane, share, WorkerCommand { cntlid: of.cntlid(), run: Box::new(command) });
     }
 
     /// Logins that failed.
@@ -303,6 +305,9 @@ impl ServerState {
         }
         // First: a command that arrives before its socket is closed is aborted.
         association.end();
+        // Those that wait for a worker have nobody to answer to.
+        self.workers.forget(association.cntlid());
+        self.program_workers.forget(association.cntlid());
         for socket in found.iter().flat_map(|live| live.sockets.values()) {
             // The host may have closed the connection before.
             drop(socket.shutdown(Shutdown::Both));
@@ -393,9 +398,9 @@ impl Server {
         }
         subsystem.set_ports(ports_of(&endpoints, &options.fallback));
         let count = if options.waits { WAITING_WORKERS } else { WORKERS };
-        let (workers, mut threads) = CommandWorkers::start(count, true);
-        let (program_workers, of_programs) = CommandWorkers::start(count, true);
-        threads.extend(of_programs);
+        let workers = CommandWorkers::start(count, true)?;
+        let program_workers = CommandWorkers::start(count, true).inspect_err(|_| workers.close())?;
+        let mut threads = Vec::new();
         let shared = Arc::new(ServerState {
             begun: Instant::now(),
             counted_seconds: AtomicU64::new(0),

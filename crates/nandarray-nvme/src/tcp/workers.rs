@@ -1,70 +1,67 @@
 //! Threads for long commands, which tenants share. The thread that became idle last gets the next command.
 //!
 //! Its stack, its memory and the caches of its processor are warm then. When threads took turns, the first command of
-//! each of the 128 threads of a paced server ended 75 to 110 us late. Commands for which no thread is idle wait in a
-//! queue of their tenant. Tenants take turns (deficit round robin, M. Shreedhar and G. Varghese, SIGCOMM 1995): each
-//! turn gives a tenant time by its share, and a command costs the time that it took. If commands may take very long, a
-//! tenant that has none running never waits: a thread is made for it. Tenants of one owner, which may be names that one
-//! host made up, have the turns of one tenant together, and few threads. Not here: what a command does, and its panics,
-//! which it has to catch.
+//! each of the 128 threads of a paced server ended 75 to 110 us late. Commands for which no thread is idle wait in the
+//! queue of their tenant (`turns`). If commands may take very long, a tenant that has none running never waits: a
+//! thread is made for it.
+//!
+//! A command that waits for another one, e.g. a deletion for a run of programs, keeps neither its place nor its
+//! thread's: another thread goes on in place of the one that waits. Once its wait is over it queues for a place, and the
+//! worker whose turn that is gives up its own. Not here: what a command does, and its panics, which it has to catch.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use nandarray::waits::{self, WaitObserver};
 use parking_lot::{Condvar, Mutex};
 
-/// Time that one turn gives to a tenant with a share of 1.
-const TURN: Duration = Duration::from_millis(5);
-
-/// Number of tenants beyond which those that wait for nothing are forgotten, with the time that they owe.
-const LANES_MAX: usize = 1024;
-
-/// Maximum number of commands of several tenants of one owner that run at once.
-const OWNER_RUNNING_MAX: u32 = 16;
+use super::turns::{LaneName, Turns, WorkerShare};
 
 /// A command that a worker executes.
-pub(super) type WorkerCommand = Box<dyn FnOnce() + Send>;
+pub(super) struct WorkerCommand {
+    /// Identifier of the controller whose host has sent it.
+    pub(super) cntlid: u16,
+    pub(super) run: Box<dyn FnOnce() + Send>,
+}
 
-/// The part that a tenant has of the workers.
+/// What waits for a worker.
+enum Queued {
+    Command(WorkerCommand),
+    /// A command that has stepped aside, and goes on in a thread of its own.
+    Returning(Arc<Returning>),
+}
+
+/// A command that waits for a place to go on.
+#[derive(Default)]
+struct Returning {
+    seat: Mutex<Option<Seat>>,
+    given: Condvar,
+}
+
+/// What a thread is among the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WorkerShare {
-    /// Weight of the tenant's turns, at least 1.
-    pub(super) share: u32,
-    /// Maximum number of the tenant's commands that run at once, at least 1.
-    pub(super) running_max: u32,
-}
-
-/// The commands of one tenant.
-struct TenantLane {
-    of: WorkerShare,
-    /// Name of all that share the tenant's turns: the tenant's own if it is alone.
-    owner: Arc<str>,
-    waiting: VecDeque<WorkerCommand>,
-    running: u32,
-    /// Time that the tenant has left; negative if its commands took longer than its turns.
-    left_ns: i64,
-}
-
-impl TenantLane {
-    fn may_run(&self) -> bool {
-        !self.waiting.is_empty() && self.running < self.of.running_max
-    }
+enum Seat {
+    /// One of those that there always are, by its number.
+    Pool(usize),
+    /// One that was made for a command, and ends when no further one waits.
+    Extra,
 }
 
 #[derive(Default)]
 struct CommandWorkersState {
-    /// The tenants that have a command here, by their names.
-    lanes: BTreeMap<Arc<str>, TenantLane>,
-    /// The tenants whose commands wait, in the order of their turns.
-    turns: VecDeque<Arc<str>>,
+    turns: Turns<Queued>,
     /// Numbers of idle threads, the one that became idle last at the end.
     idle: Vec<usize>,
-    /// For each thread the command that it was given while it was idle.
-    given: Vec<Option<(Arc<str>, WorkerCommand)>>,
-    /// Number of threads that were made for single tenants and have not ended.
-    extra: usize,
+    /// For each seat of the pool the command that it was given while its thread was idle.
+    given: Vec<Option<(LaneName, Queued)>>,
+    /// Number of threads that have not ended.
+    threads: usize,
+    /// Whether one of them has ended by a panic.
+    panicked: bool,
     closed: bool,
 }
 
@@ -79,194 +76,194 @@ pub struct WorkerCounts {
     pub workers: usize,
 }
 
-impl CommandWorkersState {
-    /// Takes the next command, of the tenant whose turn it is; `None` if none may run.
-    fn take(&mut self) -> Option<(Arc<str>, WorkerCommand)> {
-        let runnable = |state: &Self, name: &Arc<str>| state.lanes[name].may_run() && state.owner_may_run(name);
-        // Rounds until a tenant that may run has time left.
-        let rounds = |name: &Arc<str>| {
-            let left_ns = self.lanes[name].left_ns;
-            if left_ns > 0 { 0 } else { 1 - left_ns / self.turn_ns(name) }
-        };
-        let rounds = self.turns.iter().filter(|name| runnable(self, name)).map(rounds).min()?;
-        if rounds > 0 {
-            let turns: Vec<i64> = self.lanes.keys().map(|name| self.turn_ns(name)).collect();
-            for (lane, most) in self.lanes.values_mut().zip(turns) {
-                lane.left_ns = lane.left_ns.saturating_add(rounds.saturating_mul(most)).min(most);
-            }
-        }
-        self.lanes.retain(|_, lane| lane.running > 0 || !lane.waiting.is_empty() || lane.left_ns < 0);
-        let is_next = |name: &Arc<str>| runnable(self, name) && self.lanes[name].left_ns > 0;
-        let at = self.turns.iter().position(is_next).expect("a tenant has time left");
-        // Tenants before it may not run; they keep their places.
-        let name = self.turns.remove(at).expect("a place among the turns");
-        let lane = self.lanes.get_mut(&name).expect("a waiting tenant has a lane");
-        let command = lane.waiting.pop_front().expect("a command waits");
-        lane.running += 1;
-        if !lane.waiting.is_empty() {
-            self.turns.push_back(name.clone());
-        }
-        Some((name, command))
-    }
-
-    /// Returns the lanes of a tenant's owner.
-    fn of_owner(&self, name: &Arc<str>) -> impl Iterator<Item = &TenantLane> {
-        let owner = self.lanes[name].owner.clone();
-        self.lanes.values().filter(move |lane| lane.owner == owner)
-    }
-
-    /// Returns the time that one turn gives to a tenant.
-    fn turn_ns(&self, name: &Arc<str>) -> i64 {
-        let lane = &self.lanes[name];
-        let sharing = if lane.owner == *name { 1 } else { self.of_owner(name).count() as i64 };
-        (TURN.as_nanos() as i64 * i64::from(lane.of.share) / sharing).max(1)
-    }
-
-    /// Whether one more command of a tenant's owner may run.
-    fn owner_may_run(&self, name: &Arc<str>) -> bool {
-        let running = || self.of_owner(name).map(|lane| lane.running).sum::<u32>();
-        self.lanes[name].owner == *name || running() < OWNER_RUNNING_MAX
-    }
-
-    /// Takes the command of a tenant that has none running, out of turn.
-    fn take_first_of(&mut self, name: &Arc<str>) -> Option<(Arc<str>, WorkerCommand)> {
-        if !self.lanes.contains_key(name) || !self.owner_may_run(name) {
-            return None;
-        }
-        let lane = self.lanes.get_mut(name).filter(|lane| lane.running == 0)?;
-        let command = lane.waiting.pop_front()?;
-        lane.running += 1;
-        if lane.waiting.is_empty() {
-            self.turns.retain(|other| other != name);
-        }
-        Some((name.clone(), command))
-    }
-
-    /// Counts the time that a tenant's command took.
-    fn ended(&mut self, name: &Arc<str>, took: Duration) {
-        let lane = self.lanes.get_mut(name).expect("the lane of a running command");
-        assert!(lane.running > 0, "a command of {name} ended that had not begun");
-        lane.running -= 1;
-        lane.left_ns = lane.left_ns.saturating_sub(i64::try_from(took.as_nanos()).unwrap_or(i64::MAX));
-        if lane.running == 0 && lane.waiting.is_empty() && (lane.left_ns >= 0 || self.lanes.len() > LANES_MAX) {
-            self.lanes.remove(name);
-        }
-    }
-}
-
 /// The workers' commands, which connections add to.
 pub(super) struct CommandWorkers {
     state: Mutex<CommandWorkersState>,
     /// By which each idle thread is woken.
     wake: Vec<Condvar>,
-    /// Notified when a thread that was made for a tenant ends.
+    /// Notified when a thread ends.
     ended: Condvar,
     /// Whether a tenant without a running command gets a thread at once.
     first_at_once: bool,
 }
 
+/// A thread that is counted until this is dropped, also by a panic.
+struct CountedThread(Arc<CommandWorkers>);
+
+impl Drop for CountedThread {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.threads -= 1;
+        state.panicked |= thread::panicking();
+        self.0.ended.notify_all();
+    }
+}
+
+/// The place of a command while a thread executes it.
+struct WorkerPlace {
+    workers: Arc<CommandWorkers>,
+    lane: LaneName,
+    /// The seat of the thread, and the time at which the command got its place.
+    now: Cell<(Seat, Instant)>,
+}
+
+impl WaitObserver for WorkerPlace {
+    fn begin(&self) -> Result<(), String> {
+        let (seat, begun) = self.now.get();
+        let mut state = self.workers.state.lock();
+        if !state.turns.may_step_aside(&self.lane) {
+            return Err("too many commands of its host's place wait so".to_owned());
+        }
+        if let Seat::Pool(_) = seat {
+            let made = self.workers.make_thread(&mut state, seat, None);
+            made.map_err(|error| format!("no thread is left for others meanwhile: {error}"))?;
+        }
+        state.turns.step_aside(&self.lane, begun.elapsed());
+        self.workers.distribute(&mut state, &self.lane);
+        Ok(())
+    }
+
+    fn end(&self, granted: bool) {
+        let mut state = self.workers.state.lock();
+        let seat = if granted && !state.closed {
+            let returning = Arc::new(Returning::default());
+            state.turns.return_by(&self.lane, Queued::Returning(returning.clone()));
+            self.workers.distribute(&mut state, &self.lane);
+            drop(state);
+            let mut seat = returning.seat.lock();
+            returning.given.wait_while(&mut seat, |seat| seat.is_none());
+            seat.expect("a seat was given")
+        } else {
+            state.turns.return_now(&self.lane);
+            Seat::Extra
+        };
+        self.now.set((seat, Instant::now()));
+    }
+}
+
 impl CommandWorkers {
-    /// Starts a number of threads; the handles are for their end after [`Self::close`]. With `first_at_once`, a further
-    /// thread is made for the command of a tenant that has none running, if all are busy.
-    pub(super) fn start(count: usize, first_at_once: bool) -> (Arc<Self>, Vec<JoinHandle<()>>) {
+    /// Starts a number of threads. With `first_at_once`, a further thread is made for the command of a tenant that has
+    /// none running, if all are busy.
+    ///
+    /// # Errors
+    /// The system makes no thread.
+    pub(super) fn start(count: usize, first_at_once: bool) -> io::Result<Arc<Self>> {
         let given = std::iter::repeat_with(|| None).take(count).collect();
         let state = Mutex::new(CommandWorkersState { given, ..CommandWorkersState::default() });
         let wake = std::iter::repeat_with(Condvar::new).take(count).collect();
         let workers = Arc::new(Self { state, wake, ended: Condvar::new(), first_at_once });
-        let start = |number| {
-            let workers = workers.clone();
-            thread::spawn(move || {
-                while let Some((tenant, command)) = workers.next(number) {
-                    workers.run(&tenant, command);
-                }
-            })
+        let mut state = workers.state.lock();
+        let made = (0..count).try_for_each(|number| workers.make_thread(&mut state, Seat::Pool(number), None));
+        state.closed = made.is_err();
+        drop(state);
+        made.map(|()| workers)
+    }
+
+    /// Makes a thread with a seat, for a command that it was given, and further ones.
+    fn make_thread(
+        self: &Arc<Self>,
+        state: &mut CommandWorkersState,
+        seat: Seat,
+        given: Option<(LaneName, Queued)>,
+    ) -> io::Result<()> {
+        // A thread that cannot be made leaves what it was given here.
+        let given = Arc::new(Mutex::new(given));
+        let (workers, first) = (self.clone(), given.clone());
+        let work = move || {
+            let counted = CountedThread(workers);
+            let first = first.lock().take();
+            counted.0.work(seat, first);
         };
-        let threads = (0..count).map(start).collect();
-        (workers, threads)
-    }
-
-    fn run(&self, tenant: &Arc<str>, command: WorkerCommand) {
-        let begun = Instant::now();
-        command();
-        self.state.lock().ended(tenant, begun.elapsed());
-    }
-
-    /// Has a command of a tenant of `owner` executed; drops it if the workers are closed: no host is there.
-    pub(super) fn execute(self: &Arc<Self>, tenant: &str, owner: &Arc<str>, of: WorkerShare, command: WorkerCommand) {
-        let mut state = self.state.lock();
-        if state.closed {
-            return;
-        }
-        let name: Arc<str> = tenant.into();
-        let lane = state.lanes.entry(name.clone()).or_insert_with(|| TenantLane {
-            of,
-            owner: owner.clone(),
-            waiting: VecDeque::new(),
-            running: 0,
-            left_ns: 0,
-        });
-        lane.of = of;
-        let is_first = lane.running == 0 && lane.waiting.is_empty();
-        lane.waiting.push_back(command);
-        if !state.turns.contains(&name) {
-            state.turns.push_back(name);
-        }
-        if state.idle.is_empty() {
-            if is_first && self.first_at_once && state.owner_may_run(&tenant.into()) {
-                state.extra += 1;
-                drop(state);
-                self.make_thread(tenant.into());
+        match thread::Builder::new().name("nvme-worker".to_owned()).spawn(work) {
+            Ok(_) => state.threads += 1,
+            Err(error) => {
+                if let Some((lane, queued)) = given.lock().take() {
+                    state.turns.give_back(&lane, queued);
+                }
+                return Err(error);
             }
-            return;
         }
+        Ok(())
+    }
+
+    /// Executes commands until none is left for the seat.
+    fn work(self: &Arc<Self>, mut seat: Seat, first: Option<(LaneName, Queued)>) {
+        let mut next = first.or_else(|| self.next(seat));
+        while let Some((lane, queued)) = next {
+            match queued {
+                Queued::Command(command) => seat = self.run(seat, lane, command),
+                Queued::Returning(returning) => {
+                    // Its thread goes on in this one's place.
+                    *returning.seat.lock() = Some(seat);
+                    returning.given.notify_one();
+                    return;
+                }
+            }
+            next = self.next(seat);
+        }
+    }
+
+    /// Executes a command; returns the seat that the thread has then.
+    fn run(self: &Arc<Self>, seat: Seat, lane: LaneName, command: WorkerCommand) -> Seat {
+        let place = Rc::new(WorkerPlace { workers: self.clone(), lane, now: Cell::new((seat, Instant::now())) });
+        waits::observed(place.clone(), command.run);
+        let (seat, begun) = place.now.get();
+        self.state.lock().turns.end(&place.lane, begun.elapsed());
+        seat
+    }
+
+    /// Has a command of a tenant executed; drops it if the workers are closed: no host is there.
+    pub(super) fn execute(self: &Arc<Self>, lane: &LaneName, of: WorkerShare, command: WorkerCommand) {
+        let mut state = self.state.lock();
+        if !state.closed {
+            state.turns.push(lane, of, Queued::Command(command));
+            self.distribute(&mut state, lane);
+        }
+    }
+
+    /// Gives commands to idle threads; makes a thread for a command of this tenant if it has none running. After
+    /// [`Self::close`] threads that were idle have ended, and one is made for each command that may run.
+    fn distribute(self: &Arc<Self>, state: &mut CommandWorkersState, lane: &LaneName) {
         // Several may begin: a tenant's share may have grown.
         while let Some(&number) = state.idle.last()
-            && let Some(taken) = state.take()
+            && let Some(taken) = state.turns.take()
         {
             state.idle.pop();
             state.given[number] = Some(taken);
             self.wake[number].notify_one();
         }
-    }
-
-    /// Makes a thread for the waiting command of a tenant that has none running; it takes further ones while there are
-    /// any.
-    fn make_thread(self: &Arc<Self>, tenant: Arc<str>) {
-        let workers = self.clone();
-        let run = move || {
-            let mut next = workers.state.lock().take_first_of(&tenant);
-            while let Some((tenant, command)) = next {
-                workers.run(&tenant, command);
-                next = workers.state.lock().take();
-            }
-            workers.extra_ended();
+        let first = match () {
+            () if state.closed => state.turns.take(),
+            () if self.first_at_once => state.turns.take_first_of(lane),
+            () => None,
         };
         // Without another thread the command waits for one of those that there are.
-        if thread::Builder::new().name("nvme-run".to_owned()).spawn(run).is_err() {
-            self.extra_ended();
-        }
+        first.map(|first| self.make_thread(state, Seat::Extra, Some(first)));
+    }
+
+    /// Drops the waiting commands of a controller's host, which has gone.
+    pub(super) fn forget(&self, cntlid: u16) {
+        let keep = |queued: &Queued| !matches!(queued, Queued::Command(command) if command.cntlid == cntlid);
+        let gone = self.state.lock().turns.retain(keep);
+        // What they hold is given back outside of the lock.
+        drop(gone);
     }
 
     /// Returns how many commands and workers there are now.
     pub(super) fn counts(&self) -> WorkerCounts {
-        let state = self.state.lock();
-        let workers = self.wake.len();
-        let waiting = state.lanes.values().map(|lane| lane.waiting.len()).sum();
-        let busy = state.lanes.values().map(|lane| lane.running as usize).sum();
-        WorkerCounts { waiting, busy, workers }
+        let (waiting, busy) = self.state.lock().turns.counts();
+        WorkerCounts { waiting, busy, workers: self.wake.len() }
     }
 
-    fn extra_ended(&self) {
-        self.state.lock().extra -= 1;
-        self.ended.notify_all();
-    }
-
-    /// Waits for the end of the threads that were made for single tenants, after [`Self::close`]: their commands end as
-    /// those of the other threads do.
+    /// Waits for the end of the threads, after [`Self::close`].
+    ///
+    /// # Panics
+    /// If one of them has.
     pub(super) fn join(&self) {
         let mut state = self.state.lock();
         assert!(state.closed, "workers that go on have no end");
-        self.ended.wait_while(&mut state, |state| state.extra > 0);
+        self.ended.wait_while(&mut state, |state| state.threads > 0);
+        assert!(!state.panicked, "a worker does not panic");
     }
 
     /// Ends the threads once they have executed all commands that are there.
@@ -277,216 +274,219 @@ impl CommandWorkers {
         }
     }
 
-    /// Waits for the next command of a thread; `None` if the workers are closed and no command is left.
-    fn next(&self, number: usize) -> Option<(Arc<str>, WorkerCommand)> {
+    /// Waits for the next command of a seat; `None` if the workers are closed and no command is left, and at once for a
+    /// thread that was made for a command.
+    fn next(&self, seat: Seat) -> Option<(LaneName, Queued)> {
         let mut state = self.state.lock();
-        if let Some(taken) = state.take() {
+        if let Some(taken) = state.turns.take() {
             return Some(taken);
         }
-        if state.closed {
-            return None;
+        match seat {
+            Seat::Pool(number) if !state.closed => {
+                state.idle.push(number);
+                self.wake[number].wait_while(&mut state, |state| state.given[number].is_none() && !state.closed);
+                state.given[number].take()
+            }
+            _ => None,
         }
-        state.idle.push(number);
-        self.wake[number].wait_while(&mut state, |state| state.given[number].is_none() && !state.closed);
-        state.given[number].take()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::mpsc::{self, Receiver};
     use std::thread::ThreadId;
 
+    use nandarray::{RangeTicket, Share, WaitEnd};
+
     use super::*;
+    use crate::tcp::turns::{ASIDE_MAX, OWNER_RUNNING_MAX};
+    use crate::tenants::Owner;
+    use crate::tests::within;
 
     const ANY: WorkerShare = WorkerShare { share: 1, running_max: u32::MAX };
+    const LONG: Duration = Duration::from_secs(60);
 
-    fn execute(workers: &Arc<CommandWorkers>, tenant: &str, command: WorkerCommand) {
-        workers.execute(tenant, &tenant.into(), ANY, command);
+    fn named(tenant: &str) -> LaneName {
+        LaneName { owner: Owner::Tenant(tenant.into()), tenant: tenant.into() }
+    }
+
+    fn at(place: &str, tenant: usize) -> LaneName {
+        LaneName { owner: Owner::Place(place.into()), tenant: format!("nqn.{tenant}").into() }
+    }
+
+    fn execute(workers: &Arc<CommandWorkers>, lane: &LaneName, of: WorkerShare, run: impl FnOnce() + Send + 'static) {
+        workers.execute(lane, of, WorkerCommand { cntlid: 1, run: Box::new(run) });
+    }
+
+    fn end(workers: &Arc<CommandWorkers>) {
+        workers.close();
+        let workers = workers.clone();
+        within("workers that are closed end", move || workers.join());
+    }
+
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < LONG, "{what}");
+            thread::yield_now();
+        }
     }
 
     fn idle(workers: &CommandWorkers, count: usize) {
-        while workers.state.lock().idle.len() < count {
-            thread::yield_now();
-        }
+        until("threads are idle", || workers.state.lock().idle.len() == count);
     }
 
     /// Executes a command that tells its thread, and waits until that thread is idle again.
     fn one(workers: &Arc<CommandWorkers>, count: usize) -> ThreadId {
         let (tell, told) = mpsc::channel();
-        execute(workers, "one", Box::new(move || tell.send(thread::current().id()).unwrap()));
-        let id = told.recv().unwrap();
+        execute(workers, &named("one"), ANY, move || tell.send(thread::current().id()).unwrap());
+        let id = told.recv_timeout(LONG).unwrap();
         idle(workers, count);
         id
     }
 
     #[test]
     fn one_command_after_another_stays_on_one_thread() {
-        let (workers, threads) = CommandWorkers::start(8, false);
+        let workers = CommandWorkers::start(8, false).unwrap();
         idle(&workers, 8);
         let first = one(&workers, 8);
         assert!((0..50).all(|_| one(&workers, 8) == first));
-        workers.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        end(&workers);
     }
 
     #[test]
     fn commands_run_at_once_up_to_the_number_of_threads_and_all_of_them_once() {
-        let (workers, threads) = CommandWorkers::start(3, false);
+        let workers = CommandWorkers::start(3, false).unwrap();
         let barrier = Arc::new(std::sync::Barrier::new(3));
         let (tell, told) = mpsc::channel();
         for number in 0..300 {
             let (tell, barrier) = (tell.clone(), barrier.clone());
-            execute(
-                &workers,
-                "one",
-                Box::new(move || {
-                    barrier.wait();
-                    tell.send(number).unwrap();
-                }),
-            );
+            execute(&workers, &named("one"), ANY, move || {
+                barrier.wait();
+                tell.send(number).unwrap();
+            });
         }
-        workers.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        end(&workers);
         drop(tell);
         let mut ended: Vec<u32> = told.iter().collect();
         ended.sort_unstable();
         assert!(ended.into_iter().eq(0..300));
-        execute(&workers, "one", Box::new(|| panic!("a command of closed workers")));
-    }
-
-    /// Has two tenants send commands that take some time each; returns how much time each has had when all of the first
-    /// one's are done.
-    fn shared(shares: [u32; 2], costs_ms: [u64; 2], count: usize) -> [u64; 2] {
-        let (workers, threads) = CommandWorkers::start(1, false);
-        let had = Arc::new(Mutex::new([0; 2]));
-        let (hold, held) = mpsc::channel::<()>();
-        execute(&workers, "before", Box::new(move || held.recv().unwrap()));
-        let (tell, told) = mpsc::channel();
-        for round in 0..count {
-            for (which, name) in ["a", "b"].into_iter().enumerate() {
-                let (had, tell) = (had.clone(), tell.clone());
-                let command = move || {
-                    thread::sleep(Duration::from_millis(costs_ms[which]));
-                    had.lock()[which] += costs_ms[which];
-                    if which == 0 && round + 1 == count {
-                        tell.send(*had.lock()).unwrap();
-                    }
-                };
-                let of = WorkerShare { share: shares[which], running_max: 4 };
-                workers.execute(name, &name.into(), of, Box::new(command));
-            }
-        }
-        hold.send(()).unwrap();
-        let found = told.recv().unwrap();
-        workers.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        found
-    }
-
-    #[test]
-    fn tenants_have_time_by_their_shares_whatever_their_commands_cost() {
-        let [a, b] = shared([1, 1], [4, 16], 12);
-        assert!(b >= a / 2 && b <= 2 * a + 32, "equal shares: {a} and {b} ms");
-        let [a, b] = shared([4, 1], [8, 8], 16);
-        assert!(b <= a / 2, "four times the share: {a} and {b} ms");
-    }
-
-    #[test]
-    fn a_tenant_that_sends_one_command_at_a_time_pays_for_it() {
-        let (workers, threads) = CommandWorkers::start(1, false);
-        let (over, had) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new([0u64; 2])));
-        thread::scope(|scope| {
-            // Long commands one after the other, beside short ones of which some always wait.
-            for (which, depth, cost_ms) in [(0, 1, 40), (1, 4, 2)] {
-                let (workers, over, had) = (workers.clone(), over.clone(), had.clone());
-                scope.spawn(move || {
-                    let (tell, told) = mpsc::channel();
-                    let mut in_flight = 0;
-                    while !*over.lock() {
-                        while in_flight < depth {
-                            let (tell, had) = (tell.clone(), had.clone());
-                            let command = move || {
-                                thread::sleep(Duration::from_millis(cost_ms));
-                                had.lock()[which] += cost_ms;
-                                tell.send(()).unwrap();
-                            };
-                            execute(&workers, ["long", "short"][which], Box::new(command));
-                            in_flight += 1;
-                        }
-                        told.recv().unwrap();
-                        in_flight -= 1;
-                    }
-                    (0..in_flight).for_each(|_| told.recv().unwrap());
-                });
-            }
-            thread::sleep(Duration::from_millis(1500));
-            *over.lock() = true;
-        });
-        let [long, short] = *had.lock();
-        assert!(long <= 2 * short + 80 && short <= 2 * long + 80, "{long} and {short} ms");
-        workers.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        execute(&workers, &named("one"), ANY, || panic!("a command of closed workers"));
     }
 
     #[test]
     fn a_tenant_without_a_running_command_never_waits_for_others_and_none_has_more_than_it_may() {
-        let (workers, threads) = CommandWorkers::start(2, true);
+        let workers = CommandWorkers::start(2, true).unwrap();
         idle(&workers, 2);
-        let (end, ended) = mpsc::channel::<()>();
+        let (end_one, ended) = mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
         let (began, begun) = mpsc::channel();
         let send = |name: &'static str, running_max| {
             let (ended, began) = (ended.clone(), began.clone());
-            let command = move || {
+            execute(&workers, &named(name), WorkerShare { share: 1, running_max }, move || {
                 began.send(name).unwrap();
                 // The lock is held while it waits: one message ends one command.
-                ended.lock().recv().unwrap();
-            };
-            workers.execute(name, &name.into(), WorkerShare { share: 1, running_max }, Box::new(command));
+                ended.lock().recv_timeout(LONG).unwrap();
+            });
         };
         (0..6).for_each(|_| send("a", 3));
         ["b", "c", "d"].iter().for_each(|name| send(name, 3));
-        let mut first: Vec<&str> = (0..5).map(|_| begun.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+        let mut first: Vec<&str> = (0..5).map(|_| begun.recv_timeout(LONG).unwrap()).collect();
         first.sort_unstable();
         assert_eq!(first, ["a", "a", "b", "c", "d"], "all tenants run, the first by both threads of the pool");
         assert!(begun.recv_timeout(Duration::from_millis(50)).is_err(), "the rest waits");
-        (0..9).for_each(|_| end.send(()).unwrap());
-        assert_eq!((0..4).map(|_| begun.recv_timeout(Duration::from_secs(10)).unwrap()).collect::<Vec<_>>(), ["a"; 4]);
-        workers.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        drop(began);
+        (0..9).for_each(|_| end_one.send(()).unwrap());
+        assert_eq!((0..4).map(|_| begun.recv_timeout(LONG).unwrap()).collect::<Vec<_>>(), ["a"; 4]);
+        end(&workers);
     }
 
-    /// An honest tenant and 20 of one owner send commands of 2 ms each: until those of the honest one are done, the
-    /// owner has no more time than a tenant.
+    /// The lock of a space in whose runs a command waits, and what waits for it.
+    fn waiting(ticket: RangeTicket, ends: &mpsc::Sender<WaitEnd>) -> impl FnOnce() + Send + 'static {
+        let ends = ends.clone();
+        move || ends.send(ticket.wait()).unwrap()
+    }
+
+    /// Twenty names at one place wait for another command, each with all that it may run, and more than there are
+    /// threads: a neighbour at the same place runs its commands. When the wait is over all go on, no more at once than
+    /// may.
     #[test]
-    fn twenty_names_of_one_owner_have_the_turns_of_one() {
-        let (workers, threads) = CommandWorkers::start(1, false);
-        let had = Arc::new(Mutex::new([0u64; 2]));
-        let (hold, held) = mpsc::channel::<()>();
-        execute(&workers, "before", Box::new(move || held.recv().unwrap()));
-        let (tell, told) = mpsc::channel();
-        for number in 0..40 {
-            for name in 0..=20 {
-                let (had, tell, which) = (had.clone(), tell.clone(), usize::from(name > 0));
-                let command = move || {
-                    thread::sleep(Duration::from_millis(2));
-                    had.lock()[which] += 2;
-                    if which == 0 && number == 39 {
-                        tell.send(*had.lock()).unwrap();
-                    }
-                };
-                let name: Arc<str> = format!("nqn.{name}").into();
-                let owner = if which == 0 { name.clone() } else { "hosts at one place".into() };
-                workers.execute(&name, &owner, ANY, Box::new(command));
-            }
+    fn commands_that_wait_hold_no_place_and_no_thread() {
+        let workers = CommandWorkers::start(2, true).unwrap();
+        let lock = nandarray::internals::RangeLock::default();
+        let held = lock.request(vec![], Share::Exclusive);
+        let (ends, ended): (_, Receiver<WaitEnd>) = mpsc::channel();
+        let of = WorkerShare { share: 1, running_max: 1 };
+        for name in 0..20 {
+            (0..5).for_each(|_| {
+                execute(&workers, &at("::", name), of, waiting(lock.request(vec![], Share::Shared), &ends))
+            });
         }
-        hold.send(()).unwrap();
-        let [honest, made_up] = told.recv().unwrap();
+        until("all wait aside", || workers.counts() == WorkerCounts { waiting: 0, busy: 0, workers: 2 });
+        for _ in 0..50 {
+            let (tell, told) = mpsc::channel();
+            execute(&workers, &at("::", 77), of, move || tell.send(()).unwrap());
+            told.recv_timeout(LONG).unwrap();
+        }
+        drop(held);
+        assert!((0..100).all(|_| ended.recv_timeout(LONG).unwrap() == WaitEnd::Granted));
+        end(&workers);
+    }
+
+    #[test]
+    fn as_many_wait_as_leave_room_for_others_and_all_end_with_their_workers() {
+        let workers = CommandWorkers::start(2, true).unwrap();
+        let lock = nandarray::internals::RangeLock::default();
+        let held = lock.request(vec![], Share::Exclusive);
+        let (ends, ended): (_, Receiver<WaitEnd>) = mpsc::channel();
+        let most = ASIDE_MAX / 2;
+        for _ in 0..most + 10 {
+            execute(&workers, &at("::", 1), ANY, waiting(lock.request(vec![], Share::Shared), &ends));
+        }
+        for _ in 0..10 {
+            assert!(matches!(ended.recv_timeout(LONG).unwrap(), WaitEnd::Refused(_)));
+        }
+        execute(&workers, &named("other"), ANY, waiting(lock.request(vec![], Share::Shared), &ends));
+        until("all wait aside", || workers.counts().busy == 0 && workers.counts().waiting == 0);
         workers.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        // Each name may have one command beyond what its turn gives.
-        assert!(made_up <= 2 * honest + 20 * 2, "{honest} ms beside {made_up} ms of 20 names");
+        lock.close();
+        assert!((0..=most).all(|_| ended.recv_timeout(LONG).unwrap() == WaitEnd::Closed));
+        end(&workers);
+        drop(held);
+    }
+
+    #[test]
+    fn what_a_host_that_has_gone_left_in_the_queue_is_dropped() {
+        let workers = CommandWorkers::start(1, false).unwrap();
+        idle(&workers, 1);
+        let (go_on, goes_on) = mpsc::channel::<()>();
+        execute(&workers, &named("before"), ANY, move || goes_on.recv_timeout(LONG).unwrap());
+        let (tell, told) = mpsc::channel();
+        for cntlid in [7, 8, 7] {
+            let tell = tell.clone();
+            let run = Box::new(move || tell.send(cntlid).unwrap());
+            workers.execute(&at("::", 1), ANY, WorkerCommand { cntlid, run });
+        }
+        workers.forget(7);
+        assert_eq!(workers.counts().waiting, 1);
+        go_on.send(()).unwrap();
+        end(&workers);
+        drop(tell);
+        assert_eq!(told.iter().collect::<Vec<_>>(), [8]);
+    }
+
+    #[test]
+    fn names_at_one_place_run_no_more_than_the_place_may() {
+        let workers = CommandWorkers::start(40, true).unwrap();
+        idle(&workers, 40);
+        let (go_on, goes_on) = mpsc::channel::<()>();
+        let goes_on = Arc::new(Mutex::new(goes_on));
+        for name in 0..40 {
+            let goes_on = goes_on.clone();
+            execute(&workers, &at("::", name), ANY, move || goes_on.lock().recv_timeout(LONG).unwrap());
+        }
+        assert_eq!(workers.counts().busy, OWNER_RUNNING_MAX);
+        (0..40).for_each(|_| go_on.send(()).unwrap());
+        end(&workers);
     }
 }

@@ -8,7 +8,9 @@ mod programs;
 mod reservations;
 mod statuses;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use nandarray::nvme::{Controller, NewNamespace, Status, SubmissionEntry};
 use nandarray::{Device, Geometry, MemoryMedia, Mode, Options};
@@ -27,6 +29,19 @@ struct Host {
     runtime: Arc<Runtime>,
     subsystem: Arc<Subsystem>,
     association: Arc<Association>,
+}
+
+/// Runs `work` in a thread and returns its result; panics if that takes longer than a minute.
+pub(crate) fn within<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    let thread = thread::spawn(move || tell.send(work()));
+    match told.recv_timeout(Duration::from_secs(60)) {
+        Ok(done) => done,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: not after a minute"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("a thread that told nothing has panicked"))
+        }
+    }
 }
 
 /// The answer to a command: its status, and dwords 0 and 1 of its completion as one number.
@@ -50,6 +65,18 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
+/// Makes a subsystem with these options and [`MEMORY`] bytes of memory, of a store in memory.
+pub(crate) fn subsystem(options: SubsystemOptions) -> (Arc<Runtime>, Arc<Subsystem>) {
+    let options_of_store = Options { geometry: Geometry::TINY, threads: Some(1), ..Options::default() };
+    let media = Arc::new(MemoryMedia::default());
+    let device = Device::open(media, "memory", Mode::Truncate, &options_of_store).unwrap();
+    let runtime = Arc::new(Runtime::new(Arc::new(device)));
+    let new = NewNamespace { nsid: 1, nsze: BLOCKS, lba_bytes: 512, compression: None, key: None };
+    Controller::new(runtime.device()).create_namespace(&new).unwrap();
+    let subsystem = Subsystem::new(&runtime, SubsystemOptions { memory_bytes: MEMORY, ..options });
+    (runtime, subsystem)
+}
+
 impl Host {
     fn new() -> Self {
         Self::with(SubsystemOptions::default())
@@ -58,14 +85,7 @@ impl Host {
     /// Connects a host to a new subsystem with these options and [`MEMORY`] bytes of memory, and enables its
     /// controller.
     fn with(options: SubsystemOptions) -> Self {
-        let geometry = Geometry::TINY;
-        let options_of_store = Options { geometry, threads: Some(1), ..Options::default() };
-        let media = Arc::new(MemoryMedia::default());
-        let device = Device::open(media, "memory", Mode::Truncate, &options_of_store).unwrap();
-        let runtime = Arc::new(Runtime::new(Arc::new(device)));
-        let new = NewNamespace { nsid: 1, nsze: BLOCKS, lba_bytes: 512, compression: None, key: None };
-        Controller::new(runtime.device()).create_namespace(&new).unwrap();
-        let subsystem = Subsystem::new(&runtime, SubsystemOptions { memory_bytes: MEMORY, ..options });
+        let (runtime, subsystem) = subsystem(options);
         let association = Self::associate(&subsystem);
         let host = Self { runtime, subsystem, association };
         host.enable(true);

@@ -468,7 +468,7 @@ fn executions_name_a_program_that_is_active_and_a_set_that_is_there() {
 fn a_host_aborts_its_own_executions_alone() {
     let host = ready();
     let other = host.another();
-    let outputs = Arc::new(OutputMemory::new(&host.association.tenant().budget));
+    let outputs = Arc::new(OutputMemory::new(&host.association.tenant().budget, &host.association.tenant().spool));
     let limits = RunLimits { instructions_max: 1, time_max: Duration::from_secs(60), outputs };
     let command = RunCommand { qid: 3, cid: 8 };
     let running = host.association.running.begin(&AtomicU64::new(0), command, true, limits);

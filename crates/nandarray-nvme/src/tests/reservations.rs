@@ -600,7 +600,7 @@ fn an_aborting_preemption_waits_for_the_commands_of_the_preempted_host() {
     assert_eq!(acquire(&other, 1, 2), Status::SUCCESS);
     let (mine, foreign) = (host.association.executing.begin(), third.association.executing.begin());
     let (in_flight, has_ended) = (other.association.executing.begin(), AtomicBool::new(false));
-    let outputs = Arc::new(OutputMemory::new(&other.association.tenant().budget));
+    let outputs = Arc::new(OutputMemory::new(&other.association.tenant().budget, &other.association.tenant().spool));
     let limits = RunLimits { instructions_max: u64::MAX, time_max: Duration::MAX, outputs };
     let running = other.association.running.begin(&AtomicU64::new(0), RunCommand { qid: 1, cid: 9 }, true, limits);
     thread::scope(|scope| {
@@ -619,7 +619,7 @@ fn an_aborting_preemption_waits_for_the_commands_of_the_preempted_host() {
         assert!(!preempting.is_finished());
         has_ended.store(true, Ordering::SeqCst);
         drop(in_flight);
-        assert_eq!(preempting.join().unwrap(), Status::SUCCESS);
+        assert_eq!(nandarray::internals::joined(preempting), Status::SUCCESS);
     });
     assert!(running.progress().stop.load(Ordering::SeqCst), "executions of programs are stopped");
     drop((mine, foreign));

@@ -38,7 +38,7 @@ fn recorder(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
             said.extend_from_slice(&part[..n]);
             drop(host.write_all(&part[..n]));
         }
-        onward.join().unwrap();
+        nandarray::internals::joined(onward);
         said
     })
 }
@@ -88,17 +88,17 @@ fn an_initiator_takes_no_damaged_byte_for_a_right_one() {
     let right = converse(address, &nqn, cntlid, digests).unwrap();
     assert_eq!(right.0, [Status::SUCCESS, Status::SUCCESS, Status::LBA_OUT_OF_RANGE, Status::SUCCESS]);
     assert!(right.1[..] == pattern(40 * 512, 3)[512..1024]);
-    let said = said.join().unwrap();
+    let said = nandarray::internals::joined(said);
     let (address, replayed) = replay(said.clone());
     assert_eq!(converse(address, &nqn, cntlid, digests).unwrap(), right, "a replay is as good");
-    replayed.join().unwrap();
+    nandarray::internals::joined(replayed);
     for at in (0..said.len()).filter(|at| *at < 16 || *at >= 120) {
         for mask in [0x01u8, 0x80, 0xff] {
             let mut damaged = said.clone();
             damaged[at] ^= mask;
             let (address, replayed) = replay(damaged);
             let done = converse(address, &nqn, cntlid, digests);
-            replayed.join().unwrap();
+            nandarray::internals::joined(replayed);
             let context = format!("byte {at} of {} turned over by {mask:#x}", said.len());
             match done {
                 // The handshake has no digest: its limit on data, and bytes that are reserved, may change.
@@ -117,11 +117,11 @@ fn an_initiator_beside_a_controller_that_is_cut_off_ends_with_an_error() {
     let (_admin, cntlid) = enabled(&target);
     let (address, said) = recorder(target.address());
     let right = converse(address, &nqn, cntlid, Digests::default()).unwrap();
-    let said = said.join().unwrap();
+    let said = nandarray::internals::joined(said);
     for count in (0..=said.len()).filter(|count| count.is_multiple_of(23) || *count + 40 > said.len()) {
         let (address, replayed) = replay(said[..count].to_vec());
         let done = converse(address, &nqn, cntlid, Digests::default());
-        replayed.join().unwrap();
+        nandarray::internals::joined(replayed);
         match done {
             Ok(found) => assert!(count == said.len() && found == right, "{count} of {} bytes", said.len()),
             Err(error) => assert!(matches!(error, ConnectError::Io(_)) && count < said.len(), "{count}: {error}"),
@@ -133,7 +133,7 @@ fn an_initiator_beside_a_controller_that_is_cut_off_ends_with_an_error() {
         damaged[at] ^= [0x01, 0x04, 0x10, 0xff][at % 4];
         let (address, replayed) = replay(damaged);
         drop(converse(address, &nqn, cntlid, Digests::default()));
-        replayed.join().unwrap();
+        nandarray::internals::joined(replayed);
     }
 }
 
@@ -178,7 +178,7 @@ fn an_initiator_names_the_rule_that_its_controller_breaks() {
         let after = queue.call(read, &[], 512).unwrap_err().to_string();
         assert_eq!(after, "the connection failed earlier", "after {text:?}");
         drop(queue);
-        replayed.join().unwrap();
+        nandarray::internals::joined(replayed);
     }
 }
 

@@ -28,13 +28,16 @@ pub const SALT_BYTES: usize = 16;
 /// Length of an authentication tag in bytes.
 pub(super) const TAG_BYTES: usize = 16;
 
-/// First bytes of the associated data of a frame. Head and key check begin differently, so that none of the three is
-/// ever accepted as another.
+/// First bytes of the associated data of a frame. Heads, key checks and waiting bytes begin differently, so that none of
+/// them is ever accepted as another.
 const FRAME_DOMAIN: &[u8] = b"nandarray frame 1\0";
 /// First bytes of the associated data of a head.
 const HEAD_DOMAIN: &[u8] = b"nandarray head 1\0";
 /// First bytes of the associated data of a key check.
 const CHECK_DOMAIN: &[u8] = b"nandarray key check 1\0";
+
+/// First bytes of the associated data of bytes that wait to be written to a space.
+const WAITING_DOMAIN: &[u8] = b"nandarray waiting 1\0";
 
 /// Frame number in the nonce of a head; numbers of frames count from zero and never reach it.
 const HEAD_NUMBER: u32 = u32::MAX;
@@ -180,6 +183,16 @@ impl FrameCipher {
     /// frame.
     pub(super) fn open_frame(&self, frame: FrameId<'_>, tag: [u8; TAG_BYTES], sealed: &[u8], text: &mut [u8]) -> bool {
         self.aead.open(nonce(frame.sequence, frame.number), &frame.aad(), sealed, tag, text)
+    }
+
+    /// Encrypts bytes that wait to be written to the space; returns their authentication tag.
+    pub(super) fn seal_waiting(&self, sequence: u64, text: &mut [u8]) -> [u8; TAG_BYTES] {
+        self.aead.seal(nonce(sequence, 0), &[WAITING_DOMAIN, &self.salt].concat(), text)
+    }
+
+    /// Decrypts waiting bytes into `text`. Returns `false`, with `text` zeroed, if they were not sealed so.
+    pub(super) fn open_waiting(&self, sequence: u64, tag: [u8; TAG_BYTES], sealed: &[u8], text: &mut [u8]) -> bool {
+        self.aead.open(nonce(sequence, 0), &[WAITING_DOMAIN, &self.salt].concat(), sealed, tag, text)
     }
 
     /// Returns the authentication tag of the whole frame table.

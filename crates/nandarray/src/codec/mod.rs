@@ -63,6 +63,9 @@ use crypt::{FrameCipher, FrameId};
 use frame::Scratch;
 use head::{FrameLayout, HeadWriter};
 
+/// Authentication tag of encrypted bytes that wait to be written.
+pub type WaitingTag = [u8; crypt::TAG_BYTES];
+
 /// Encoder and decoder of the building blocks of one space.
 #[derive(Debug)]
 pub struct Codec {
@@ -215,6 +218,18 @@ impl Codec {
     ) -> Result<Range<usize>, CodecError> {
         let table = self.frame_table(payload, context)?;
         self.decode_frames(&table, payload, 0, raw, out)
+    }
+
+    /// Encrypts bytes that wait to be written to the space, under a sequence number of their own; returns their
+    /// authentication tag. `None`, and the bytes as they are, without a cipher.
+    pub fn seal_waiting(&self, sequence: u64, text: &mut [u8]) -> Option<WaitingTag> {
+        self.cipher.as_ref().map(|cipher| cipher.seal_waiting(sequence, text))
+    }
+
+    /// Decrypts bytes that [`Self::seal_waiting`] encrypted; returns `None` if they are others.
+    pub fn open_waiting(&self, sequence: u64, tag: WaitingTag, sealed: &[u8]) -> Option<Vec<u8>> {
+        let mut text = vec![0; sealed.len()];
+        self.cipher.as_ref()?.open_waiting(sequence, tag, sealed, &mut text).then_some(text)
     }
 
     fn decode_with(

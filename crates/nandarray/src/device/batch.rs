@@ -27,6 +27,12 @@ impl<'a> Change<'a> {
     }
 }
 
+/// Returns the spaces of those changes that delete; `spaces` has that of each change.
+pub(super) fn deletions(changes: &[Change<'_>], spaces: &[Arc<Space>]) -> BTreeMap<SpaceId, Arc<Space>> {
+    let found = changes.iter().zip(spaces).filter(|(change, _)| matches!(change, Change::Delete { .. }));
+    found.map(|(_, space)| (space.id, space.clone())).collect()
+}
+
 impl Device {
     pub(super) fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
         self.sound()?;
@@ -40,8 +46,7 @@ impl Device {
             let _epoch = self.epoch.write();
             self.still_open()?;
             let spaces = self.spaces_changed(changes)?;
-            let found = changes.iter().zip(&spaces).filter(|(change, _)| matches!(change, Change::Delete { .. }));
-            deleted = found.map(|(_, space)| (space.id, space.clone())).collect();
+            deleted = deletions(changes, &spaces);
             // A name may have become another space's since its runs were waited for.
             if deleted.keys().all(|id| held.contains_key(id)) {
                 self.change_all(changes, &spaces);
@@ -53,7 +58,7 @@ impl Device {
     }
 
     /// Returns the spaces that changes delete, as names are now; those that are not there are refused later.
-    fn deleted(&self, changes: &[Change<'_>]) -> BTreeMap<SpaceId, Arc<Space>> {
+    pub(super) fn deleted(&self, changes: &[Change<'_>]) -> BTreeMap<SpaceId, Arc<Space>> {
         // The space of a name is that before all changes, or that which a change before gives the name to.
         let mut names: BTreeMap<&str, &str> = BTreeMap::new();
         let mut spaces = BTreeMap::new();

@@ -112,27 +112,34 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| StagedWrite::begin(self.device, space, blocks))
     }
 
-    /// Waits for other runs of programs that write to these building blocks (an empty box is all) and keeps later ones
-    /// from beginning, and the space from being deleted or shrunk, until the ticket is dropped. A caller that waits for
+    /// Waits for other runs of programs that write to these building blocks and keeps later ones from beginning, and the
+    /// space from being deleted or shrunk, until the tickets are dropped. An empty box is all blocks, and keeps the space
+    /// from growing, too. A caller that waits for
     /// several does so in the order of their spaces' numbers, before it stages anything. Other writes go on.
     ///
     /// # Errors
     /// [`Error::Cancelled`] once `stop` is set; [`Error::Closed`] if the store was closed. Under a clock it waits for
     /// nothing: [`Error::Busy`].
-    pub fn hold_run(&self, space: &Space, blocks: BlockBox, stop: &AtomicBool) -> Result<RangeTicket> {
+    pub fn hold_run(&self, space: &Space, blocks: BlockBox, stop: &AtomicBool) -> Result<Vec<RangeTicket>> {
         self.device.guarded(|| {
-            let ticket = space.runs.request(blocks, Share::Exclusive);
             let is_stopped = || stop.load(Ordering::Relaxed);
-            if !self.device.has_clock() && !ticket.wait_unless(&is_stopped) && is_stopped() {
-                return Err(Error::Cancelled);
+            let is_whole = blocks.is_empty();
+            let mut held =
+                vec![self.device.granted(space, space.runs.request(blocks, Share::Exclusive), Some(&is_stopped))?];
+            if is_whole {
+                let growth = space.growth.request(vec![], Share::Exclusive);
+                held.push(self.device.granted(space, growth, Some(&is_stopped))?);
             }
-            self.device.granted(space, ticket)
+            Ok(held)
         })
     }
 
-    /// Returns a spool, which keeps bytes of the command until it stages them.
-    pub fn spool(&self) -> Spool<'d> {
-        Spool::new(self.device)
+    /// Returns a spool, which keeps bytes for a space until the command stages them.
+    ///
+    /// # Errors
+    /// [`Error::WrongKey`] if the space is encrypted and was not unlocked.
+    pub fn spool(&self, space: Arc<Space>) -> Result<Spool<'d>> {
+        Spool::new(self.device, space)
     }
 
     /// Applies staged writes together, all of them or none.

@@ -23,7 +23,7 @@ use super::Device;
 use super::execute::{Command, Execute};
 use super::owned::OwnedCommand;
 use crate::error::{Error, Result};
-use crate::sched::{BlockBox, RangeTicket, Share};
+use crate::sched::{BlockBox, RangeTicket, Share, WaitEnd};
 use crate::sim::{Conductor, FlightId, Halves, Moves, Order, Probe};
 use crate::stl::space::Space;
 
@@ -341,26 +341,45 @@ impl Device {
     /// it fails with [`Error::Busy`] instead: the only other holder can be a transaction, and only this thread lets
     /// time pass.
     pub(super) fn hold(&self, space: &Space, blocks: BlockBox) -> Result<RangeTicket> {
-        self.granted(space, space.ranges.request(blocks, Share::Exclusive))
+        self.granted(space, space.ranges.request(blocks, Share::Exclusive), None)
     }
 
     /// Waits for the runs of programs that write to a space, and keeps others from beginning, as [`Self::hold`] does.
-    /// The caller must hold no blocks of the space yet, and take the runs of several spaces in the order of numbers.
+    /// The caller must hold no blocks of any space yet, and take the runs of several spaces in the order of numbers.
     pub(super) fn hold_runs(&self, space: &Space) -> Result<RangeTicket> {
-        self.granted(space, space.runs.request(vec![], Share::Exclusive))
+        self.granted(space, space.runs.request(vec![], Share::Exclusive), None)
     }
 
-    pub(super) fn granted(&self, space: &Space, ticket: RangeTicket) -> Result<RangeTicket> {
-        if self.has_clock() {
-            if !ticket.is_granted() {
-                return Err(Error::Busy(format!(
-                    "array {:?} is held by a transaction, and on a modelled device no command can wait for it",
-                    space.peek().record.name
-                )));
-            }
-        } else if !ticket.wait() {
-            return Err(Error::Closed("the store was closed while the command waited for another one".to_owned()));
+    /// Waits for the runs of programs that a growth of a space would disturb, and keeps such from beginning: those that
+    /// write to the space by a view, which every element of the space is in. As [`Self::hold_runs`] otherwise.
+    pub(super) fn hold_growth(&self, space: &Space) -> Result<RangeTicket> {
+        self.granted(space, space.growth.request(vec![], Share::Shared), None)
+    }
+
+    /// Waits until a ticket is granted, as [`Self::hold`] does, or `is_stopped` is true, or the thread has a reason of
+    /// its own to stop (`sched::waits`).
+    pub(super) fn granted(
+        &self,
+        space: &Space,
+        ticket: RangeTicket,
+        is_stopped: Option<&dyn Fn() -> bool>,
+    ) -> Result<RangeTicket> {
+        if self.has_clock() && !ticket.is_granted() {
+            return Err(Error::Busy(format!(
+                "array {:?} is held by a transaction, and on a modelled device no command can wait for it",
+                space.peek().record.name
+            )));
         }
-        Ok(ticket)
+        match ticket.wait_unless(is_stopped) {
+            WaitEnd::Granted => Ok(ticket),
+            WaitEnd::Closed => {
+                Err(Error::Closed("the store was closed while the command waited for another one".to_owned()))
+            }
+            WaitEnd::Stopped => Err(Error::Cancelled),
+            WaitEnd::Refused(why) => {
+                let name = &space.peek().record.name;
+                Err(Error::Busy(format!("array {name:?} is used by another command that must end first, and {why}")))
+            }
+        }
     }
 }

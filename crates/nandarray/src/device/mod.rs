@@ -401,6 +401,7 @@ impl Device {
             self.spaces().iter().for_each(|space| {
                 space.ranges.close();
                 space.runs.close();
+                space.growth.close();
             });
         }
         done

@@ -1,6 +1,8 @@
 //! Resize and append: the commands that change a space's shape.
 //!
-//! Both lock the whole space against other writes. An append stages the new part as a write to the enlarged space; then
+//! Both lock the whole space against other writes. A run of programs sees the space that it writes to as at its start:
+//! a space shrinks when all runs that write to it have ended, and grows when those have that write to it by a view. Both
+//! wait for that before they lock anything. An append stages the new part as a write to the enlarged space; then
 //! shape and blocks change together, in one journal record. A resize that shrinks a space stages fill over the part
 //! that is cut off, so that this part reads as fill if the space grows again.
 
@@ -9,6 +11,7 @@ use smallvec::SmallVec;
 use super::Device;
 use super::write::pages_needed;
 use crate::error::{Error, Result, Shape};
+use crate::sched::RangeTicket;
 use crate::sim::count;
 use crate::stl::plan::{Plan, Selection};
 use crate::stl::prefetch::readahead::ElementBox;
@@ -28,6 +31,7 @@ impl Device {
     ) -> Result<Vec<u64>> {
         self.ready()?;
         let space = self.space(id)?;
+        let runs = self.hold_growth(&space)?;
         let range = self.hold(&space, vec![])?;
         let (from, scalar) = {
             let inner = space.read()?;
@@ -68,7 +72,7 @@ impl Device {
             let successive = space.access.appends.next(appended).map(|axis| Successor { axis, end: u64::MAX });
             self.write_work(&space, &to, &work, (bytes, successive), source, Some(&to))?;
         }
-        drop(range);
+        drop((range, runs));
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, bytes);
         self.after_write();
@@ -78,9 +82,7 @@ impl Device {
     pub(super) fn resize(&self, id: SpaceId, to: &[u64]) -> Result<()> {
         self.sound()?;
         let space = self.space(id)?;
-        let _runs = self.hold_runs(&space)?;
-        let _range = self.hold(&space, vec![])?;
-        let from = space.read()?.record.shape.clone();
+        let (_held, from) = self.hold_resized(&space, to)?;
         let scalar = space.peek().record.scalar;
         if scalar && to.is_empty() {
             return Ok(());
@@ -107,6 +109,23 @@ impl Device {
         self.apply(&space, staged, Some(to))?;
         self.after_write();
         Ok(())
+    }
+
+    /// Waits for the runs of programs that another shape of a space would disturb, and locks the whole space. Returns
+    /// both tickets, and the shape that the space has.
+    fn hold_resized(&self, space: &Space, to: &[u64]) -> Result<([RangeTicket; 2], Vec<u64>)> {
+        let cuts = |from: &[u64]| from.iter().zip(to).any(|(from, to)| to < from);
+        let mut shrinks = cuts(&space.read()?.record.shape);
+        loop {
+            let runs = if shrinks { self.hold_runs(space)? } else { self.hold_growth(space)? };
+            let range = self.hold(space, vec![])?;
+            let from = space.read()?.record.shape.clone();
+            // Another command may have changed the shape meanwhile.
+            if shrinks || !cuts(&from) {
+                return Ok(([range, runs], from));
+            }
+            shrinks = true;
+        }
     }
 
     fn stage_cut(&self, space: &Space, from: &[u64], to: &[u64], staged: &mut Vec<Staged>) -> Result<()> {

@@ -6,6 +6,12 @@
 //! all of it. This lets the variables of a data set grow together along a dimension, even if their elements do not fit
 //! into memory.
 //!
+//! Runs of programs see the arrays that they write to as at their start, as with other commands (`reshape`, `batch`):
+//! `Begin` waits for those that a growth would disturb, and `Apply` for those that write to what it deletes. A wait of
+//! `Apply` never keeps another command for ever: a run may need a space of the transaction before it ends, and while
+//! one is about to write to such a space, `Apply` is refused with [`Error::Busy`]; the transaction goes on, and may be
+//! applied again.
+//!
 //! A transaction that is never ended is discarded when the store is closed or its process ends. A transaction belongs
 //! to one store, and does not lock spaces that are only read.
 
@@ -14,9 +20,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::batch::deletions;
 use super::staged_write::Staging;
 use super::{Change, Device, Target};
 use crate::error::{Error, Result, Shape};
+use crate::sched::{RangeTicket, Share};
 use crate::sim::count;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::write::Source;
@@ -31,9 +39,20 @@ pub(super) struct Transactions {
     by_id: BTreeMap<TransactionId, Arc<Mutex<Transaction>>>,
 }
 
-/// The spaces of a transaction and their staged blocks; `None` once the transaction has ended.
+/// One space of a transaction, with its staged blocks.
 #[derive(Debug)]
-struct Transaction(Option<BTreeMap<SpaceId, (Arc<Space>, Staging)>>);
+struct TransactionPart {
+    space: Arc<Space>,
+    staging: Staging,
+    /// Keeps runs that the growth would disturb from beginning.
+    _growth: RangeTicket,
+}
+
+type Parts = BTreeMap<SpaceId, TransactionPart>;
+
+/// The spaces of a transaction; `None` once the transaction has ended.
+#[derive(Debug)]
+struct Transaction(Option<Parts>);
 
 fn is_over(id: TransactionId) -> Error {
     Error::Closed(format!("transaction {id} is over"))
@@ -61,14 +80,17 @@ impl Device {
                 return Err(Error::invalid(format!("a transaction names space {id} twice")));
             }
         }
-        let mut parts = BTreeMap::new();
-        // Locks are taken in the order of numbers, so that two transactions cannot wait for each other.
-        for (id, to) in wanted {
-            let space = self.space(id)?;
+        // Locks are taken in the order of numbers, all of runs before the others, so that two transactions, or one and a
+        // run of programs, cannot wait for each other.
+        let held: Vec<(Arc<Space>, RangeTicket)> = (wanted.keys())
+            .map(|&id| self.space(id).and_then(|space| Ok((space.clone(), self.hold_growth(&space)?))))
+            .collect::<Result<_>>()?;
+        let mut parts = Parts::new();
+        for ((space, growth), (id, to)) in held.into_iter().zip(wanted) {
             let mut staging = Staging::begin(self, &space, vec![])?;
             // No other command can have changed the shape since the blocks were locked.
             staging.grow(&grown(&space, to)?);
-            parts.insert(id, (space, staging));
+            parts.insert(id, TransactionPart { space, staging, _growth: growth });
         }
         assert_eq!(parts.len(), spaces.len(), "each space is staged by itself");
         let mut transactions = self.transactions.lock();
@@ -84,7 +106,7 @@ impl Device {
         let found = self.transactions.lock().by_id.get(&id).cloned().ok_or_else(|| is_over(id))?;
         let mut transaction = found.lock();
         let parts = transaction.0.as_mut().ok_or_else(|| is_over(id))?;
-        let (space, staging) = parts
+        let TransactionPart { space, staging, .. } = parts
             .get_mut(&space)
             .ok_or_else(|| Error::invalid(format!("space {space} is none of transaction {id}")))?;
         let bytes = staging.put(self, space, target, source)?;
@@ -94,50 +116,115 @@ impl Device {
     }
 
     pub(super) fn apply_transaction(&self, id: TransactionId, changes: &[Change<'_>]) -> Result<()> {
-        let mut parts = self.end(id).ok_or_else(|| is_over(id))?;
-        let done = self.apply_parts(&mut parts, changes);
-        let applied = parts.values().all(|(_, staging)| staging.is_empty());
+        let found = self.transactions.lock().by_id.get(&id).cloned().ok_or_else(|| is_over(id))?;
+        let mut transaction = found.lock();
+        let parts = transaction.0.as_mut().ok_or_else(|| is_over(id))?;
+        let mut deleted = self.deleted(changes);
+        let done = loop {
+            // What is refused here leaves the transaction as it was.
+            let held = self.hold_deleted(id, parts, &deleted)?;
+            match self.apply_parts(parts, changes, &held) {
+                // A name has become another space's since its runs were waited for.
+                Ok(Some(others)) => deleted = others,
+                Ok(None) => break Ok(()),
+                Err(e) => break Err(e),
+            }
+        };
+        let mut parts = transaction.0.take().expect("it was there just now");
+        self.transactions.lock().by_id.remove(&id);
+        let applied = parts.values().all(|part| part.staging.is_empty());
         assert!(done.is_err() || applied, "transaction {id} leaves nothing staged");
-        parts.values_mut().for_each(|(_, staging)| staging.abandon(self)); // none are left if they were applied
+        parts.values_mut().for_each(|part| part.staging.abandon(self)); // none are left if they were applied
         // The range locks are released before anything else is done.
         drop(parts);
+        drop(transaction);
         done.map(|()| self.after_write())
     }
 
+    /// Waits for the runs of programs that write to spaces which a transaction deletes, and keeps others from
+    /// beginning.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if a run has begun, or waits, to write to a space of the transaction: it may wait for the
+    /// transaction to end.
+    fn hold_deleted(
+        &self,
+        id: TransactionId,
+        parts: &Parts,
+        deleted: &BTreeMap<SpaceId, Arc<Space>>,
+    ) -> Result<BTreeMap<SpaceId, RangeTicket>> {
+        let (own, others): (Vec<_>, Vec<_>) = deleted.iter().partition(|(number, _)| parts.contains_key(number));
+        let request = |space: &Space| space.runs.request(vec![], Share::Exclusive);
+        // Before those of all runs that are not there yet.
+        let mut held: BTreeMap<SpaceId, RangeTicket> =
+            own.iter().map(|&(&number, space)| (number, request(space))).collect();
+        let own_held = held.len();
+        let meets_runs = |held: &BTreeMap<SpaceId, RangeTicket>| {
+            let is_met = |(number, part): (&SpaceId, &TransactionPart)| {
+                part.space.runs.requests() > usize::from(held.contains_key(number))
+            };
+            parts.iter().any(is_met)
+        };
+        let refused = || {
+            Error::Busy(format!(
+                "programs write to an array of transaction {id}, or are about to, while it waits to delete others: \
+                 they must end, or the transaction must, before it is applied"
+            ))
+        };
+        for (&number, space) in others {
+            let ticket = request(space);
+            let is_ended = || !self.transactions.lock().by_id.contains_key(&id);
+            let stops = || meets_runs(&held) || is_ended();
+            let ticket = self.granted(space, ticket, Some(&stops)).map_err(|e| match e {
+                Error::Cancelled if is_ended() => is_over(id),
+                Error::Cancelled if meets_runs(&held) => refused(),
+                e => e,
+            })?;
+            held.insert(number, ticket);
+        }
+        if own_held > 0 && meets_runs(&held) { Err(refused()) } else { Ok(held) }
+    }
+
     pub(super) fn abort(&self, id: TransactionId) {
-        if let Some(mut parts) = self.end(id) {
-            parts.values_mut().for_each(|(_, staging)| staging.abandon(self));
+        let Some(found) = self.transactions.lock().by_id.remove(&id) else { return };
+        // Waits for a command that is staging at present.
+        let parts = found.lock().0.take();
+        for part in parts.into_iter().flat_map(Parts::into_values) {
+            let mut staging = part.staging;
+            staging.abandon(self);
         }
     }
 
-    /// Ends a transaction and returns its staged blocks; `None` if it has ended before.
-    fn end(&self, id: TransactionId) -> Option<BTreeMap<SpaceId, (Arc<Space>, Staging)>> {
-        let found = self.transactions.lock().by_id.remove(&id)?;
-        // Waits for a command that is staging at present.
-        let parts = found.lock().0.take();
-        assert!(parts.is_some(), "whoever takes transaction {id} off the list ends it");
-        parts
-    }
-
-    fn apply_parts(&self, parts: &mut BTreeMap<SpaceId, (Arc<Space>, Staging)>, changes: &[Change<'_>]) -> Result<()> {
+    /// Applies all of a transaction; `held` are the spaces whose runs were waited for. Returns the spaces that it would
+    /// delete, and does nothing, if they are others.
+    fn apply_parts(
+        &self,
+        parts: &mut Parts,
+        changes: &[Change<'_>],
+        held: &BTreeMap<SpaceId, RangeTicket>,
+    ) -> Result<Option<BTreeMap<SpaceId, Arc<Space>>>> {
         self.ready()?;
-        self.hold_journal(parts.values().map(|(_, staging)| staging.journal_bytes()).sum())?;
+        self.hold_journal(parts.values().map(|part| part.staging.journal_bytes()).sum())?;
         let _pages = self.reserve_changes(changes)?;
         // Excludes commits and deletions: a space that exists now cannot be deleted before everything is applied.
         let _epoch = self.epoch.write();
         if self.closed() {
             return Err(Error::Closed("the store was closed before the transaction was applied".to_owned()));
         }
-        for (space, _) in parts.values() {
-            drop(space.read()?);
+        for part in parts.values() {
+            drop(part.space.read()?);
         }
         let spaces = self.spaces_changed(changes)?;
-        for (space, staging) in parts.values_mut() {
+        let deleted = deletions(changes, &spaces);
+        if !deleted.keys().all(|id| held.contains_key(id)) {
+            return Ok(Some(deleted));
+        }
+        for TransactionPart { space, staging, .. } in parts.values_mut() {
             let staged = staging.take();
             let mut inner = space.write().expect("the space was there just now");
             self.apply_to(space, &mut inner, staged, Some(staging.shape()));
         }
         self.change_all(changes, &spaces);
-        Ok(())
+        Ok(None)
     }
 }

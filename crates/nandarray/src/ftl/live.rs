@@ -14,14 +14,26 @@ impl Ftl {
     /// Drops staged pages of a failed command. Wipes their out-of-band records, so that no scan mistakes the pages for
     /// live.
     pub fn abandon(&self, runs: &[Run]) {
+        self.abandon_all(runs, self.is_tight());
+    }
+
+    /// Drops staged pages as [`Self::abandon`] does, and deallocates their disk blocks at once: no record names them, so
+    /// no reader has them.
+    pub fn give_back(&self, runs: &[Run]) {
+        self.abandon_all(runs, true);
+    }
+
+    fn abandon_all(&self, runs: &[Run], discards: bool) {
         for run in runs {
             let wipe = vec![0; run.count as usize * OOB_BYTES as usize];
             // If the medium fails here, recovery still knows from the journal that no command owns these pages.
             let _ = self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe);
         }
-        let discarded = self.discard_if_tight(runs);
+        if discards {
+            runs.iter().for_each(|run| self.discard_pages(*run));
+        }
         let s = &mut *self.state.lock();
-        let freed = s.segments.abandon(runs, discarded, s.next_lsn);
+        let freed = s.segments.abandon(runs, discards, s.next_lsn);
         self.report_freed(&freed);
     }
 

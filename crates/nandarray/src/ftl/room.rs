@@ -249,17 +249,7 @@ impl Ftl {
         Ok(some)
     }
 
-    /// Deallocates the disk blocks of a failed command's pages if the disk was found full; returns whether it was found
-    /// full.
-    pub(super) fn discard_if_tight(&self, runs: &[Run]) -> bool {
-        let tight = self.tight.load(Ordering::Relaxed);
-        if tight {
-            runs.iter().for_each(|run| self.discard_pages(*run));
-        }
-        tight
-    }
-
-    fn discard_pages(&self, run: Run) {
+    pub(super) fn discard_pages(&self, run: Run) {
         let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
         self.media.discard(self.geometry.page_offset(run.ppa), bytes);
     }

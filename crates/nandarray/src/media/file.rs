@@ -641,7 +641,7 @@ mod tests {
                         tell.send(unsafe { libc::pthread_self() }).unwrap();
                         FileMedia::open(&path, FileAccess::Read, true).map(drop)
                     });
-                    let thread = told.recv().unwrap();
+                    let thread = told.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
                     for _ in 0..20_000 {
                         // SAFETY: the thread was not joined yet.
                         assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR2) }, 0);
@@ -655,7 +655,7 @@ mod tests {
                     Ok(())
                 })
                 .unwrap();
-            waits.expect("nobody read before").join().unwrap().expect("the lock is free now");
+            crate::sim::patience::joined(waits.expect("nobody read before")).expect("the lock is free now");
         });
     }
 }

@@ -12,12 +12,14 @@
 
 mod intervals;
 mod table;
+pub mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use waits::Wait;
 
 pub use table::{RangeTable, SharedRange, WaitCircle};
 
@@ -35,6 +37,19 @@ pub enum Share {
     Shared,
     /// The request writes the blocks, and is granted only when no overlapping request is.
     Exclusive,
+}
+
+/// How a wait for a ticket ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitEnd {
+    /// The request is granted.
+    Granted,
+    /// The lock was closed.
+    Closed,
+    /// The caller has lost interest.
+    Stopped,
+    /// The thread must not wait; the text says why.
+    Refused(String),
 }
 
 /// The range lock of one space: a queue of granted and waiting requests.
@@ -106,6 +121,11 @@ impl RangeLock {
         ticket
     }
 
+    /// Returns the number of requests, granted or not.
+    pub fn requests(&self) -> usize {
+        self.0.requests.lock().queue.len()
+    }
+
     /// Closes the lock, because the store was closed: waiting threads return, and no thread waits from now on.
     pub fn close(&self) {
         self.0.requests.lock().closed = true;
@@ -119,28 +139,38 @@ impl RangeTicket {
         self.queue.requests.lock().is_granted(self.number)
     }
 
-    /// Waits until the request is granted (returns `true`) or the lock is closed (returns `false`).
-    pub fn wait(&self) -> bool {
+    /// Waits until the request is granted, or the lock is closed, or the thread has a reason to stop ([`waits`]).
+    pub fn wait(&self) -> WaitEnd {
+        self.wait_unless(None)
+    }
+
+    /// As [`Self::wait`]; the wait also ends soon after `is_stopped` is true.
+    pub fn wait_unless(&self, is_stopped: Option<&dyn Fn() -> bool>) -> WaitEnd {
+        if self.is_granted() {
+            return WaitEnd::Granted;
+        }
+        let mut wait = match Wait::begin() {
+            Ok(wait) => wait,
+            Err(why) => return WaitEnd::Refused(why),
+        };
+        let looks = wait.may_stop() || is_stopped.is_some();
         let mut requests = self.queue.requests.lock();
         while !requests.is_granted(self.number) {
             if requests.closed {
-                return false;
+                return WaitEnd::Closed;
             }
-            self.queue.released.wait(&mut requests);
-        }
-        true
-    }
-
-    /// As [`Self::wait`], but returns `false` soon after `is_stopped` is true, too.
-    pub fn wait_unless(&self, is_stopped: &dyn Fn() -> bool) -> bool {
-        let mut requests = self.queue.requests.lock();
-        while !requests.is_granted(self.number) {
-            if requests.closed || is_stopped() {
-                return false;
+            if wait.is_stopped() || is_stopped.is_some_and(|is_stopped| is_stopped()) {
+                return WaitEnd::Stopped;
             }
-            let _ = self.queue.released.wait_for(&mut requests, LOOK);
+            if looks {
+                let _ = self.queue.released.wait_for(&mut requests, LOOK);
+            } else {
+                self.queue.released.wait(&mut requests);
+            }
         }
-        true
+        drop(requests);
+        wait.grant();
+        WaitEnd::Granted
     }
 }
 
@@ -206,15 +236,15 @@ mod tests {
         std::thread::scope(|s| {
             let waits = s.spawn(|| lock.request(vec![(1, 1)], Share::Exclusive).wait());
             let stops = s.spawn(|| {
-                lock.request(vec![(1, 1)], Share::Exclusive).wait_unless(&|| stopped.load(Ordering::Relaxed))
+                lock.request(vec![(1, 1)], Share::Exclusive).wait_unless(Some(&|| stopped.load(Ordering::Relaxed)))
             });
             stopped.store(true, Ordering::Relaxed);
-            assert!(!stops.join().unwrap());
+            assert_eq!(crate::sim::patience::joined(stops), WaitEnd::Stopped);
             lock.close();
-            assert!(!waits.join().unwrap());
+            assert_eq!(crate::sim::patience::joined(waits), WaitEnd::Closed);
         });
         assert!(held.is_granted());
-        assert!(!lock.request(vec![(1, 1)], Share::Shared).wait(), "nor does anybody begin to wait");
+        assert_eq!(lock.request(vec![(1, 1)], Share::Shared).wait(), WaitEnd::Closed, "nor does anybody begin to wait");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! module; of the engine it uses only the errors.
 
 pub mod panics;
+pub(crate) mod patience;
 pub(crate) mod process;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

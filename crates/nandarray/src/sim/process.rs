@@ -205,7 +205,7 @@ mod tests {
     fn slots_are_used_again() {
         let a = ProcessScope::here();
         for _ in 0..500 {
-            std::thread::spawn(move || drop(a.enter())).join().unwrap();
+            crate::sim::patience::joined(std::thread::spawn(move || drop(a.enter())));
         }
         assert!(slots().count() < 400, "other tests have threads, too");
     }
@@ -213,15 +213,16 @@ mod tests {
     #[test]
     fn a_forked_process_knows_who_was_left_inside() {
         let (a, b) = (ProcessScope::here(), ProcessScope::here());
+        const LONG: std::time::Duration = std::time::Duration::from_secs(60);
         let (entered, wait) = std::sync::mpsc::channel();
         let (leave, stay) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             let inside = a.enter();
             entered.send(()).unwrap();
-            let _ = stay.recv();
+            let _ = stay.recv_timeout(LONG);
             drop(inside);
         });
-        wait.recv().unwrap();
+        wait.recv_timeout(LONG).unwrap();
         let mine = b.enter();
         // SAFETY: the child calls nothing that locks or allocates, and ends without running anything else of this
         // process.
@@ -238,6 +239,6 @@ mod tests {
         assert_eq!(status, 0);
         assert!(a.is_here() && !a.was_left_inside());
         drop(leave);
-        thread.join().unwrap();
+        crate::sim::patience::joined(thread);
     }
 }

@@ -218,6 +218,9 @@ pub struct Space {
     /// Range lock of runs of programs that write here, taken before [`Self::ranges`]: runs wait for each other, and
     /// commands that delete or shrink the space wait for them.
     pub runs: RangeLock,
+    /// The lock of the space's size: a run of programs that writes to the space by a view holds it against commands that
+    /// make the space grow, which share it.
+    pub growth: RangeLock,
     /// History of accesses, from which the next ones are predicted.
     pub access: AccessHistory,
     spec: Option<CodecSpec>,
@@ -262,6 +265,7 @@ impl Space {
             shape,
             ranges: RangeLock::default(),
             runs: RangeLock::default(),
+            growth: RangeLock::default(),
             access: AccessHistory::default(),
             spec: (!spec.is_identity()).then_some(spec),
             encryption: record.encryption.clone(),

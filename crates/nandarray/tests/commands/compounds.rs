@@ -196,14 +196,44 @@ fn deletions_wait_for_a_run_that_has_not_staged_yet_and_writes_do_not() {
             thread::scope(|others| {
                 let waits = others.spawn(|| inside.hold_run(&of("a"), vec![], &stop).map(drop));
                 stop.store(true, Ordering::Relaxed);
-                assert!(matches!(waits.join().unwrap(), Err(Error::Cancelled)));
+                assert!(matches!(nandarray::internals::joined(waits), Err(Error::Cancelled)));
             });
             inside.apply(vec![inside.stage(of("a"), vec![])?])
         });
         done.unwrap().unwrap();
-        deletes.join().unwrap().unwrap();
+        nandarray::internals::joined(deletes).unwrap();
     });
     model.retain(|name, _| name != "a" && name != "c");
+    assert_holds(&device, &model, &String::new);
+    assert_sound(&device, &String::new);
+}
+
+/// A run that writes to all of an array by a view (it holds all blocks) keeps its shape; one that writes to a part of
+/// it lets it grow, and keeps it from shrinking.
+#[test]
+fn shapes_change_when_no_run_would_see_it() {
+    let (device, mut model) = make(&Arc::new(Disk::default()), 2);
+    let (id, stop) = (device.describe("b").unwrap().id, AtomicBool::new(false));
+    let resize = |to: u64| device.execute(command::Resize { space: id, shape: &[to] });
+    for (blocks, waits, goes_on) in [(vec![(0, 0)], 400, Some(600)), (vec![], 700, None)] {
+        thread::scope(|scope| {
+            let done = device.compound(true, |inside| {
+                let space = device.describe("b").unwrap();
+                let _runs = inside.hold_run(&space, blocks, &stop).unwrap();
+                if let Some(to) = goes_on {
+                    resize(to).unwrap();
+                }
+                let resizes = scope.spawn(move || resize(waits));
+                thread::sleep(Duration::from_millis(50));
+                assert!(!resizes.is_finished(), "shape {waits} beside a run");
+                resizes
+            });
+            nandarray::internals::joined(done.unwrap()).unwrap();
+        });
+        assert_eq!(device.describe("b").unwrap().peek().record.shape, [waits]);
+    }
+    device.execute(command::Delete { name: "b" }).unwrap();
+    model.remove("b");
     assert_holds(&device, &model, &String::new);
     assert_sound(&device, &String::new);
 }

@@ -28,8 +28,9 @@ from numpy.typing import DTypeLike
 
 from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import to_json
-from nandarray.array.group import MARKER, Group, make_marker
+from nandarray.array.group import Group
 from nandarray.array.listing import groups_below, open_array
+from nandarray.array.names import MARKER, make_marker
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
 from nandarray.array.ragged import Ragged

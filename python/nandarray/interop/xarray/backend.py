@@ -330,6 +330,8 @@ def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> D
         return xarray.open_dataset(source.store, group=group, **options)[base]  # type: ignore[arg-type]
     if isinstance(source, Ragged):
         raise InvalidError(f"to_xarray takes no ragged array, {source.name!r}: xarray.DataArray(array[:]) has its rows")
+    if not isinstance(source, Group):
+        raise InvalidError(f"to_xarray must be given a store, a group or an array, not {type(source).__name__}")
     if isinstance(source, Store):
         return xarray.open_dataset(source, **options)  # type: ignore[arg-type]
     return xarray.open_dataset(source.store, group=source.name, **options)  # type: ignore[arg-type]

@@ -17,8 +17,8 @@ import pandas as pd
 from xarray import Dataset, Variable, conventions
 
 from nandarray.array.attributes import from_json
-from nandarray.array.group import MARKER, UNFINISHED
 from nandarray.array.listing import open_array
+from nandarray.array.names import MARKER, UNFINISHED
 from nandarray.errors import ExistsError, InvalidError
 from nandarray.index.shapes import Box, boxes
 from nandarray.interop.convert.attributes import dimension_names

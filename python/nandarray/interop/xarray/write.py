@@ -31,7 +31,7 @@ from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import DIMENSIONS, to_json
 from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
-from nandarray.array.group import MARKER, is_unfinished, make_marker
+from nandarray.array.names import MARKER, is_unfinished, make_marker
 from nandarray.array.opening import open as open_store
 from nandarray.array.pickling import has_versions
 from nandarray.array.unfinished import active_lock, deleted_on_error, hidden

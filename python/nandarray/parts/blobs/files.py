@@ -11,11 +11,13 @@ import contextlib
 import errno
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from nandarray.errors import MediaError, StoreFullError
+from nandarray.errors import MediaError, NandarrayError, StoreFullError
 
-__all__ = ["Files"]
+__all__ = ["Files", "reported"]
 
 #: Errors of ``link`` where a file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS)
@@ -32,8 +34,8 @@ class Files:
         """Return the file of an object."""
         return os.path.join(self.root, key)
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Make an object, durably, if its key is free; return whether it was.
+    def put_if_absent(self, key: str, data: bytes, *, durably: bool = True) -> bool:
+        """Make an object if its key is free; return whether it was.
 
         Raises
         ------
@@ -45,91 +47,122 @@ class Files:
             with open(made, "xb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
-            return self.name(made, key)
+                if durably:
+                    os.fsync(file.fileno())
+            return self.name(made, key, durably=durably)
         except OSError as error:
             raise _told(error, self.path(key)) from error
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(made)
 
-    def name(self, file: str, key: str) -> bool:
-        """Give a file that is durable the name of an object, if that is free; return whether it was."""
+    def name(self, file: str, key: str, *, durably: bool = True) -> bool:
+        """Give a file the name of an object, if that is free; return whether it was."""
         target = self.path(key)
         try:
             os.link(file, target)
         except FileExistsError:
             return False
+        except FileNotFoundError:
+            raise
         except OSError as error:
             if error.errno in _NO_LINKS:
                 told = f"its file system cannot link, by which a version is committed: {error.strerror}"
                 raise MediaError(error.errno, told, target) from error
-            raise
-        self.sync(os.path.dirname(key))
+            raise _told(error, target) from error
+        if durably:
+            self.sync(os.path.dirname(key))
         return True
 
     def sync(self, folder: str) -> None:
         """Make the names in a folder durable."""
-        descriptor = os.open(self.path(folder), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with reported(self.path(folder)):
+            descriptor = os.open(self.path(folder), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def get(self, key: str) -> bytes:
         """Read an object; a FileNotFoundError says that there is none."""
-        return Path(self.path(key)).read_bytes()
+        with reported(self.path(key)):
+            return Path(self.path(key)).read_bytes()
 
     def names(self, folder: str) -> list[str]:
         """List the last parts of the keys in a folder, sorted; none where there is no such folder."""
-        try:
-            return sorted(os.listdir(self.path(folder)))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        with reported(self.path(folder)):
+            try:
+                return sorted(os.listdir(self.path(folder)))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def has(self, key: str) -> bool:
-        """Return whether there is an object."""
-        return os.path.exists(self.path(key))
+        """Return whether there is an object; an error of the file system is a MediaError, not a "no"."""
+        try:
+            self.facts(key)
+        except FileNotFoundError:
+            return False
+        return True
 
     def touch(self, key: str) -> bool:
         """Make an object as young as one that was made just now; return whether there is one."""
-        try:
-            os.utime(self.path(key))
-        except FileNotFoundError:
-            return False
-        except PermissionError:  # another user's, whose age is theirs
+        with reported(self.path(key)):
+            try:
+                os.utime(self.path(key))
+            except FileNotFoundError:
+                return False
+            except PermissionError:  # another user's, whose age is theirs
+                return True
             return True
-        return True
 
     def delete(self, key: str) -> None:
         """Delete an object, if there is one."""
-        with contextlib.suppress(FileNotFoundError):
+        with reported(self.path(key)), contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(key))
 
     def make_folder(self, key: str) -> None:
         """Make a folder below the root; a FileExistsError says that it is there."""
-        os.mkdir(self.path(key))
+        with reported(self.path(key)):
+            os.mkdir(self.path(key))
 
     def now(self) -> float:
         """Return the time by the file system's clock, in seconds: that of a file made just now."""
         made = self.path(f"tmp/{uuid.uuid4().hex}")
         try:
-            with open(made, "xb") as file:
+            with reported(made), open(made, "xb") as file:
                 return os.fstat(file.fileno()).st_mtime
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(made)
 
+    def facts(self, key: str) -> os.stat_result:
+        """Return what the file system says of an object; a FileNotFoundError says that there is none."""
+        with reported(self.path(key)):
+            return os.stat(self.path(key))
+
     def age(self, key: str, now: float) -> float:
         """Return the seconds since an object was made; those since the beginning of time where it is gone."""
         try:
-            return now - os.stat(self.path(key)).st_mtime
+            return now - self.facts(key).st_mtime
         except FileNotFoundError:
             return now
 
 
+@contextmanager
+def reported(path: str) -> Iterator[None]:
+    """Raise an error of the file system as one of this package, but one that says that a file is not there."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except NotADirectoryError as error:
+        raise FileNotFoundError(error.errno, error.strerror, path) from error
+    except OSError as error:
+        raise _told(error, path) from error
+
+
 def _told(error: OSError, path: str) -> OSError:
-    if isinstance(error, MediaError):
+    if isinstance(error, NandarrayError):
         return error
     if error.errno in _FULL:
         return StoreFullError(error.errno, error.strerror, path)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -142,6 +142,14 @@ class GroupBy:
     def __repr__(self) -> str:
         values, keys = self._values, self._keys
         return f"<nandarray.GroupBy of {values.shape} {values.dtype} by {keys.shape} {keys.dtype}>"
+
+    if not TYPE_CHECKING:  # a type checker knows which attributes there are
+
+        def __getattr__(self, name: str) -> Never:
+            """Say what takes the place of an attribute that there is not."""
+            hint = f': it is reduce("{name}")' if name in _STATISTICS else ""
+            hint = ': it is reduce("sum", "mean", ...)' if name in ("agg", "aggregate", "apply") else hint
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def reduce(self, *what: str, ddof: float = 0, skipna: bool = False, **options: Any) -> dict[str, _Array]:
         """Give statistics of each group.

@@ -34,7 +34,7 @@ from nandarray.programs.program import Program, PythonProgram
 __all__ = ["filter_", "map_blocks", "reduce", "select"]
 
 _Options = Mapping[str, Any]
-_RUN = ("form", "threads", "task_bytes", "instructions", "seconds", "progress")
+_RUN = ("form", "threads", "task_bytes", "instructions", "seconds", "progress", "client")
 #: NumPy's name of a reduction: the ready-made program, the output of it, and the last step on the host.
 _REDUCTIONS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "sum": ("sum", "", lambda x: x),
@@ -109,15 +109,17 @@ def filter_(
         return _flat(_run(_Call(grid, key, options, scalars, others), what, out))
     boxes = _boxes(grid, key, others)
     if isinstance(what, str):
-        made = programs.get(what, dtype=boxes[0].dtype)
+        own, grid = boxes[0].dtype, _native(grid)
+        made = programs.get(what, dtype=computed(own))
         if what in _RANGES:
             if not scalars:
                 raise InvalidError(f"{what} must be given a function, or low, high or both")
-            scalars = _both_ends(boxes[0].dtype) | dict(scalars)
-    else:
-        _same_shape(boxes)
-        kinds = [box.dtype for box in boxes]
-        made = PythonProgram(map_form("filter", what, kinds, None, _kinds(scalars, boxes), **_settings(options)))
+            scalars = _both_ends(computed(own)) | dict(scalars)
+        found = _flat(_run(_Call(grid, key, options, scalars, others), made, out))
+        return found.astype(own, copy=False) if out is None and what == "filter" else found
+    _same_shape(boxes)
+    kinds = [box.dtype for box in boxes]
+    made = PythonProgram(map_form("filter", what, kinds, None, _kinds(scalars, boxes), **_settings(options)))
     return _flat(_run(_Call(grid, key, options, scalars, others), made, out))
 
 
@@ -493,7 +495,7 @@ def _native(given: Any) -> Any:
         return array.astype(computed(array.dtype), copy=False)
     box = given if isinstance(given, run.Box) else run.Box(given)
     kind = box.array.dtype.base
-    if computed(kind) == kind or not (kind.kind in "iufc" or dtypes.is_short(kind)):
+    if computed(kind) == kind or not (kind.kind in "iufcmM" or dtypes.is_short(kind)):
         return given
     made = Converted(box.array, computed(kind))
     return replace(given, array=made) if isinstance(given, run.Box) else made

@@ -129,8 +129,8 @@ def _key(form: Form) -> str | None:
     if found is None:
         return None
     here = Path(__file__).parent
-    names = ("../forms.py", "functions.py", "loops.py", "promotion.py", "riscv.py", "stored.py", "streams.py")
-    ours = [(here / name).read_bytes() for name in names]
+    names = ("functions", "local_arrays", "loops", "promotion", "riscv", "stored", "streams")
+    ours = [(here / f"{name}.py").read_bytes() for name in ("../forms", *names)]
     ours += [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
     compilers = [*map(installed, ("ziglang", "numba", "llvmlite")), sys.version_info[:2], np.__version__]
     return digest(["python", abi.ABI, zig.OPTIONS, *compilers, *ours, found])
@@ -144,7 +144,12 @@ def _typed(form: Form) -> str:
     try:
         outputs = _outputs(form)
         entries = _entries(form, outputs)
-        made: str = riscv.compile_program(entries, lambda codes: _metadata(form, outputs, codes), loops.options(form))
+        made: str = riscv.compile_program(
+            entries,
+            lambda codes, scratchpad: _metadata(form, outputs, codes, scratchpad),
+            loops.options(form),
+            0 if form.state is None else form.state.itemsize,
+        )
     except NumbaError as error:
         raise _explained(form, error) from error
     except NandarrayError:
@@ -331,7 +336,9 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
     return found
 
 
-def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: Mapping[int, str]) -> bytes:
+def _metadata(
+    form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: Mapping[int, str], scratchpad: int
+) -> bytes:
     phase = {"phase": "end"} if form.style in {"reduce", "fold", "columns"} else {}
     if "end" in form.functions and form.style == "sequence":
         phase = {"phase": "both"}
@@ -376,6 +383,8 @@ def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: M
     if form.state is not None:
         said["state_bytes"] = form.state.itemsize
     said |= {key: form.options[key] for key in SIZES if key in form.options}
+    if scratchpad:
+        said["scratchpad_bytes"] = max(scratchpad, said.get("scratchpad_bytes", 0))
     return json.dumps(said).encode()
 
 

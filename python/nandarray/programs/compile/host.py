@@ -111,6 +111,7 @@ def retarget(text: str, host: Host) -> str:
     """
     for what, value in (("triple", host.triple), ("datalayout", host.layout)):
         text = re.sub(f"^target {what} = .*$", f'target {what} = "{value}"', text, count=1, flags=re.MULTILINE)
-    # Several threads run the library, each with a note of its own.
-    text = text.replace("@nd_noted = internal global", "@nd_noted = internal thread_local global")
+    # Several threads run the library, each with a note and a scratchpad of its own.
+    for name in ("nd_noted", "nd_scratchpad"):
+        text = text.replace(f"@{name} = internal global", f"@{name} = internal thread_local global")
     return text.replace("@nd_stream(", "@nd_stream_body_(")

@@ -31,6 +31,7 @@ from numba.core import (
     dispatcher,
     fastmathpass,
     lowering,
+    typed_passes,
     types,
     typing,
     untyped_passes,
@@ -42,7 +43,7 @@ from numba.core.runtime.context import NRTContext
 from numba.np import numpy_support
 from numba.np.arrayobj import make_array, populate_array
 
-from nandarray.programs.compile import promotion, stored, streams
+from nandarray.programs.compile import local_arrays, promotion, stored, streams
 from nandarray.programs.compile.scipy_free import import_arrays
 from nandarray.programs.compile.streams import StreamType
 
@@ -54,7 +55,7 @@ _LAYOUT = "e-m:e-p:64:64-i64:64-i128:128-n32:64-S128"
 _I64 = ir.IntType(64)
 
 # Fields of the argument block, in words of 64 bits: docs/reference/program-abi.md.
-_STATE, _OTHER_STATE, _INPUTS, _BUFFER_WORDS, _SCALARS = 6, 8, 11, 8, 11 + 16 * 8
+_STATE, _OTHER_STATE, _SCRATCHPAD, _INPUTS, _BUFFER_WORDS, _SCALARS = 6, 8, 9, 11, 8, 11 + 16 * 8
 _OUTPUTS = _INPUTS + 8 * _BUFFER_WORDS
 _NOTED = _SCALARS + 16 + 2
 _SHAPE = 4  # in an input
@@ -69,7 +70,7 @@ _CLOSURE_BYTES = 1 << 20
 NOTE = "nd_noted"
 
 #: The error for code that would allocate.
-NO_HEAP = "it makes an array or another object that needs memory while it runs; write into an argument instead"
+NO_HEAP = f"it makes an array or another object that needs memory while it runs; {local_arrays.OF_ONES_OWN}"
 #: Status of a function that says it wrote more records than there is room for.
 TOO_MANY = -2
 _FIRST_CODE = 16
@@ -262,7 +263,7 @@ class _Context(cpu.CPUContext):
         import_arrays()
         from numba.np import arraymath, arrayobj, npyimpl  # noqa: F401
 
-        ours = (streams.lowering, promotion.lowering, stored.lowering)
+        ours = (streams.lowering, promotion.lowering, stored.lowering, local_arrays.lowering)
         for registry in (cmathimpl.registry, mathimpl.registry, npyimpl.registry, *ours):
             self.install_registry(registry)
 
@@ -292,6 +293,7 @@ class _Typing(typing.Context):
         super().load_additional_registries()
         self.install_registry(streams.typing)
         self.install_registry(promotion.typing)
+        self.install_registry(local_arrays.typing)
 
     def resolve_value_type(self, val: Any) -> Any:
         if isinstance(val, dispatcher.Dispatcher) and not isinstance(val, _Dispatcher):
@@ -387,12 +389,14 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Users(compiler.CompilerBase):
-    """The compiler of users' functions, with the arithmetic of NumPy."""
+    """The compiler of users' functions, with the arithmetic of NumPy and arrays of their own."""
 
     def define_pipelines(self) -> Any:
-        """Put NumPy's operators in place before types are found."""
+        """Put arrays and NumPy's operators in place before types are found."""
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(promotion.Promote, untyped_passes.ReconstructSSA)
+        passes.add_pass_after(local_arrays.Local, untyped_passes.ReconstructSSA)
+        passes.add_pass_after(local_arrays.Apart, typed_passes.NopythonTypeInference)
         passes.finalize()
         return [passes]
 
@@ -510,13 +514,16 @@ def _compile(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]
 
 @global_compiler_lock
 def compile_program(
-    entries: Sequence[Entry], describe: Callable[[Mapping[int, str]], bytes], options: Mapping[str, Any]
+    entries: Sequence[Entry],
+    describe: Callable[[Mapping[int, str], int], bytes],
+    options: Mapping[str, Any],
+    state_bytes: int = 0,
 ) -> str:
     """Compile functions to the module of a program, in LLVM's intermediate representation.
 
-    ``describe`` makes the metadata from the statuses that the functions may return, with what they mean. ``options``
-    are ``fastmath`` and ``boundscheck``, as Numba has them. A function that cannot be typed, or needs what there is
-    not, is a ``numba.core.errors.NumbaError``.
+    ``describe`` makes the metadata from the statuses that the functions may return, with what they mean, and from the
+    bytes of scratchpad that their arrays take behind two states. ``options`` are ``fastmath`` and ``boundscheck``, as
+    Numba has them. A function that cannot be typed, or needs what there is not, is a ``numba.core.errors.NumbaError``.
     """
     context = _DESCRIPTOR.target_context
     library = context.codegen().create_library("program")
@@ -525,23 +532,25 @@ def compile_program(
         for entry in entries:
             made = _compile(entry.function, [one.type for one in entry.parameters], options, ours=entry.ours)
             library.add_linking_library(made.library)
-            _wrap(context, wrappers, entry, made)
+            _wrap(context, wrappers, entry, made, scratchpad=local_arrays.has_any(made.library._final_module))
     _count_nothing(wrappers)
     _noted(wrappers).initializer = ir.Constant(ir.ArrayType(_I64, 2), None)
+    local_arrays.base(wrappers).initializer = ir.Constant(_I64, 0)
     library.add_ir_module(wrappers)
     library.finalize()
     module = library._final_module
-    module.get_global_variable(NOTE).linkage = "internal"
+    for name in (NOTE, local_arrays.BASE):
+        module.get_global_variable(name).linkage = "internal"
     public = {entry.symbol for entry in entries}
     for function in module.functions:
         if not function.is_declaration and function.name not in public:
             function.linkage = "internal"
-    text = str(module)
+    text, scratchpad = local_arrays.placed(str(module), state_bytes)
     codes = {code: says for code, says in _CallHelper.known.items() if f"i32 {code}" in text}
     statuses = {-code: says for code, says in sorted(codes.items())}
     if any(one.role == "out" for entry in entries for one in entry.parameters):
         statuses[TOO_MANY] = "the function says that it wrote more records than there is room for"
-    raw = describe(statuses)
+    raw = describe(statuses, scratchpad)
     escaped = "".join(f"\\{byte:02x}" for byte in raw)
     text += f'\n@nd_program_metadata = constant [{len(raw)} x i8] c"{escaped}", section ".nandarray.program", align 1\n'
     return text
@@ -555,13 +564,15 @@ def _count_nothing(module: Any) -> None:
         ir.IRBuilder(function.append_basic_block()).ret_void()
 
 
-def _wrap(context: Any, module: Any, entry: Entry, made: Any) -> None:
+def _wrap(context: Any, module: Any, entry: Entry, made: Any, *, scratchpad: bool) -> None:
     """Write the entry point: arguments out of the argument block, results into it."""
     function_type = context.call_conv.get_function_type(made.fndesc.restype, made.fndesc.argtypes)
     callee = cgutils.get_or_insert_function(module, function_type, made.fndesc.llvm_func_name)
     outer = ir.Function(module, ir.FunctionType(_I64, [_I64.as_pointer()]), entry.symbol)
     builder = ir.IRBuilder(outer.append_basic_block("entry"))
     block = _Block(context, builder, outer.args[0])
+    if scratchpad:
+        builder.store(block.word(_SCRATCHPAD), local_arrays.base(module))
     values = [block.value(one) for one in entry.parameters]
     status, result = context.call_conv.call_function(builder, callee, made.fndesc.restype, made.fndesc.argtypes, values)
     with builder.if_then(status.is_error, likely=False):

@@ -20,7 +20,7 @@ fn of_servers_that_begin_at_once_one_has_the_path_and_keeps_its_file() {
         };
         let made: Vec<io::Result<Listener>> = std::thread::scope(|scope| {
             let threads = [(); 4].map(|()| scope.spawn(begin));
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            threads.into_iter().map(|thread| nandarray::internals::joined(thread)).collect()
         });
         let (ours, others): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
         assert_eq!(ours.len(), 1, "round {round}");

@@ -65,6 +65,8 @@ class Sizes:
 class PartsRow:
     """One system at one work: seconds and processor seconds of each round, and what else was counted.
 
+    A work that failed has a verdict that says so.
+
     ``ratio`` is the median of the system's seconds over that of ours: how many times as fast ours is.
     """
 
@@ -99,7 +101,9 @@ class PartsRow:
         if "written" in last:
             words.append(f"{last['written'] / statistics.median(self.seconds) / 1e9:.2f} GB/s")
         if (memory := self.middle("memory")) is not None:
-            words.append(f"{memory / 1e6:.1f} MB of memory, {self.middle('files'):g} files")
+            words.append(f"{memory / 1e6:.1f} MB of memory, {self.middle('files'):g} files read")
+            if made := self.middle("made"):
+                words.append(f"{made:g} made")
         if not last.get("synced", True):
             words.append("none of it synced")
         if (loopback := self.middle("loopback")) is not None:
@@ -129,9 +133,12 @@ def measure(
                     # The store that is opened is the one that `touch` makes.
                     steps = ["touch", "open"] if work == "open" else [work]
                     made = _made(folder / f"{work}-{name}", steps, name, sizes, interpreter)
-                    if "missing" in made:
+                    if "missing" in made or "failed" in made:
                         missing.add((work, system))
-                        say(f"{work}: {system}: {made['missing']}")
+                        say(f"{work}: {system}: {made.get('missing') or made['failed']}")
+                    if "failed" in made:
+                        row = rows.setdefault((work, system), PartsRow(work, system))
+                        row.verdict = f"FAILED: {made['failed'].splitlines()[-1]}"
                     for part, figures in _parted(work, made).items():
                         row = rows.setdefault((part, system), PartsRow(part, system))
                         _add(row, figures)
@@ -158,12 +165,12 @@ def _made(place: Path, steps: list[str], name: str, sizes: Sizes, interpreter: s
             ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
             lines = [line for line in ran.stdout.splitlines() if line.startswith("figures: ")]
             if ran.returncode or not lines:
-                return {"missing": f"failed: {ran.stderr.strip()[-400:]}"}
+                return {"failed": ran.stderr.strip()[-2000:] or f"it ended with {ran.returncode}"}
             found = json.loads(lines[-1].removeprefix("figures: "))
             if "missing" in found:
                 break
     except subprocess.TimeoutExpired:
-        found = {"missing": f"no answer within {_PATIENCE_S} s"}
+        found = {"failed": f"no answer within {_PATIENCE_S} s"}
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return found
@@ -171,7 +178,7 @@ def _made(place: Path, steps: list[str], name: str, sizes: Sizes, interpreter: s
 
 def _parted(work: str, made: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the figures of each work that was done."""
-    if "missing" in made:
+    if "missing" in made or "failed" in made:
         return {}
     if "works" in made:
         return {f"{work}: {name}": figures for name, figures in made["works"].items()}
@@ -188,8 +195,10 @@ def _add(row: PartsRow, figures: dict[str, Any]) -> None:
 def judged(rows: list[PartsRow]) -> list[PartsRow]:
     """Compare the systems of each work with ours, and ours with the goals."""
     found = {(row.work, row.system): row for row in rows}
-    times = {key: statistics.median(row.seconds) for key, row in found.items()}
+    times = {key: statistics.median(row.seconds) for key, row in found.items() if row.seconds}
     for row in rows:
+        if not row.seconds or row.verdict:
+            continue
         ours = times.get((row.work, OURS))
         if ours is not None and row.system != OURS:
             row.ratio = times[row.work, row.system] / ours
@@ -232,8 +241,8 @@ def table(rows: list[PartsRow]) -> tuple[list[str], list[list[str]]]:
         [
             row.work,
             row.system,
-            f"{statistics.median(row.seconds):.3f}",
-            f"{min(row.seconds):.3f} to {max(row.seconds):.3f}",
+            f"{statistics.median(row.seconds):.3f}" if row.seconds else "",
+            f"{min(row.seconds):.3f} to {max(row.seconds):.3f}" if row.seconds else "",
             f"{statistics.median(row.cpu):.2f}" if row.cpu else "",
             row.note,
             "" if row.ratio is None else f"{row.ratio:.2f}",

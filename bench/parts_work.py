@@ -68,27 +68,27 @@ def loopback() -> int:
 
 
 class Opened:
-    """Counts the files below a folder that are opened, by any process."""
+    """Counts the files below a folder that are opened, by any process, and those of them that were written."""
 
-    _OPEN, _IS_FOLDER, _HEAD = 0x20, 0x40000000, struct.Struct("iIII")
+    _OPEN, _WRITTEN, _IS_FOLDER, _HEAD = 0x20, 0x8, 0x40000000, struct.Struct("iIII")
 
     def __init__(self, folder: Path) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._file = self._libc.inotify_init1(os.O_NONBLOCK)
         for one in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
-            self._libc.inotify_add_watch(self._file, os.fsencode(one), self._OPEN)
+            self._libc.inotify_add_watch(self._file, os.fsencode(one), self._OPEN | self._WRITTEN)
 
-    def count(self) -> int:
-        """Return the number of files that were opened."""
-        found = set()
+    def counts(self) -> tuple[int, int]:
+        """Return the number of files that were read alone, and of those that were written."""
+        opened, written = set[tuple[int, bytes]](), set[tuple[int, bytes]]()
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._file, 1 << 16):
                 while data:
                     folder, kind, _, length = self._HEAD.unpack_from(data)
                     name, data = data[self._HEAD.size : self._HEAD.size + length], data[self._HEAD.size + length :]
                     if not kind & self._IS_FOLDER:
-                        found.add((folder, name))
-        return len(found)
+                        (opened if kind & self._OPEN else written).add((folder, name))
+        return len(opened - written), len(written)
 
 
 def _peak_from_now() -> Callable[[], int]:
@@ -403,12 +403,14 @@ def _many_shards(path: Path, shards: int) -> None:
             sha, data = leaves.encode(table)
             history.put(sha, data)
             found.append(leaves.Leaf(first, len(table), sha))
-        arrays = {"a": replace(entry, leaves=tuple(found))}
-        next_one = replace(
-            base, version=base.version + 1, parent=base.version, parent_commit=base.commit, commit="f" * 32,
-            arrays=arrays,
-        )  # fmt: skip
-        assert history.add(next_one)
+        made: dict[str, Any] = {
+            "version": base.version + 1,
+            "parent": base.version,
+            "parent_commit": base.commit,
+            "commit": "f" * 32,
+        }
+        made |= {"ancestors": (base.commit, *base.ancestors), "arrays": {"a": replace(entry, leaves=tuple(found))}}
+        assert history.add(replace(base, **made))
 
 
 def _split(folder: Path) -> dict[str, Any]:
@@ -472,7 +474,9 @@ def _look(opens: Callable[[], Any], path: Path, shards: int) -> _Figures:
     """Open a store in a new process, and read an element."""
     watched, peak, began = Opened(path), _peak_from_now(), time.perf_counter()
     opens()[shards // 3 * _SIDE]
-    return {"seconds": time.perf_counter() - began, "memory": peak(), "files": watched.count()}
+    found = {"seconds": time.perf_counter() - began, "memory": peak()}
+    files, made = watched.counts()
+    return {**found, "files": files, "made": made}
 
 
 def open_of_nandarray(folder: Path, asked: _Figures) -> _Figures:

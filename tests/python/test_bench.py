@@ -647,6 +647,6 @@ def test_stores_of_parts_are_held_to_their_goals() -> None:
     assert [peer.ratio for peer in peers] == [0.95, 1.4]
     assert verdict(row("touch", parts.OURS, 1.0, commit=0.051)) == ["MISSED"]
     assert verdict(row("near: mean", parts.OURS, 1.0, 1.2), row("near: mean", parts.HERE, 1.0, 1.0)) == ["MISSED"]
-    heads, lines = parts.table([lost, *peers])
+    heads, lines = parts.table([lost, *parts.judged([parts.PartsRow("open", parts.ZARR, verdict="FAILED: x"), *peers])])
     assert all(len(line) == len(heads) for line in lines)
     assert "7 of 8 reported ones there, 8 versions, 3 tries" in lines[0][5]

@@ -5,6 +5,7 @@
 # already, so that a target with nothing new to do starts at once.
 
 PYTHON ?= python3
+PEERS_PYTHON ?= python3.12
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -83,6 +84,12 @@ bench-quick: $(STAMPS)/bench $(STAMPS)/native ## the same on small arrays, one c
 .PHONY: bench-offload
 bench-offload: $(STAMPS)/bench $(STAMPS)/native ## programs over a stored array beside NumPy, Numba, Arrow and DuckDB with it in memory (10 minutes)
 	$(BIN)/python -m bench offload $(BENCH)
+
+.PHONY: bench-parts
+bench-parts: $(STAMPS)/bench $(STAMPS)/native ## stores of parts beside icechunk and Zarr, whose newest versions need Python 3.12 (PEERS_PYTHON=)
+	test -x $(VENV)/peers/bin/python || $(PEERS_PYTHON) -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip install --quiet "icechunk>=2.3" "zarr>=3.4" "dask[array]" distributed
+	$(BIN)/python -m bench parts $(BENCH)
 
 .PHONY: bench-model
 bench-model: $(STAMPS)/bench ## the modelled clock beside MQSim and data sheets, and how fast it simulates (20 minutes)

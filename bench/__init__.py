@@ -10,8 +10,8 @@ over rounds.
 Cut
 ---
 ``data`` makes the arrays, ``patterns`` the operations, ``systems`` the adapters (one file each), ``worker`` runs one
-system in its process, ``runner`` drives workers, ``judge`` judges, ``report`` prints. ``opening``, ``memory`` and
-``geometry`` are separate measurements with their own subcommands. ``python -m bench --help`` lists them.
+system in its process, ``runner`` drives workers, ``judge`` judges, ``report`` prints. ``opening``, ``memory``,
+``geometry`` and ``parts`` are separate measurements with their own subcommands. ``python -m bench --help`` lists them.
 
 Limits
 ------

@@ -80,9 +80,22 @@ def _box_commands(commands: Any) -> None:
     boxes.add_argument("--rounds", type=int, default=3)
 
 
+def _parts_command(commands: Any) -> None:
+    parts = commands.add_parser("parts", help="stores of parts, written by many processes, beside icechunk and Zarr")
+    _output(parts)
+    parts.add_argument("--bytes", "--size", type=int, metavar="N", default=1 << 30, help="of arrays: 1 GiB")
+    parts.add_argument("--shards", type=int, metavar="N", default=4 << 20, help="of the array with very many")
+    parts.add_argument("--writers", type=int, metavar="N", default=8, help="processes that commit side by side")
+    parts.add_argument("--commits", type=int, metavar="N", default=8, help="of each of them")
+    parts.add_argument("--rounds", type=int, default=3)
+    parts.add_argument("--only", nargs="+", metavar="WORK", help="commits bytes touch open near")
+    parts.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers: .venv/peers, or this one")
+
+
 def _side_commands(commands: Any) -> None:
     _packing_commands(commands)
     _box_commands(commands)
+    _parts_command(commands)
     _drive_commands(commands)
     opening = commands.add_parser("open", help="a store with very many arrays, or very many building blocks")
     _output(opening)
@@ -406,6 +419,20 @@ def _offload(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _parts(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import parts
+
+    works = tuple(arguments.only or parts.WORKS)
+    if unknown := [work for work in works if work not in parts.WORKS]:
+        raise SystemExit(f"unknown work {', '.join(unknown)}; known: {', '.join(parts.WORKS)}")
+    sizes = parts.Sizes(arguments.bytes, arguments.shards, arguments.writers, arguments.commits, arguments.rounds)
+    rows = parts.measure(arguments.folder, sizes, works=works, peers=arguments.peers, say=_say)
+    _lines(arguments, command, *parts.table(rows), json.dumps([vars(one) for one in rows], indent=1))
+    return 0
+
+
 def _programs(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -609,7 +636,7 @@ def main(argv: list[str] | None = None) -> int:
         "neighbour": _neighbour,
         "queue": _queue,
     }
-    act |= {"boxes": _boxes, "codecs": _codecs, "vectors": _vectors, "gpu": _gpu}
+    act |= {"boxes": _boxes, "codecs": _codecs, "vectors": _vectors, "gpu": _gpu, "parts": _parts}
     return act[arguments.command](arguments, command)
 
 

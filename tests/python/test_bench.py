@@ -29,6 +29,7 @@ from bench import (
     offload_door,
     offload_pairs,
     opening,
+    parts,
     programs,
     report,
     systems,
@@ -612,3 +613,40 @@ def test_a_node_is_held_to_its_bars() -> None:
     assert verdict(1.25, 0.01) == "kept"
     assert verdict(1.35, 0.01).startswith("MISSED: more than 1.3 times")
     assert verdict(1.25, 0.05) == "MISSED: 0.050 s of processor time"
+
+
+def test_stores_of_parts_are_measured_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["parts", "--only", "commits", "open", "--writers", "2", "--commits", "2", "--shards", "5000"]
+    arguments += ["--rounds", "1", "--folder", str(tmp_path / "data"), "--json", str(tmp_path / "a.json")]
+    assert cli.main([*arguments, "--peers", sys.executable]) == 0
+    rows = {(row["work"], row["system"]): row for row in json.loads((tmp_path / "a.json").read_text())}
+    commits, opened = rows["commits", parts.OURS], rows["open", parts.OURS]
+    assert commits["facts"][0].items() >= {"asked": 4, "good": 4, "there": 4, "history": 4}.items()
+    assert commits["verdict"].startswith("kept: all there")
+    assert 0 < commits["facts"][0]["metadata"] < 1 << 16
+    assert opened["facts"][0]["files"] == 3
+    assert opened["verdict"] == "kept: 3 files; kept: 100 MB"
+    assert rows["open", parts.ZARR]["ratio"] > 0
+    assert "4 of 4 reported ones there" in capsys.readouterr().out
+    assert not (tmp_path / "data" / "parts").exists()
+    with pytest.raises(SystemExit, match="unknown work bites; known: commits, bytes"):
+        cli.main(["parts", "--only", "bites"])
+
+
+def test_stores_of_parts_are_held_to_their_goals() -> None:
+    def verdict(ours: parts.PartsRow, *others: parts.PartsRow) -> list[str]:
+        return [part.partition(":")[0] for part in parts.judged([ours, *others])[0].verdict.split("; ")]
+
+    def row(work: str, system: str, seconds: float, cpu: float = 1.0, **facts: float) -> parts.PartsRow:
+        return parts.PartsRow(work, system, [seconds], [cpu], [dict(facts)])
+
+    lost = row("commits", parts.OURS, 1.0, asked=8, there=7, history=8, good=8, tries=3, metadata=400, least=100)
+    assert verdict(lost) == ["MISSED"] * 3
+    peers = [row("bytes", parts.FILE, 0.95), row("bytes", parts.ICECHUNK, 1.4)]
+    assert verdict(row("bytes", parts.OURS, 1.0), *peers) == ["kept", "MISSED"]
+    assert [peer.ratio for peer in peers] == [0.95, 1.4]
+    assert verdict(row("touch", parts.OURS, 1.0, commit=0.051)) == ["MISSED"]
+    assert verdict(row("near: mean", parts.OURS, 1.0, 1.2), row("near: mean", parts.HERE, 1.0, 1.0)) == ["MISSED"]
+    heads, lines = parts.table([lost, *parts.judged([parts.PartsRow("open", parts.ZARR, verdict="FAILED: x"), *peers])])
+    assert all(len(line) == len(heads) for line in lines)
+    assert "7 of 8 reported ones there, 8 versions, 3 tries" in lines[0][5]

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,32 @@ def test_a_door_ends_with_a_store_that_is_not_closed(path: Path) -> None:
     del store
     assert not Path(socket).parent.exists()
     nandarray.open(path, "r+").close()  # the lock is free
+
+
+def _left(path: Path, pipe: Any) -> None:
+    store = nandarray.open(path, "r+")
+    pickle.dumps(store["g/a"])
+    assert store._door is not None
+    pipe.send(store._door.address.socket)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_the_door_of_a_killed_process_is_removed_by_the_next(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(path.parent))
+    ours, theirs = multiprocessing.Pipe()
+    killed = multiprocessing.get_context("fork").Process(target=_left, args=(path, theirs))
+    killed.start()
+    left = Path(ours.recv()).parent
+    killed.join()
+    assert left.parent == path.parent
+    assert left.exists()
+    with nandarray.open(path, "r+") as store, nandarray.open(path.with_name("other.nand"), "w") as other:
+        other["x"] = [1]
+        first, second = (pickle.dumps(one) for one in (store["g/a"], other["x"]))
+        assert not left.exists()
+        assert pickle.loads(first).store is store
+        assert len(list(path.parent.glob("nandarray-door-*/door"))) == 2
+        assert second
 
 
 def test_what_a_drive_serves_is_written_by_whoever_has_it(path: Path) -> None:

@@ -12,10 +12,12 @@ to be fast, workers write a store of parts. Stores on modelled devices and keys 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
 import shutil
+import socket
 import tempfile
 import weakref
 from dataclasses import dataclass
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WriterAddress", "WriterDoor", "address_of", "connected", "store_here"]
 
+#: The beginning of the name of a folder with a door, and the name of the socket in it.
+_PREFIX, _NAME = "nandarray-door-", "door"
 #: Characters that the path of a socket may have, less the name of the file (``sun_path`` has 108).
 _PATH_MOST = 96
 #: The end of an error of a socket that is not there, or on which no process listens (ENOENT, ECONNREFUSED).
@@ -59,7 +63,7 @@ class WriterDoor:
 
     def __init__(self, store: Store) -> None:
         folder = _folder()
-        place = os.path.join(folder, "door")
+        place = os.path.join(folder, _NAME)
         try:
             server = _nandarray.NvmeServer.start(
                 store._engine, [SOCKET + place], kill_safe=False, access=(None, None, False)
@@ -74,11 +78,23 @@ class WriterDoor:
 
 def _folder() -> str:
     """Make a folder that this user alone may enter, with a path that is short enough for a socket in it."""
-    made = tempfile.mkdtemp(prefix="nandarray-")
-    if len(os.fsencode(made)) <= _PATH_MOST:
-        return made
-    os.rmdir(made)
-    return tempfile.mkdtemp(prefix="nandarray-", dir="/tmp")  # noqa: S108 (it is new, and has mode 0700)
+    place = tempfile.gettempdir()
+    if len(os.fsencode(place)) + len(_PREFIX) + 8 > _PATH_MOST:
+        place = "/tmp"  # noqa: S108 (the folder in it is new, and has mode 0700)
+    _sweep(place)
+    return tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+
+
+def _sweep(place: str) -> None:
+    """Remove the doors of processes of this user that were killed: those at which no process listens."""
+    for folder in Path(place).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
+            if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
+                one.settimeout(1)
+                try:
+                    one.connect(str(folder / _NAME))
+                except ConnectionRefusedError:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end(server: _nandarray.NvmeServer, folder: str, process: int) -> None:

@@ -39,8 +39,8 @@ HEAD = "nandarray.json"
 _FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "readers", "tmp")
 #: Pause between attempts to see a version that was made, in seconds.
 _PAUSE_S = 0.05
-#: Leaves that a process keeps in memory, of 704 KiB as they are written, and of at most 3 MiB.
-_LEAVES = 32
+#: Leaves that a process keeps in memory, of 352 KiB as they are written, and of at most 3 MiB.
+_LEAVES = 64
 
 
 def is_parted(path: str) -> bool:
@@ -66,6 +66,7 @@ class History:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._lock = threading.Lock()
+        self._parsed: tuple[bytes, Manifest] | None = None
         self._tables: OrderedDict[Leaf, np.ndarray[Any, Any]] = OrderedDict()
 
     @staticmethod
@@ -136,7 +137,10 @@ class History:
             there = self.numbers()
             has = f"the versions there are go from {there[-1]} to {there[0]}" if there else "it has no version"
             raise NotFoundError(f"{self.files.root} has no version {version}: {has}") from None
-        return parse(data, self.files.path(key), version)
+        known = self._parsed  # a transaction reads the newest several times
+        if known is None or known[0] != data or known[1].version != version:
+            known = self._parsed = data, parse(data, self.files.path(key), version)
+        return known[1]
 
     def newest(self, *, intact: bool = False) -> Manifest:
         """Read the newest version, with ``intact`` the newest of those that can be read."""

@@ -23,9 +23,9 @@ from nandarray.errors import CorruptError
 
 __all__ = ["LEAF_ROWS", "ROW", "Leaf", "Row", "decode", "find", "rows_of", "table_of", "updated"]
 
-#: The most rows of a leaf that is written, in 704 KiB. A commit writes the leaves that it touches, and a manifest with
-#: about 100 bytes for each of an array's leaves: 26 KB of 4 million shards.
-LEAF_ROWS = 16384
+#: The most rows of a leaf that is written, in 352 KiB. A commit writes the leaves that it touches, and a manifest with
+#: about 100 bytes for each of an array's leaves: 50 KB of 4 million shards.
+LEAF_ROWS = 8192
 #: Shard, number of its array in the part, the part's name, the part's bytes, the beginning of its head's hash.
 ROW = np.dtype([("shard", "<u8"), ("array", "<u8"), ("part", "V16"), ("bytes", "<u8"), ("head", "<u8")])
 

@@ -39,7 +39,7 @@ table! {
     #[derive(Eq)]
     pub struct NodeLimits {
         memory_mib in 128..=1_048_576 "MiB": u64, "memory for all that hosts make grow", default by "node_memory_mib";
-        spool_mib in 64..=1_073_741_824 "MiB": u64, "disk for outputs of runs that wait for their end", default by "node_spool_mib";
+        spool_mib in 64..=1_073_741_824 "MiB": u64, "disk for outputs of runs", default by "node_spool_mib";
     }
 }
 
@@ -54,7 +54,7 @@ table! {
         slots in 1..=64 "programs": u32, "programs that it may have loaded by slots", default by "slots";
         local_memory_mib in 0..=4_096 "MiB": u64, "its Subsystem Local Memory", default by "local_memory_mib";
         memory_mib in 64..=1_048_576 "MiB": u64, "its part of the node's memory at most", default by "memory_mib";
-        spool_mib in 0..=1_073_741_824 "MiB": u64, "disk for outputs of its runs that wait for their end", default by "spool_mib";
+        spool_mib in 0..=1_073_741_824 "MiB": u64, "disk for outputs of its runs", default by "spool_mib";
         runs in 1..=64 "runs": u32, "programs that it may run at once", default by "runs";
         share in 1..=1_000: u32, "weight by which workers are shared with other tenants", default by "share";
         instructions in 1..=20_000_000_000_000: u64, "instructions of one run", default by "instructions";
@@ -307,7 +307,7 @@ struct TenantPace {
 /// Time for which a tenant that was idle may exceed its rates.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Who shares a part of the workers, the connections and the memory.
+/// An owner of a part of the workers, the connections, the memory and the disk, which its tenants share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     /// One tenant, by its name.

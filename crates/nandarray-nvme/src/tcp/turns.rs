@@ -74,7 +74,7 @@ struct OwnerLanes {
     lanes: usize,
     running: usize,
     aside: usize,
-    /// Those that may run, in the order of their turns.
+    /// Tenants that may run, in the order of their turns.
     turns: BTreeMap<Turn, LaneName>,
     /// The first of them, while one more command of the owner may run.
     head: Option<Turn>,
@@ -104,9 +104,9 @@ impl<C> Default for Turns<C> {
 }
 
 impl<C> Turns<C> {
-    /// Returns the numbers of commands that wait for a worker, and of those that have one.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.waiting, self.running)
+    /// Returns the numbers of commands that wait for a worker, that have stepped aside, and that have a worker.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.waiting, self.aside, self.running)
     }
 
     /// Adds a command behind the others of its tenant.

@@ -6,15 +6,16 @@
 //! thread is made for it.
 //!
 //! A command that waits for another one, e.g. a deletion for a run of programs, keeps neither its place nor its
-//! thread's: another thread goes on in place of the one that waits. Once its wait is over it queues for a place, and the
-//! worker whose turn that is gives up its own. Not here: what a command does, and its panics, which it has to catch.
+//! thread's: another thread goes on in place of the one that waits. Once its wait is over it queues for a place, and
+//! the worker whose turn that is gives up its own. Not here: what a command does, and its panics, which it has to
+//! catch.
 
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nandarray::waits::{self, WaitObserver};
 use parking_lot::{Condvar, Mutex};
@@ -28,7 +29,7 @@ pub(super) struct WorkerCommand {
     pub(super) run: Box<dyn FnOnce() + Send>,
 }
 
-/// What waits for a worker.
+/// An entry of the queue for a worker.
 enum Queued {
     Command(WorkerCommand),
     /// A command that has stepped aside, and goes on in a thread of its own.
@@ -42,7 +43,7 @@ struct Returning {
     given: Condvar,
 }
 
-/// What a thread is among the workers.
+/// The seat of a thread among the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seat {
     /// One of those that there always are, by its number.
@@ -70,6 +71,8 @@ struct CommandWorkersState {
 pub struct WorkerCounts {
     /// Number of commands that wait.
     pub waiting: usize,
+    /// Number of commands that wait for another command, without a worker.
+    pub blocked: usize,
     /// Number of workers that execute a command.
     pub busy: usize,
     /// Number of workers.
@@ -245,14 +248,14 @@ impl CommandWorkers {
     pub(super) fn forget(&self, cntlid: u16) {
         let keep = |queued: &Queued| !matches!(queued, Queued::Command(command) if command.cntlid == cntlid);
         let gone = self.state.lock().turns.retain(keep);
-        // What they hold is given back outside of the lock.
+        // Outside of the lock: their memory and their connections are given back.
         drop(gone);
     }
 
     /// Returns how many commands and workers there are now.
     pub(super) fn counts(&self) -> WorkerCounts {
-        let (waiting, busy) = self.state.lock().turns.counts();
-        WorkerCounts { waiting, busy, workers: self.wake.len() }
+        let (waiting, blocked, busy) = self.state.lock().turns.counts();
+        WorkerCounts { waiting, blocked, busy, workers: self.wake.len() }
     }
 
     /// Waits for the end of the threads, after [`Self::close`].
@@ -296,6 +299,7 @@ impl CommandWorkers {
 mod tests {
     use std::sync::mpsc::{self, Receiver};
     use std::thread::ThreadId;
+    use std::time::Duration;
 
     use nandarray::{RangeTicket, Share, WaitEnd};
 
@@ -422,7 +426,7 @@ mod tests {
                 execute(&workers, &at("::", name), of, waiting(lock.request(vec![], Share::Shared), &ends))
             });
         }
-        until("all wait aside", || workers.counts() == WorkerCounts { waiting: 0, busy: 0, workers: 2 });
+        until("all wait aside", || workers.counts() == WorkerCounts { waiting: 0, blocked: 100, busy: 0, workers: 2 });
         for _ in 0..50 {
             let (tell, told) = mpsc::channel();
             execute(&workers, &at("::", 77), of, move || tell.send(()).unwrap());
@@ -447,7 +451,7 @@ mod tests {
             assert!(matches!(ended.recv_timeout(LONG).unwrap(), WaitEnd::Refused(_)));
         }
         execute(&workers, &named("other"), ANY, waiting(lock.request(vec![], Share::Shared), &ends));
-        until("all wait aside", || workers.counts().busy == 0 && workers.counts().waiting == 0);
+        until("all wait aside", || workers.counts().blocked == most + 1);
         workers.close();
         lock.close();
         assert!((0..=most).all(|_| ended.recv_timeout(LONG).unwrap() == WaitEnd::Closed));

@@ -39,7 +39,7 @@ pub enum Share {
     Exclusive,
 }
 
-/// How a wait for a ticket ended.
+/// The end of a wait for a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
     /// The request is granted.

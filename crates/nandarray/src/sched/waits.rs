@@ -1,4 +1,4 @@
-//! What a thread does about its own waits for other commands: it lets others have its place, and stops for a reason.
+//! Waits of a thread for other commands, as the thread wants them: others get its place, or a reason ends them.
 //!
 //! A thread that executes commands of several callers sets an observer ([`observed`]): before the thread waits, others
 //! may get its place, and it takes one again afterwards. A caller that may lose interest sets a reason to stop

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,12 +32,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 def _forever(x):  # type: ignore[no-untyped-def]
     while x >= 0:
         x = x + 1 if x < 1 << 30 else 0
-    return x
-
-
-def _forever_but_first(x):  # type: ignore[no-untyped-def]
-    while x > 0:
-        x = x + 1 if x < 1 << 30 else 1
     return x
 
 
@@ -164,7 +160,7 @@ def test_commands_that_wait_for_a_run_leave_their_places_to_others(tmp_path: Pat
         hosts = [stack.enter_context(connect(server.url, hostnqn=f"nqn.{number}")) for number in range(22)]
         endless, other, *waiting = hosts
         run, ended = _in_thread(lambda: endless["x"].map_blocks(_forever, out=endless["x"]))
-        _until(lambda: server.status()["running"])
+        _until(lambda: ended or server.status()["running"])
         threads = [_in_thread(partial(host["x"].resize, (number,))) for number, host in enumerate(waiting[:10])]
         threads += [_in_thread(partial(host.__delitem__, "x")) for host in waiting[10:]]
         _until(lambda: server.status()["workers"]["commands"]["blocked"] == 20)
@@ -174,9 +170,11 @@ def test_commands_that_wait_for_a_run_leave_their_places_to_others(tmp_path: Pat
             assert _timed(lambda: other["small"].reduce("sum")) < 10
         assert not [ended for _, ended in threads if ended]
         # A host that goes takes its waiting command with it.
-        waiting[0].close()
-        threads[0][0].join(60)
-        _until(lambda: server.status()["workers"]["commands"]["blocked"] == 19)
+        text = f"from nandarray.nvme import connect; connect({server.url!r}, hostnqn='nqn.gone')['x'].resize((5,))"
+        with subprocess.Popen([sys.executable, "-c", text]) as gone:
+            _until(lambda: server.status()["workers"]["commands"]["blocked"] == 21)
+            gone.kill()
+        _until(lambda: server.status()["workers"]["commands"]["blocked"] == 20)
         [found] = server.status()["running"]
         server.kill(found["id"])
         for thread, _ in (*threads, (run, ended)):
@@ -200,21 +198,21 @@ def test_outputs_of_an_encrypted_array_wait_like_others_and_no_longer_than_there
     ):
         x = np.random.default_rng(2).random(1 << 19)
         x[1000:300_000] = 0
-        store["x"] = x
-        store.create("y", x.shape, "float64", encryption_key=key)
+        store["x"], store["n"] = x, np.arange(1000, dtype="<i8")
+        own = store.create("w", (1000,), "<i8", encryption_key=key)
+        roots = store.create("y", x.shape, "float64", encryption_key=key)
         store["z"] = np.zeros(x.shape)
-        for host in (remote, small):
-            host.open_array("y", encryption_key=key)
+        y, w = (remote.open_array(name, encryption_key=key) for name in "yw")
         root = programs.get("sqrt", dtype="float64")
-        thread, ended = _in_thread(lambda: remote["x"].map_blocks(_forever_but_first, out=remote["y"]))
-        _until(lambda: server.status()["running"])
-        assert _timed(lambda: store["y"].__setitem__(5, 7.0)) < 10
-        assert store["y"][5] == 7
+        thread, ended = _in_thread(lambda: remote["n"].map_blocks(_forever, out=w))
+        _until(lambda: ended or server.status()["running"])
+        assert _timed(lambda: own.__setitem__(5, 7)) < 10
+        assert own[5] == 7
         server.kill(server.status()["running"][0]["id"])
         thread.join(60)
         assert isinstance(ended[0], CancelledError)
-        nandarray.offload({"y": root.on(remote["x"])}, out={"y": remote["y"]})
-        assert np.array_equal(store["y"][:], np.sqrt(x))
+        nandarray.offload({"y": root.on(remote["x"])}, out={"y": y})
+        assert np.array_equal(roots[:], np.sqrt(x))
         with pytest.raises(BusyError, match="at most 0 bytes together"):
             nandarray.offload({"z": root.on(small["x"])}, out={"z": small["z"]})
         assert not store["z"][:].any()

@@ -482,7 +482,7 @@ impl Connection {
         mut reserved: Vec<ReservedMemory>,
     ) {
         let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
-        let place = Association::place_of(&entry);
+        let place = association.place(&entry, data.as_deref());
         let bytes = data.as_ref().map_or(0, Vec::len) + room;
         let arrived = Instant::now();
         if run_output::is_run_output(&entry) {

@@ -20,7 +20,7 @@ use std::time::Instant;
 use nandarray::waits::{self, WaitObserver};
 use parking_lot::{Condvar, Mutex};
 
-use super::turns::{LaneName, Turns, WorkerShare};
+use super::turns::{CommandTurns, LaneName, WorkerShare};
 
 /// A command that a worker executes.
 pub(super) struct WorkerCommand {
@@ -54,7 +54,7 @@ enum Seat {
 
 #[derive(Default)]
 struct CommandWorkersState {
-    turns: Turns<Queued>,
+    turns: CommandTurns<Queued>,
     /// Numbers of idle threads, the one that became idle last at the end.
     idle: Vec<usize>,
     /// For each seat of the pool the command that it was given while its thread was idle.
@@ -301,22 +301,22 @@ mod tests {
     use std::thread::ThreadId;
     use std::time::Duration;
 
-    use nandarray::{RangeTicket, Share, WaitEnd};
+    use nandarray::{RangeTicket, Share, TicketEnd};
 
     use super::*;
     use crate::tcp::turns::{ASIDE_MAX, OWNER_RUNNING_MAX};
-    use crate::tenants::Owner;
+    use crate::tenants::TenantOwner;
     use crate::tests::within;
 
     const ANY: WorkerShare = WorkerShare { share: 1, running_max: u32::MAX };
     const LONG: Duration = Duration::from_secs(60);
 
     fn named(tenant: &str) -> LaneName {
-        LaneName { owner: Owner::Tenant(tenant.into()), tenant: tenant.into() }
+        LaneName { owner: TenantOwner::Tenant(tenant.into()), tenant: tenant.into() }
     }
 
     fn at(place: &str, tenant: usize) -> LaneName {
-        LaneName { owner: Owner::Place(place.into()), tenant: format!("nqn.{tenant}").into() }
+        LaneName { owner: TenantOwner::Place(place.into()), tenant: format!("nqn.{tenant}").into() }
     }
 
     fn execute(workers: &Arc<CommandWorkers>, lane: &LaneName, of: WorkerShare, run: impl FnOnce() + Send + 'static) {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     /// The lock of a space in whose runs a command waits, and what waits for it.
-    fn waiting(ticket: RangeTicket, ends: &mpsc::Sender<WaitEnd>) -> impl FnOnce() + Send + 'static {
+    fn waiting(ticket: RangeTicket, ends: &mpsc::Sender<TicketEnd>) -> impl FnOnce() + Send + 'static {
         let ends = ends.clone();
         move || ends.send(ticket.wait()).unwrap()
     }
@@ -419,7 +419,7 @@ mod tests {
         let workers = CommandWorkers::start(2, true).unwrap();
         let lock = nandarray::internals::RangeLock::default();
         let held = lock.request(vec![], Share::Exclusive);
-        let (ends, ended): (_, Receiver<WaitEnd>) = mpsc::channel();
+        let (ends, ended): (_, Receiver<TicketEnd>) = mpsc::channel();
         let of = WorkerShare { share: 1, running_max: 1 };
         for name in 0..20 {
             (0..5).for_each(|_| {
@@ -433,7 +433,7 @@ mod tests {
             told.recv_timeout(LONG).unwrap();
         }
         drop(held);
-        assert!((0..100).all(|_| ended.recv_timeout(LONG).unwrap() == WaitEnd::Granted));
+        assert!((0..100).all(|_| ended.recv_timeout(LONG).unwrap() == TicketEnd::Granted));
         end(&workers);
     }
 
@@ -442,19 +442,19 @@ mod tests {
         let workers = CommandWorkers::start(2, true).unwrap();
         let lock = nandarray::internals::RangeLock::default();
         let held = lock.request(vec![], Share::Exclusive);
-        let (ends, ended): (_, Receiver<WaitEnd>) = mpsc::channel();
+        let (ends, ended): (_, Receiver<TicketEnd>) = mpsc::channel();
         let most = ASIDE_MAX / 2;
         for _ in 0..most + 10 {
             execute(&workers, &at("::", 1), ANY, waiting(lock.request(vec![], Share::Shared), &ends));
         }
         for _ in 0..10 {
-            assert!(matches!(ended.recv_timeout(LONG).unwrap(), WaitEnd::Refused(_)));
+            assert!(matches!(ended.recv_timeout(LONG).unwrap(), TicketEnd::Refused(_)));
         }
         execute(&workers, &named("other"), ANY, waiting(lock.request(vec![], Share::Shared), &ends));
         until("all wait aside", || workers.counts().blocked == most + 1);
         workers.close();
         lock.close();
-        assert!((0..=most).all(|_| ended.recv_timeout(LONG).unwrap() == WaitEnd::Closed));
+        assert!((0..=most).all(|_| ended.recv_timeout(LONG).unwrap() == TicketEnd::Closed));
         end(&workers);
         drop(held);
     }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import pytest
 
 import nandarray
 from nandarray import programs
-from nandarray.errors import BusyError, InvalidError, NandarrayError
+from nandarray.errors import BusyError, CancelledError, InvalidError, NandarrayError
 from nandarray.nvme import connect, new_secret
 from nandarray.nvme.outputs import ArrivingOutputs
 
@@ -51,6 +55,13 @@ def _in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     thread = threading.Thread(target=run)
     thread.start()
     return thread, ended
+
+
+def _until(is_so: Callable[[], Any]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def _timed(work: Callable[[], Any]) -> float:
@@ -138,6 +149,73 @@ def test_writes_go_on_beside_an_endless_run_that_would_write_the_same(tmp_path: 
         thread.join(60)
         assert isinstance(ended[0], NandarrayError)
         assert np.array_equal(store["x"][:], np.r_[[-1] * 21, 21:1000])
+
+
+def test_commands_that_wait_for_a_run_leave_their_places_to_others(tmp_path: Path) -> None:
+    """Twenty names at one address make what an endless run writes smaller, and delete it; others there go on."""
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(nandarray.open(tmp_path / "a.nand", "w"))
+        server = stack.enter_context(nandarray.serve(store))
+        store["x"], store["small"] = np.arange(1000, dtype="<i8"), np.arange(8)
+        hosts = [stack.enter_context(connect(server.url, hostnqn=f"nqn.{number}")) for number in range(22)]
+        endless, other, *waiting = hosts
+        run, ended = _in_thread(lambda: endless["x"].map_blocks(_forever, out=endless["x"]))
+        _until(lambda: ended or server.status()["running"])
+        threads = [_in_thread(partial(host["x"].resize, (number,))) for number, host in enumerate(waiting[:10])]
+        threads += [_in_thread(partial(host.__delitem__, "x")) for host in waiting[10:]]
+        _until(lambda: server.status()["workers"]["commands"]["blocked"] == 20)
+        # A growth is no change of what the run writes.
+        assert _timed(lambda: other["x"].resize((1200,))) < 10
+        for _ in range(5):
+            assert _timed(lambda: other["small"].reduce("sum")) < 10
+        assert not [ended for _, ended in threads if ended]
+        # A host that goes takes its waiting command with it.
+        text = f"from nandarray.nvme import connect; connect({server.url!r}, hostnqn='nqn.gone')['x'].resize((5,))"
+        with subprocess.Popen([sys.executable, "-c", text]) as gone:
+            _until(lambda: server.status()["workers"]["commands"]["blocked"] == 21)
+            gone.kill()
+        _until(lambda: server.status()["workers"]["commands"]["blocked"] == 20)
+        [found] = server.status()["running"]
+        server.kill(found["id"])
+        for thread, _ in (*threads, (run, ended)):
+            thread.join(60)
+            assert not thread.is_alive()
+        assert isinstance(ended[0], CancelledError)
+        assert sum(told == [None] for _, told in threads[10:]) == 1
+        assert list(store) == ["small"]
+
+
+def test_outputs_of_an_encrypted_array_wait_like_others_and_no_longer_than_there_is_room(tmp_path: Path) -> None:
+    config = tmp_path / "rules.toml"
+    rules = "hosts = ['nqn.{0}']\nread = ['*']\nwrite = ['*']\nprograms = true\n"
+    config.write_text("[tenants.a]\n" + rules.format("a") + "[tenants.small]\nspool_mib = 0\n" + rules.format("small"))
+    key = bytes(range(32))
+    with (
+        nandarray.open(tmp_path / "a.nand", "w") as store,
+        nandarray.serve(store, config=config, insecure=True) as server,
+        connect(server.url, hostnqn="nqn.a") as remote,
+        connect(server.url, hostnqn="nqn.small") as small,
+    ):
+        x = np.random.default_rng(2).random(1 << 19)
+        x[1000:300_000] = 0
+        store["x"], store["n"] = x, np.arange(1000, dtype="<i8")
+        own = store.create("w", (1000,), "<i8", encryption_key=key)
+        roots = store.create("y", x.shape, "float64", encryption_key=key)
+        store["z"] = np.zeros(x.shape)
+        y, w = (remote.open_array(name, encryption_key=key) for name in "yw")
+        root = programs.get("sqrt", dtype="float64")
+        thread, ended = _in_thread(lambda: remote["n"].map_blocks(_forever, out=w))
+        _until(lambda: ended or server.status()["running"])
+        assert _timed(lambda: own.__setitem__(5, 7)) < 10
+        assert own[5] == 7
+        server.kill(server.status()["running"][0]["id"])
+        thread.join(60)
+        assert isinstance(ended[0], CancelledError)
+        nandarray.offload({"y": root.on(remote["x"])}, out={"y": y})
+        assert np.array_equal(roots[:], np.sqrt(x))
+        with pytest.raises(BusyError, match="at most 0 bytes together"):
+            nandarray.offload({"z": root.on(small["x"])}, out={"z": small["z"]})
+        assert not store["z"][:].any()
 
 
 def test_a_group_that_a_run_writes_is_deleted_after_it(store: Any) -> None:

@@ -308,7 +308,7 @@ def test_commands_that_wait_for_a_run_hold_no_worker_of_others(store, tmp_path):
             threads[-1].start()
             within(10, lambda: server.status()["running"])  # it holds its outputs soon after
             time.sleep(0.3)
-        within(5, lambda: server.status()["workers"]["commands"]["busy"] >= 4)
+        within(5, lambda: server.status()["workers"]["commands"]["blocked"] == 5)
         begun = time.monotonic()
         assert lab["shared/a"][::2].sum() == np.arange(0, 1000, 2).sum()
         assert time.monotonic() - begun < 2

@@ -1,5 +1,5 @@
-//! Budgets of memory for what hosts can make grow: requests and replies, data of commands, outputs, loaded programs. And
-//! of the disk, for outputs that wait there for the end of their run.
+//! Budgets of memory for what hosts can make grow: requests and replies, data of commands, outputs, loaded programs.
+//! And of the disk, for outputs that wait there for the end of their run.
 //!
 //! Bytes are reserved before they are used, by a [`ReservedMemory`] that gives them back when it is dropped. A tenant's
 //! budget is a part of the node's, whose limit holds for all tenants together. A part may have no more than the whole

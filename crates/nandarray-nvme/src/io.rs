@@ -20,6 +20,7 @@ use crate::association::Association;
 use crate::budget::OutputMemory;
 use crate::commands::{CommandEffect, IoCommand};
 use crate::events::EventKind;
+use crate::limits::TRANSFER_BYTES_MAX;
 use crate::logs::{self, FailedCommand};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
@@ -63,6 +64,17 @@ impl Association {
             }
             (_, Opcode::COPY) => CommandPlace::Worker,
             _ => CommandPlace::Here,
+        }
+    }
+
+    /// Returns where a command with this data is executed, as [`Self::place_of`] says; but for a copy of no more than a
+    /// write may transfer, which takes no longer than one: on a machine whose processors are busy, the way to another
+    /// thread would take many times as long.
+    pub(crate) fn place(&self, entry: &SubmissionEntry, data: Option<&[u8]>) -> CommandPlace {
+        let is_short = || self.copied_bytes(entry, data.unwrap_or_default()) <= TRANSFER_BYTES_MAX as u64;
+        match Self::place_of(entry) {
+            CommandPlace::Worker if entry.opcode == Opcode::COPY && is_short() => CommandPlace::Here,
+            place => place,
         }
     }
 
@@ -194,8 +206,7 @@ impl Association {
     }
 
     /// Returns the bytes that a copy holds in memory.
-    fn copied_bytes(&self, entry: &SubmissionEntry, payload: &Payload<'_>) -> u64 {
-        let Payload::ToController(bytes) = payload else { return 0 };
+    fn copied_bytes(&self, entry: &SubmissionEntry, bytes: &[u8]) -> u64 {
         if entry.opcode != Opcode::COPY {
             return 0;
         }
@@ -212,7 +223,8 @@ impl Association {
             Payload::ToController(bytes) => bytes.len() as u64,
             Payload::ToHost(bytes) => bytes.len() as u64,
         };
-        let _copied = self.tenant().budget.reserve(self.copied_bytes(entry, &payload))?;
+        let given = if let Payload::ToController(bytes) = &payload { *bytes } else { &[] };
+        let _copied = self.tenant().budget.reserve(self.copied_bytes(entry, given))?;
         let done = self.controller().submit(entry, payload.into_buffer());
         if !done.status().ok() {
             return Err(done.status());

@@ -39,7 +39,7 @@ table! {
     #[derive(Eq)]
     pub struct NodeLimits {
         memory_mib in 128..=1_048_576 "MiB": u64, "memory for all that hosts make grow", default by "node_memory_mib";
-        spool_mib in 64..=1_073_741_824 "MiB": u64, "disk for outputs of runs that wait for their end", default by "node_spool_mib";
+        spool_mib in 64..=1_073_741_824 "MiB": u64, "disk for outputs of runs", default by "node_spool_mib";
     }
 }
 
@@ -54,7 +54,7 @@ table! {
         slots in 1..=64 "programs": u32, "programs that it may have loaded by slots", default by "slots";
         local_memory_mib in 0..=4_096 "MiB": u64, "its Subsystem Local Memory", default by "local_memory_mib";
         memory_mib in 64..=1_048_576 "MiB": u64, "its part of the node's memory at most", default by "memory_mib";
-        spool_mib in 0..=1_073_741_824 "MiB": u64, "disk for outputs of its runs that wait for their end", default by "spool_mib";
+        spool_mib in 0..=1_073_741_824 "MiB": u64, "disk for outputs of its runs", default by "spool_mib";
         runs in 1..=64 "runs": u32, "programs that it may run at once", default by "runs";
         share in 1..=1_000: u32, "weight by which workers are shared with other tenants", default by "share";
         instructions in 1..=20_000_000_000_000: u64, "instructions of one run", default by "instructions";
@@ -307,9 +307,9 @@ struct TenantPace {
 /// Time for which a tenant that was idle may exceed its rates.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Who shares a part of the workers, the connections and the memory.
+/// An owner of a part of the workers, the connections, the memory and the disk, which its tenants share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owner {
+pub(crate) enum TenantOwner {
     /// One tenant, by its name.
     Tenant(Arc<str>),
     /// The hosts at one place that no rules name and no secret proves: their names may be made up.
@@ -320,7 +320,7 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 pub(crate) struct Tenant {
     name: String,
-    owner: Owner,
+    owner: TenantOwner,
     force: RwLock<Arc<RulesInForce>>,
     pace: Mutex<TenantPace>,
     pub(crate) budget: Arc<Budget>,
@@ -332,7 +332,7 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    fn new(name: &str, owner: Owner, rules: TenantRules, whole: &Budgets, memory_bytes: usize) -> Arc<Self> {
+    fn new(name: &str, owner: TenantOwner, rules: TenantRules, whole: &Budgets, memory_bytes: usize) -> Arc<Self> {
         let Budgets { memory: budget, spool } = Budgets::of(&rules, Some(whole));
         let patterns = ArrayPatterns::of(&rules);
         Arc::new(Self {
@@ -355,7 +355,7 @@ impl Tenant {
 
     /// Returns who it shares its part of the node with: itself, or, of hosts that no rules name and no secret proves,
     /// all those at one address or of one user.
-    pub(crate) fn owner(&self) -> &Owner {
+    pub(crate) fn owner(&self) -> &TenantOwner {
         &self.owner
     }
 
@@ -430,7 +430,7 @@ struct TenantTable {
     live: BTreeMap<String, (Arc<Tenant>, u64)>,
     admissions: u64,
     /// Budgets of owners that have several tenants.
-    owners: BTreeMap<Owner, [Weak<Budget>; 2]>,
+    owners: BTreeMap<TenantOwner, [Weak<Budget>; 2]>,
     /// Times since which tenants without rules and without an association keep much memory.
     idle: BTreeMap<String, Duration>,
 }
@@ -458,7 +458,7 @@ impl Tenants {
         let rules =
             TenantRules { hosts: none(), read: none(), write: none(), programs: false, ..TenantRules::of_host("") };
         let none_left = Budgets::of_node(&NodeLimits { memory_mib: 0, spool_mib: 0 });
-        Tenant::new(DISCOVERY_TENANT, Owner::Tenant(DISCOVERY_TENANT.into()), rules, &none_left, 0)
+        Tenant::new(DISCOVERY_TENANT, TenantOwner::Tenant(DISCOVERY_TENANT.into()), rules, &none_left, 0)
     }
 
     /// Returns the budget of the node.
@@ -494,10 +494,10 @@ impl Tenants {
         let size = self.memory_bytes.map_or(0, |own| if named { (rules.local_memory_mib * MIB) as usize } else { own });
         let mut whole = self.node.clone();
         let owner = match peer.filter(|_| !named) {
-            None => Owner::Tenant(name.as_str().into()),
-            Some(peer) => Owner::Place(peer.into()),
+            None => TenantOwner::Tenant(name.as_str().into()),
+            Some(peer) => TenantOwner::Place(peer.into()),
         };
-        let is_alone = |owner: &Owner| matches!(owner, Owner::Tenant(_));
+        let is_alone = |owner: &TenantOwner| matches!(owner, TenantOwner::Tenant(_));
         if !is_alone(&owner) {
             let known = owners
                 .get(&owner)
@@ -610,7 +610,7 @@ hosts = ["nqn.lab"]
         assert!(Arc::ptr_eq(&sales, &desk) && tenants.admit("nqn.stranger", None).is_none());
         assert_eq!(
             [&sales, &lab].map(|tenant| tenant.owner().clone()),
-            ["sales", "lab"].map(|name| Owner::Tenant(name.into()))
+            ["sales", "lab"].map(|name| TenantOwner::Tenant(name.into()))
         );
         let may = |name: &str| (sales.reads(name), sales.writes(name), lab.reads(name));
         assert_eq!(may("sales/a/b"), (true, false, false));
@@ -659,7 +659,8 @@ hosts = ["nqn.lab"]
     #[test]
     fn a_tenant_keeps_its_rates_after_a_burst() {
         let rules = TenantRules { iops: 1000, bandwidth_mib: 1, ..TenantRules::of_host("h") };
-        let tenant = Tenant::new("h", Owner::Tenant("h".into()), rules, &Budgets::of_node(&NodeLimits::default()), 0);
+        let tenant =
+            Tenant::new("h", TenantOwner::Tenant("h".into()), rules, &Budgets::of_node(&NodeLimits::default()), 0);
         let begin = Duration::from_secs(3);
         let waits: Vec<Duration> = (0..1000).map(|_| tenant.pace(begin, 0)).collect();
         assert_eq!((waits[0], waits[50]), (Duration::ZERO, Duration::ZERO));
@@ -691,8 +692,8 @@ hosts = ["nqn.lab"]
         let other = tenants.admit("nqn.other", Some("192.0.2.8")).unwrap();
         let proven = tenants.admit("nqn.proven", None).unwrap();
         assert!(made.iter().all(|one| one.owner() == made[0].owner() && !Arc::ptr_eq(&one.budget, &other.budget)));
-        assert_eq!(other.owner(), &Owner::Place("192.0.2.8".into()));
-        assert_eq!(proven.owner(), &Owner::Tenant("nqn.proven".into()));
+        assert_eq!(other.owner(), &TenantOwner::Place("192.0.2.8".into()));
+        assert_eq!(proven.owner(), &TenantOwner::Tenant("nqn.proven".into()));
         // A name that looks like a place has the part of its place; what is loaded stays with who loaded it.
         let odd = tenants.admit("192.0.2.7", Some("192.0.2.7")).unwrap();
         assert_eq!(odd.owner(), made[0].owner());

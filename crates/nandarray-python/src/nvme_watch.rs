@@ -42,6 +42,7 @@ pub(crate) fn of_status<'py>(py: Python<'py>, status: ServerStatus) -> PyResult<
     for (name, counts) in status.workers {
         let one = PyDict::new(py);
         one.set_item("waiting", counts.waiting)?;
+        one.set_item("blocked", counts.blocked)?;
         one.set_item("busy", counts.busy)?;
         one.set_item("workers", counts.workers)?;
         workers.set_item(name, one)?;

@@ -59,7 +59,7 @@ pub use device::{Done, OwnedCommand, OwnedTarget};
 pub use error::{Error, KINDS, Result, Shape};
 pub use flash::Geometry;
 pub use ftl::Verify;
-pub use sched::{RangeTable, RangeTicket, Share, SharedRange, WaitCircle, WaitEnd, waits};
+pub use sched::{RangeTable, RangeTicket, Share, SharedRange, TicketEnd, WaitCircle, waits};
 pub use sim::panics;
 pub use stl::plan::Axis;
 pub use stl::read::BufferMut;

@@ -262,8 +262,8 @@ fn closing_ends_who_waits_for_a_transaction() {
     });
 }
 
-/// A transaction deletes what a run of programs writes to when the run has ended. If a run is about to write to what the
-/// transaction holds, it cannot wait: it is refused, goes on, and is applied later.
+/// A transaction deletes what a run of programs writes to when the run has ended. If a run is about to write to what
+/// the transaction holds, it cannot wait: it is refused, goes on, and is applied later.
 #[test]
 fn a_transaction_waits_for_runs_of_what_it_deletes_unless_one_may_wait_for_it() {
     let device = open(Arc::new(FaultMedia::default()), Mode::Append, &tiny(1 << 20)).unwrap();

@@ -130,6 +130,13 @@ METRICS: tuple[Metric, ...] = (
         _by("workers", "waiting"),
         ("workers",),
     ),
+    Metric(
+        "workers_blocked_commands",
+        "gauge",
+        "Commands that wait for another command to end, and have no worker meanwhile.",
+        _by("workers", "blocked"),
+        ("workers",),
+    ),
     Metric("workers_busy", "gauge", "Workers that execute a command.", _by("workers", "busy"), ("workers",)),
     Metric("workers", "gauge", "Workers.", _by("workers", "workers"), ("workers",)),
     Metric("memory_bytes", "gauge", "Memory that hosts have made grow.", _one("memory_bytes")),

@@ -482,7 +482,7 @@ impl Connection {
         mut reserved: Vec<ReservedMemory>,
     ) {
         let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
-        let place = Association::place_of(&entry);
+        let place = association.place(&entry, data.as_deref());
         let bytes = data.as_ref().map_or(0, Vec::len) + room;
         let arrived = Instant::now();
         if run_output::is_run_output(&entry) {
@@ -722,12 +722,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Checks the host's key of TLS, which may have been replaced since the handshake. An association that has begun
-    /// before it was is ended by who replaces it.
-    fn check_key(&self) -> Result<(), (Status, u32)> {
-        if self.stream.has_key_of(self.subsystem()) { Ok(()) } else { Err((Status::CONNECT_HOST, 0)) }
-    }
-
     fn connect_to(
         &self,
         fields: &ConnectFields,
@@ -766,7 +760,7 @@ impl Connection {
                 peer: self.stream.place(),
             };
             let association = self.subsystem().associate(host, fields.kato_ms)?;
-            self.check_key()?;
+            self.stream.check_key(self.subsystem())?;
             if !self.shared.leaves_room(&association) {
                 return Err((Status::CONNECT_BUSY, 0));
             }
@@ -777,7 +771,7 @@ impl Connection {
         }
         let association = self.subsystem().association(data.cntlid.get()).ok_or((Status::CONNECT_PARAMETER, CNTLID))?;
         association.check_queue(fields.qid, &hostnqn).map_err(|status| (status, QID))?;
-        self.check_key()?;
+        self.stream.check_key(self.subsystem())?;
         if !self.shared.leaves_room(&association) {
             return Err((Status::CONNECT_BUSY, 0));
         }

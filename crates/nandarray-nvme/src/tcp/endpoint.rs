@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nandarray_nvme_spec::Status;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -96,8 +97,8 @@ impl Endpoint {
     }
 }
 
-/// Returns the place of an address: of IPv6 the network of 64 bits, of which a host has all addresses (RFC 4291, section
-/// 2.5.4), and can come by any of them.
+/// Returns the place of an address: of IPv6 the network of 64 bits, of which a host has all addresses (RFC 4291,
+/// section 2.5.4), and can come by any of them.
 fn place_of(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -209,11 +210,15 @@ impl SocketStream {
         }
     }
 
-    /// Whether the key of TLS that the connection has proved is still the one of its host, or it is of a kind without.
-    pub(super) fn has_key_of(&self, subsystem: &Subsystem) -> bool {
+    /// Checks the host's key of TLS, which may have been replaced since the handshake. An association that has begun
+    /// before it was is ended by who replaces it.
+    ///
+    /// # Errors
+    /// The status of a connect command, and its dword 0.
+    pub(super) fn check_key(&self, subsystem: &Subsystem) -> Result<(), (Status, u32)> {
         match self {
-            Self::Tcp(_) | Self::Unix(..) => true,
-            Self::Secure(stream) => stream.has_key_of(subsystem),
+            Self::Secure(stream) if !stream.has_key_of(subsystem) => Err((Status::CONNECT_HOST, 0)),
+            Self::Tcp(_) | Self::Unix(..) | Self::Secure(_) => Ok(()),
         }
     }
 

@@ -2,10 +2,10 @@
 //!
 //! One lock protects the state of TLS. A thread has it while bytes are encrypted or decrypted, never while it
 //! waits: the socket is read and written without waiting, and a thread that has to wait does so without the lock.
-//! So a connection's thread can wait for its host while workers send. TLS looks for data, or for the end of a handshake,
-//! for as long as it is given bytes; so it is given few at once, and a side that sends records without data has no end of
-//! its own. TLS itself is s2n-tls; keys come from
-//! [`crate::tls`]. Certificates, earlier versions and resumed sessions are not used.
+//! So a connection's thread can wait for its host while workers send. TLS looks for data, or for the end of a
+//! handshake, for as long as it is given bytes; so it is given few at once, and a side that sends records without data
+//! has no end of its own. TLS itself is s2n-tls; keys come from [`crate::tls`]. Certificates, earlier versions and
+//! resumed sessions are not used.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -377,7 +377,7 @@ mod tests {
         assert!(wait(&socket, PollFlags::IN, Some(Duration::from_secs(60))).unwrap());
         let context = ptr::without_provenance_mut(socket.as_raw_fd() as usize);
         // SAFETY: memory of one byte, and an open socket.
-        let one = || unsafe { receive(context, (&raw mut [0u8]).cast(), 1) };
+        let one = || unsafe { receive(context, [0u8].as_mut_ptr(), 1) };
         for _ in 0..3 {
             let (found, bytes) = pass(|| [one(), one(), one()]);
             assert_eq!((found, bytes), ([1, 1, -1], 2));

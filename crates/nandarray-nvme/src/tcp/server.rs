@@ -305,7 +305,7 @@ impl ServerState {
         }
         // First: a command that arrives before its socket is closed is aborted.
         association.end();
-        // Those that wait for a worker have nobody to answer to.
+        // Commands that wait for a worker have no host to answer to.
         self.workers.forget(association.cntlid());
         self.program_workers.forget(association.cntlid());
         for socket in found.iter().flat_map(|live| live.sockets.values()) {

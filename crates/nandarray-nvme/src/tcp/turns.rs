@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::tenants::Owner;
+use crate::tenants::TenantOwner;
 
 /// Time that one round gives to a tenant with a share of 1.
 const TURN: Duration = Duration::from_millis(5);
@@ -38,7 +38,7 @@ pub(super) struct WorkerShare {
 /// A tenant as workers know it. Names of two owners are two tenants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LaneName {
-    pub(super) owner: Owner,
+    pub(super) owner: TenantOwner,
     pub(super) tenant: Arc<str>,
 }
 
@@ -74,18 +74,18 @@ struct OwnerLanes {
     lanes: usize,
     running: usize,
     aside: usize,
-    /// Those that may run, in the order of their turns.
+    /// Tenants that may run, in the order of their turns.
     turns: BTreeMap<Turn, LaneName>,
     /// The first of them, while one more command of the owner may run.
     head: Option<Turn>,
 }
 
 /// The commands of all tenants.
-pub(super) struct Turns<C> {
+pub(super) struct CommandTurns<C> {
     lanes: BTreeMap<LaneName, TenantLane<C>>,
-    owners: BTreeMap<Owner, OwnerLanes>,
+    owners: BTreeMap<TenantOwner, OwnerLanes>,
     /// The first tenant of each owner that may run a command.
-    heads: BTreeMap<Turn, Owner>,
+    heads: BTreeMap<Turn, TenantOwner>,
     /// Tenants that owe time, and wait for nothing.
     debts: BTreeSet<(Turn, LaneName)>,
     round: u64,
@@ -96,17 +96,17 @@ pub(super) struct Turns<C> {
     aside: usize,
 }
 
-impl<C> Default for Turns<C> {
+impl<C> Default for CommandTurns<C> {
     fn default() -> Self {
         let (lanes, owners, heads, debts) = Default::default();
         Self { lanes, owners, heads, debts, round: 0, next: 0, waiting: 0, running: 0, aside: 0 }
     }
 }
 
-impl<C> Turns<C> {
-    /// Returns the numbers of commands that wait for a worker, and of those that have one.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.waiting, self.running)
+impl<C> CommandTurns<C> {
+    /// Returns the numbers of commands that wait for a worker, that have stepped aside, and that have a worker.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.waiting, self.aside, self.running)
     }
 
     /// Adds a command behind the others of its tenant.
@@ -219,18 +219,18 @@ impl<C> Turns<C> {
         self.owners.get_mut(&name.owner).expect("the owner of a lane")
     }
 
-    fn owner_may_run(&self, owner: &Owner) -> bool {
+    fn owner_may_run(&self, owner: &TenantOwner) -> bool {
         match owner {
-            Owner::Tenant(_) => true,
-            Owner::Place(_) => self.owners[owner].running < OWNER_RUNNING_MAX,
+            TenantOwner::Tenant(_) => true,
+            TenantOwner::Place(_) => self.owners[owner].running < OWNER_RUNNING_MAX,
         }
     }
 
     /// Returns the time that one round gives to a tenant.
     fn turn_ns(&self, name: &LaneName) -> i64 {
         let sharing = match name.owner {
-            Owner::Tenant(_) => 1,
-            Owner::Place(_) => self.owners[&name.owner].lanes as i64,
+            TenantOwner::Tenant(_) => 1,
+            TenantOwner::Place(_) => self.owners[&name.owner].lanes as i64,
         };
         (TURN.as_nanos() as i64 * i64::from(self.lanes[name].of.share) / sharing).max(1)
     }
@@ -336,7 +336,7 @@ impl<C> Turns<C> {
     }
 
     /// Has the first tenant of an owner stand for it, if one more of the owner's commands may run.
-    fn lead(&mut self, owner: &Owner) {
+    fn lead(&mut self, owner: &TenantOwner) {
         let may_run = self.owner_may_run(owner);
         let lanes = self.owners.get_mut(owner).expect("an owner of lanes");
         let head = lanes.turns.first_key_value().map(|(turn, _)| *turn).filter(|_| may_run);
@@ -357,16 +357,16 @@ mod tests {
     const ANY: WorkerShare = WorkerShare { share: 1, running_max: u32::MAX };
 
     fn named(tenant: &str) -> LaneName {
-        LaneName { owner: Owner::Tenant(tenant.into()), tenant: tenant.into() }
+        LaneName { owner: TenantOwner::Tenant(tenant.into()), tenant: tenant.into() }
     }
 
     fn at(place: &str, tenant: usize) -> LaneName {
-        LaneName { owner: Owner::Place(place.into()), tenant: format!("nqn.{tenant}").into() }
+        LaneName { owner: TenantOwner::Place(place.into()), tenant: format!("nqn.{tenant}").into() }
     }
 
     /// Runs commands one after the other, each for the time that it costs; returns the time that each tenant had until
     /// `last` had none left.
-    fn run(turns: &mut Turns<Duration>, last: &LaneName) -> BTreeMap<LaneName, Duration> {
+    fn run(turns: &mut CommandTurns<Duration>, last: &LaneName) -> BTreeMap<LaneName, Duration> {
         let mut had: BTreeMap<LaneName, Duration> = BTreeMap::new();
         while let Some((name, cost)) = turns.take() {
             turns.end(&name, cost);
@@ -384,7 +384,7 @@ mod tests {
         for (shares, costs, made_up, most) in
             [([1, 1], [4, 16], 1, 120..=216), ([4, 1], [8, 8], 1, 40..=110), ([1, 1], [2, 2], 20, 40..=440)]
         {
-            let mut turns = Turns::default();
+            let mut turns = CommandTurns::default();
             for _ in 0..100 {
                 turns.push(&named("a"), WorkerShare { share: shares[0], ..ANY }, ms(costs[0]));
                 for other in 0..made_up {
@@ -403,7 +403,7 @@ mod tests {
     /// One that sends a long command when the one before has ended pays for it, beside one whose short commands wait.
     #[test]
     fn a_tenant_that_sends_one_command_at_a_time_pays_for_it() {
-        let mut turns = Turns::default();
+        let mut turns = CommandTurns::default();
         let (long, short, mut had) = (named("long"), named("short"), [Duration::ZERO; 2]);
         (0..4).for_each(|_| turns.push(&short, ANY, Duration::from_millis(2)));
         turns.push(&long, ANY, Duration::from_millis(40));
@@ -423,7 +423,7 @@ mod tests {
     fn whatever_happens_bounds_hold_and_no_command_is_lost() {
         for seed in 0..8 {
             let mut rng = fastrand::Rng::with_seed(seed);
-            let mut turns = Turns::default();
+            let mut turns = CommandTurns::default();
             let (mut running, mut aside, mut pushed, mut done): (Vec<LaneName>, Vec<LaneName>, u32, u32) =
                 (vec![], vec![], 0, 0);
             for step in 0..4000 {
@@ -484,7 +484,7 @@ mod tests {
     #[allow(clippy::disallowed_methods, reason = "the time that turns take is what is tested")]
     fn turns_are_found_in_little_time_however_many_wait() {
         let begun = Instant::now();
-        let mut turns = Turns::default();
+        let mut turns = CommandTurns::default();
         for command in 0..100_000 {
             turns.push(&at(&format!("2001:db8:0:{:x}::/64", command % 10_000), command % 7), ANY, ());
         }

@@ -6,20 +6,21 @@
 //! thread is made for it.
 //!
 //! A command that waits for another one, e.g. a deletion for a run of programs, keeps neither its place nor its
-//! thread's: another thread goes on in place of the one that waits. Once its wait is over it queues for a place, and the
-//! worker whose turn that is gives up its own. Not here: what a command does, and its panics, which it has to catch.
+//! thread's: another thread goes on in place of the one that waits. Once its wait is over it queues for a place, and
+//! the worker whose turn that is gives up its own. Not here: what a command does, and its panics, which it has to
+//! catch.
 
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nandarray::waits::{self, WaitObserver};
 use parking_lot::{Condvar, Mutex};
 
-use super::turns::{LaneName, Turns, WorkerShare};
+use super::turns::{CommandTurns, LaneName, WorkerShare};
 
 /// A command that a worker executes.
 pub(super) struct WorkerCommand {
@@ -28,7 +29,7 @@ pub(super) struct WorkerCommand {
     pub(super) run: Box<dyn FnOnce() + Send>,
 }
 
-/// What waits for a worker.
+/// An entry of the queue for a worker.
 enum Queued {
     Command(WorkerCommand),
     /// A command that has stepped aside, and goes on in a thread of its own.
@@ -42,7 +43,7 @@ struct Returning {
     given: Condvar,
 }
 
-/// What a thread is among the workers.
+/// The seat of a thread among the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seat {
     /// One of those that there always are, by its number.
@@ -53,7 +54,7 @@ enum Seat {
 
 #[derive(Default)]
 struct CommandWorkersState {
-    turns: Turns<Queued>,
+    turns: CommandTurns<Queued>,
     /// Numbers of idle threads, the one that became idle last at the end.
     idle: Vec<usize>,
     /// For each seat of the pool the command that it was given while its thread was idle.
@@ -70,6 +71,8 @@ struct CommandWorkersState {
 pub struct WorkerCounts {
     /// Number of commands that wait.
     pub waiting: usize,
+    /// Number of commands that wait for another command, without a worker.
+    pub blocked: usize,
     /// Number of workers that execute a command.
     pub busy: usize,
     /// Number of workers.
@@ -245,14 +248,14 @@ impl CommandWorkers {
     pub(super) fn forget(&self, cntlid: u16) {
         let keep = |queued: &Queued| !matches!(queued, Queued::Command(command) if command.cntlid == cntlid);
         let gone = self.state.lock().turns.retain(keep);
-        // What they hold is given back outside of the lock.
+        // Outside of the lock: their memory and their connections are given back.
         drop(gone);
     }
 
     /// Returns how many commands and workers there are now.
     pub(super) fn counts(&self) -> WorkerCounts {
-        let (waiting, busy) = self.state.lock().turns.counts();
-        WorkerCounts { waiting, busy, workers: self.wake.len() }
+        let (waiting, blocked, busy) = self.state.lock().turns.counts();
+        WorkerCounts { waiting, blocked, busy, workers: self.wake.len() }
     }
 
     /// Waits for the end of the threads, after [`Self::close`].
@@ -296,23 +299,24 @@ impl CommandWorkers {
 mod tests {
     use std::sync::mpsc::{self, Receiver};
     use std::thread::ThreadId;
+    use std::time::Duration;
 
-    use nandarray::{RangeTicket, Share, WaitEnd};
+    use nandarray::{RangeTicket, Share, TicketEnd};
 
     use super::*;
     use crate::tcp::turns::{ASIDE_MAX, OWNER_RUNNING_MAX};
-    use crate::tenants::Owner;
+    use crate::tenants::TenantOwner;
     use crate::tests::within;
 
     const ANY: WorkerShare = WorkerShare { share: 1, running_max: u32::MAX };
     const LONG: Duration = Duration::from_secs(60);
 
     fn named(tenant: &str) -> LaneName {
-        LaneName { owner: Owner::Tenant(tenant.into()), tenant: tenant.into() }
+        LaneName { owner: TenantOwner::Tenant(tenant.into()), tenant: tenant.into() }
     }
 
     fn at(place: &str, tenant: usize) -> LaneName {
-        LaneName { owner: Owner::Place(place.into()), tenant: format!("nqn.{tenant}").into() }
+        LaneName { owner: TenantOwner::Place(place.into()), tenant: format!("nqn.{tenant}").into() }
     }
 
     fn execute(workers: &Arc<CommandWorkers>, lane: &LaneName, of: WorkerShare, run: impl FnOnce() + Send + 'static) {
@@ -402,7 +406,7 @@ mod tests {
     }
 
     /// The lock of a space in whose runs a command waits, and what waits for it.
-    fn waiting(ticket: RangeTicket, ends: &mpsc::Sender<WaitEnd>) -> impl FnOnce() + Send + 'static {
+    fn waiting(ticket: RangeTicket, ends: &mpsc::Sender<TicketEnd>) -> impl FnOnce() + Send + 'static {
         let ends = ends.clone();
         move || ends.send(ticket.wait()).unwrap()
     }
@@ -415,21 +419,21 @@ mod tests {
         let workers = CommandWorkers::start(2, true).unwrap();
         let lock = nandarray::internals::RangeLock::default();
         let held = lock.request(vec![], Share::Exclusive);
-        let (ends, ended): (_, Receiver<WaitEnd>) = mpsc::channel();
+        let (ends, ended): (_, Receiver<TicketEnd>) = mpsc::channel();
         let of = WorkerShare { share: 1, running_max: 1 };
         for name in 0..20 {
             (0..5).for_each(|_| {
                 execute(&workers, &at("::", name), of, waiting(lock.request(vec![], Share::Shared), &ends))
             });
         }
-        until("all wait aside", || workers.counts() == WorkerCounts { waiting: 0, busy: 0, workers: 2 });
+        until("all wait aside", || workers.counts() == WorkerCounts { waiting: 0, blocked: 100, busy: 0, workers: 2 });
         for _ in 0..50 {
             let (tell, told) = mpsc::channel();
             execute(&workers, &at("::", 77), of, move || tell.send(()).unwrap());
             told.recv_timeout(LONG).unwrap();
         }
         drop(held);
-        assert!((0..100).all(|_| ended.recv_timeout(LONG).unwrap() == WaitEnd::Granted));
+        assert!((0..100).all(|_| ended.recv_timeout(LONG).unwrap() == TicketEnd::Granted));
         end(&workers);
     }
 
@@ -438,19 +442,19 @@ mod tests {
         let workers = CommandWorkers::start(2, true).unwrap();
         let lock = nandarray::internals::RangeLock::default();
         let held = lock.request(vec![], Share::Exclusive);
-        let (ends, ended): (_, Receiver<WaitEnd>) = mpsc::channel();
+        let (ends, ended): (_, Receiver<TicketEnd>) = mpsc::channel();
         let most = ASIDE_MAX / 2;
         for _ in 0..most + 10 {
             execute(&workers, &at("::", 1), ANY, waiting(lock.request(vec![], Share::Shared), &ends));
         }
         for _ in 0..10 {
-            assert!(matches!(ended.recv_timeout(LONG).unwrap(), WaitEnd::Refused(_)));
+            assert!(matches!(ended.recv_timeout(LONG).unwrap(), TicketEnd::Refused(_)));
         }
         execute(&workers, &named("other"), ANY, waiting(lock.request(vec![], Share::Shared), &ends));
-        until("all wait aside", || workers.counts().busy == 0 && workers.counts().waiting == 0);
+        until("all wait aside", || workers.counts().blocked == most + 1);
         workers.close();
         lock.close();
-        assert!((0..=most).all(|_| ended.recv_timeout(LONG).unwrap() == WaitEnd::Closed));
+        assert!((0..=most).all(|_| ended.recv_timeout(LONG).unwrap() == TicketEnd::Closed));
         end(&workers);
         drop(held);
     }

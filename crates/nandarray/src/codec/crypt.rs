@@ -28,8 +28,8 @@ pub const SALT_BYTES: usize = 16;
 /// Length of an authentication tag in bytes.
 pub(super) const TAG_BYTES: usize = 16;
 
-/// First bytes of the associated data of a frame. Heads, key checks and waiting bytes begin differently, so that none of
-/// them is ever accepted as another.
+/// First bytes of the associated data of a frame. Heads, key checks and waiting bytes begin differently, so that none
+/// of them is ever accepted as another.
 const FRAME_DOMAIN: &[u8] = b"nandarray frame 1\0";
 /// First bytes of the associated data of a head.
 const HEAD_DOMAIN: &[u8] = b"nandarray head 1\0";

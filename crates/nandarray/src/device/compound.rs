@@ -112,10 +112,10 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| StagedWrite::begin(self.device, space, blocks))
     }
 
-    /// Waits for other runs of programs that write to these building blocks and keeps later ones from beginning, and the
-    /// space from being deleted or shrunk, until the tickets are dropped. An empty box is all blocks, and keeps the space
-    /// from growing, too. A caller that waits for
-    /// several does so in the order of their spaces' numbers, before it stages anything. Other writes go on.
+    /// Waits for other runs of programs that write to these building blocks and keeps later ones from beginning, and
+    /// the space from being deleted or shrunk, until the tickets are dropped. An empty box is all blocks, and keeps the
+    /// space from growing, too. A caller that waits for several does so in the order of their spaces' numbers, before
+    /// it stages anything. Other writes go on.
     ///
     /// # Errors
     /// [`Error::Cancelled`] once `stop` is set; [`Error::Closed`] if the store was closed. Under a clock it waits for

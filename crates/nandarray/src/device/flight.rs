@@ -23,7 +23,7 @@ use super::Device;
 use super::execute::{Command, Execute};
 use super::owned::OwnedCommand;
 use crate::error::{Error, Result};
-use crate::sched::{BlockBox, RangeTicket, Share, WaitEnd};
+use crate::sched::{BlockBox, RangeTicket, Share, TicketEnd};
 use crate::sim::{Conductor, FlightId, Halves, Moves, Order, Probe};
 use crate::stl::space::Space;
 
@@ -371,12 +371,12 @@ impl Device {
             )));
         }
         match ticket.wait_unless(is_stopped) {
-            WaitEnd::Granted => Ok(ticket),
-            WaitEnd::Closed => {
+            TicketEnd::Granted => Ok(ticket),
+            TicketEnd::Closed => {
                 Err(Error::Closed("the store was closed while the command waited for another one".to_owned()))
             }
-            WaitEnd::Stopped => Err(Error::Cancelled),
-            WaitEnd::Refused(why) => {
+            TicketEnd::Stopped => Err(Error::Cancelled),
+            TicketEnd::Refused(why) => {
                 let name = &space.peek().record.name;
                 Err(Error::Busy(format!("array {name:?} is used by another command that must end first, and {why}")))
             }

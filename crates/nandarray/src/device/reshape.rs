@@ -1,8 +1,8 @@
 //! Resize and append: the commands that change a space's shape.
 //!
 //! Both lock the whole space against other writes. A run of programs sees the space that it writes to as at its start:
-//! a space shrinks when all runs that write to it have ended, and grows when those have that write to it by a view. Both
-//! wait for that before they lock anything. An append stages the new part as a write to the enlarged space; then
+//! a space shrinks when all runs that write to it have ended, and grows when those have that write to it by a view.
+//! Both wait for that before they lock anything. An append stages the new part as a write to the enlarged space; then
 //! shape and blocks change together, in one journal record. A resize that shrinks a space stages fill over the part
 //! that is cut off, so that this part reads as fill if the space grows again.
 

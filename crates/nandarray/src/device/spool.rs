@@ -191,8 +191,8 @@ mod tests {
         device.execute(command::Create(new)).unwrap()
     }
 
-    /// Puts random bytes, and zeroes, in parts of random sizes; they come back in order, and nothing of them remains, wherever the
-    /// medium is looked at meanwhile.
+    /// Puts random bytes, and zeroes, in parts of random sizes; they come back in order, and nothing of them remains,
+    /// wherever the medium is looked at meanwhile.
     #[test]
     fn bytes_come_back_in_order_and_nothing_remains() {
         for seed in 0..8 {

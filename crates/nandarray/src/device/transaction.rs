@@ -80,8 +80,8 @@ impl Device {
                 return Err(Error::invalid(format!("a transaction names space {id} twice")));
             }
         }
-        // Locks are taken in the order of numbers, all of runs before the others, so that two transactions, or one and a
-        // run of programs, cannot wait for each other.
+        // Locks are taken in the order of numbers, all of runs before the others, so that two transactions, or one and
+        // a run of programs, cannot wait for each other.
         let held: Vec<(Arc<Space>, RangeTicket)> = (wanted.keys())
             .map(|&id| self.space(id).and_then(|space| Ok((space.clone(), self.hold_growth(&space)?))))
             .collect::<Result<_>>()?;
@@ -121,7 +121,7 @@ impl Device {
         let parts = transaction.0.as_mut().ok_or_else(|| is_over(id))?;
         let mut deleted = self.deleted(changes);
         let done = loop {
-            // What is refused here leaves the transaction as it was.
+            // A refusal leaves the transaction as it was.
             let held = self.hold_deleted(id, parts, &deleted)?;
             match self.apply_parts(parts, changes, &held) {
                 // A name has become another space's since its runs were waited for.

@@ -17,8 +17,8 @@ impl Ftl {
         self.abandon_all(runs, self.is_tight());
     }
 
-    /// Drops staged pages as [`Self::abandon`] does, and deallocates their disk blocks at once: no record names them, so
-    /// no reader has them.
+    /// Drops staged pages as [`Self::abandon`] does, and deallocates their disk blocks at once: no record names them,
+    /// so no reader has them.
     pub fn give_back(&self, runs: &[Run]) {
         self.abandon_all(runs, true);
     }

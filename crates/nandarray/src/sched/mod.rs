@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use waits::Wait;
+use waits::ThreadWait;
 
 pub use table::{RangeTable, SharedRange, WaitCircle};
 
@@ -39,9 +39,9 @@ pub enum Share {
     Exclusive,
 }
 
-/// How a wait for a ticket ended.
+/// The end of a wait for a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitEnd {
+pub enum TicketEnd {
     /// The request is granted.
     Granted,
     /// The lock was closed.
@@ -140,27 +140,27 @@ impl RangeTicket {
     }
 
     /// Waits until the request is granted, or the lock is closed, or the thread has a reason to stop ([`waits`]).
-    pub fn wait(&self) -> WaitEnd {
+    pub fn wait(&self) -> TicketEnd {
         self.wait_unless(None)
     }
 
     /// As [`Self::wait`]; the wait also ends soon after `is_stopped` is true.
-    pub fn wait_unless(&self, is_stopped: Option<&dyn Fn() -> bool>) -> WaitEnd {
+    pub fn wait_unless(&self, is_stopped: Option<&dyn Fn() -> bool>) -> TicketEnd {
         if self.is_granted() {
-            return WaitEnd::Granted;
+            return TicketEnd::Granted;
         }
-        let mut wait = match Wait::begin() {
+        let mut wait = match ThreadWait::begin() {
             Ok(wait) => wait,
-            Err(why) => return WaitEnd::Refused(why),
+            Err(why) => return TicketEnd::Refused(why),
         };
         let looks = wait.may_stop() || is_stopped.is_some();
         let mut requests = self.queue.requests.lock();
         while !requests.is_granted(self.number) {
             if requests.closed {
-                return WaitEnd::Closed;
+                return TicketEnd::Closed;
             }
             if wait.is_stopped() || is_stopped.is_some_and(|is_stopped| is_stopped()) {
-                return WaitEnd::Stopped;
+                return TicketEnd::Stopped;
             }
             if looks {
                 let _ = self.queue.released.wait_for(&mut requests, LOOK);
@@ -170,7 +170,7 @@ impl RangeTicket {
         }
         drop(requests);
         wait.grant();
-        WaitEnd::Granted
+        TicketEnd::Granted
     }
 }
 
@@ -239,12 +239,16 @@ mod tests {
                 lock.request(vec![(1, 1)], Share::Exclusive).wait_unless(Some(&|| stopped.load(Ordering::Relaxed)))
             });
             stopped.store(true, Ordering::Relaxed);
-            assert_eq!(crate::sim::patience::joined(stops), WaitEnd::Stopped);
+            assert_eq!(crate::sim::patience::joined(stops), TicketEnd::Stopped);
             lock.close();
-            assert_eq!(crate::sim::patience::joined(waits), WaitEnd::Closed);
+            assert_eq!(crate::sim::patience::joined(waits), TicketEnd::Closed);
         });
         assert!(held.is_granted());
-        assert_eq!(lock.request(vec![(1, 1)], Share::Shared).wait(), WaitEnd::Closed, "nor does anybody begin to wait");
+        assert_eq!(
+            lock.request(vec![(1, 1)], Share::Shared).wait(),
+            TicketEnd::Closed,
+            "nor does anybody begin to wait"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a thread does about its own waits for other commands: it lets others have its place, and stops for a reason.
+//! Waits of a thread for other commands, as the thread wants them: others get its place, or a reason ends them.
 //!
 //! A thread that executes commands of several callers sets an observer ([`observed`]): before the thread waits, others
 //! may get its place, and it takes one again afterwards. A caller that may lose interest sets a reason to stop
@@ -63,7 +63,7 @@ pub fn stopped_by<T>(is_stopped: Rc<IsStopped>, work: impl FnOnce() -> T) -> T {
 
 /// Waits by `wait`, as for another command; the thread keeps its place if it must not wait without.
 pub fn aside<T>(wait: impl FnOnce() -> T) -> T {
-    let begun = Wait::begin();
+    let begun = ThreadWait::begin();
     let done = wait();
     if let Ok(mut begun) = begun {
         begun.grant();
@@ -72,18 +72,18 @@ pub fn aside<T>(wait: impl FnOnce() -> T) -> T {
 }
 
 /// A wait of this thread, until it has ended.
-pub(super) struct Wait {
+pub(super) struct ThreadWait {
     own: OwnWaits,
     granted: bool,
 }
 
-impl fmt::Debug for Wait {
+impl fmt::Debug for ThreadWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wait").field("granted", &self.granted).finish_non_exhaustive()
+        f.debug_struct("ThreadWait").field("granted", &self.granted).finish_non_exhaustive()
     }
 }
 
-impl Wait {
+impl ThreadWait {
     /// Begins a wait.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Wait {
     }
 }
 
-impl Drop for Wait {
+impl Drop for ThreadWait {
     fn drop(&mut self) {
         if let Some(observer) = &self.own.observer {
             observer.end(self.granted);

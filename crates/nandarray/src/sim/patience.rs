@@ -1,7 +1,7 @@
-//! What tests wait for, with a limit: a thread that never ends fails its test, and does not hold up all others.
+//! Waits of tests, with a limit: a thread that never ends fails its test, and does not hold up all others.
 //!
-//! A thread that borrows cannot be left alone, so the process of the test is ended. Not here: what a test waits for in
-//! other ways, which has a limit of its own (`recv_timeout`).
+//! A thread that borrows cannot be left alone, so the process of the test is ended. Not here: waits of
+//! other kinds, which have a limit of their own (`recv_timeout`).
 
 use std::thread::{JoinHandle, Result, ScopedJoinHandle};
 use std::time::Duration;

@@ -218,8 +218,8 @@ pub struct Space {
     /// Range lock of runs of programs that write here, taken before [`Self::ranges`]: runs wait for each other, and
     /// commands that delete or shrink the space wait for them.
     pub runs: RangeLock,
-    /// The lock of the space's size: a run of programs that writes to the space by a view holds it against commands that
-    /// make the space grow, which share it.
+    /// The lock of the space's size: a run of programs that writes to the space by a view holds it against commands
+    /// that make the space grow, which share it.
     pub growth: RangeLock,
     /// History of accesses, from which the next ones are predicted.
     pub access: AccessHistory,

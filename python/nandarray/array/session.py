@@ -436,7 +436,7 @@ class Session:
         array([0., 2., 4.])
         """
         if not hasattr(kernel, "_native_kernel"):
-            raise InvalidError(f"{kernel!r} is no kernel; nandarray.kernel makes one of a loop nest")
+            raise InvalidError(f"{kernel!r} must be a kernel, as nandarray.kernel makes one of a loop nest")
         ports.at_least_one(instructions=instructions)
         if application is not None and application < 0:
             raise InvalidError(f"application must be a number, at least 0, not {application}")

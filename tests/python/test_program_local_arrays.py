@@ -204,6 +204,32 @@ def test_places_are_told_in_the_metadata_and_are_zeros_before_they_are_written(s
     assert not store["x"].offload(f, form="interpreted").any()
 
 
+def test_slices_are_assigned_and_overlapping_ones_end_the_run(store: Any) -> None:
+    def smoothed(x: nandarray.Block[np.float64], out: nandarray.Out[np.float64]):
+        w, s = np.zeros(3), np.zeros((2, 3), np.float32)
+        for i in range(1, len(x) - 1):
+            w[:] = x[i - 1 : i + 2]
+            s[1] = w
+            s[0, ::2] = w[-2:]
+            if x[i] > 40:
+                w[:2] = w[1:]
+            s[:, 1] += 1
+            w[1:] *= w[:1]
+            w[0] += 1
+            out[i] = w.max() + s.sum()
+        out[0] = out[len(x) - 1] = 0
+
+    x, wanted = np.arange(40.0), np.zeros(40)
+    smoothed(x, wanted)
+    store["x"], store["overlaps"] = x, np.arange(50.0)
+    program = nandarray.program(smoothed, trusted=True)
+    line = smoothed.__code__.co_firstlineno + 7
+    for form in FORMS:
+        np.testing.assert_array_equal(store["x"].offload(program, form=form), wanted)
+        with pytest.raises(nandarray.ProgramFailedError, match=rf"both sides of an assignment overlap.*:{line}\)"):
+            store["overlaps"].offload(program, form=form)
+
+
 def test_an_index_out_of_range_is_numpys_error_in_every_form(store: Any) -> None:
     store["x"] = np.arange(5)
     made = nandarray.program(function("def f(x):\n    return np.zeros((4, 3))[x, -1]\n"), inputs="int64", trusted=True)

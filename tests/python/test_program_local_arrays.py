@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -237,6 +238,45 @@ def test_an_index_out_of_range_is_numpys_error_in_every_form(store: Any) -> None
         with pytest.raises(nandarray.ProgramFailedError, match="index 4 is out of bounds for size 4") as caught:
             store["x"].offload(made, form=form)
         assert caught.value.noted == (4, 4)
+
+
+def _walk(chance: random.Random, indent: int, depth: int, count: int) -> list[str]:
+    """Statements of a loop that make arrays, hand them on, write to them and read them."""
+    lines, pad = list[str](), "    " * indent
+    for _ in range(count):
+        one, two = chance.choice("abc"), chance.choice("abc")
+        inner = "if (i + x) % 2:" if chance.random() < 0.5 else "for j in range(2):"
+        plain = chance.choice(
+            [
+                f"{one} = np.zeros(2)", f"{one} = np.full(2, 1.0 + i)", f"{one} = {two}",
+                f"{one}, {two} = {two}, {one}",
+                f"{one}[i % 2] += i + x + {len(lines)}", f"total = total * 3 % 101 + {one}[0] - {two}[1]",
+                f"{one} = either(i % 2, {one}, {two})", f"total += {one}.sum()",
+            ]
+        )  # fmt: skip
+        nested = depth and chance.random() < 0.25
+        lines += [pad + inner, *_walk(chance, indent + 1, depth - 1, 3)] if nested else [pad + plain]
+    return lines
+
+
+def test_arrays_that_live_at_once_are_apart_or_refused(store: Any) -> None:
+    """A loop over arrays gives NumPy's result, or an error says that one is still in use."""
+    either = numba.njit(function("def either(c, a, b):\n    if c:\n        return a\n    return b\n", "either"))
+    store["x"], apart, seeds = np.arange(6), 0, 300 if os.environ.get("NANDARRAY_DEEP") else 12
+    for seed in range(seeds):
+        lines = ["total, i, a, b, c = 0.0, 0, np.zeros(2), np.ones(2), np.full(2, 7.0)", "for i in range(4):"]
+        lines = [f"    {one}" for one in lines] + _walk(random.Random(seed), 2, 2, 5)
+        text = "\n".join(["def f(x):", *lines, "    return total + a[0] + 3 * b[1] + 7 * c[0]\n"])
+        f = function(text, either=either)
+        try:
+            found = store["x"].offload(nandarray.program(f, inputs="int64"), form="translated")
+        except CompileError as error:
+            if "still in use" not in str(error):
+                raise
+            continue
+        np.testing.assert_array_equal(found, [f(x) for x in range(6)], f"seed {seed}\n{text}")
+        apart += 1
+    assert apart > seeds // 6
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ def test_native_form_is_for_the_wall_clock() -> None:
         ({"device": "tiny"}, "mode='w'"),
         ({"mode": "w"}, "path is needed"),
         ({"path": "a.nand", "device": "tiny", "bytes_in": "memory", "mode": "w"}, "either in a file or not"),
-        ({"device": "tiny", "bytes_in": "file", "mode": "w"}, "needs a path"),
+        ({"device": "tiny", "bytes_in": "file", "mode": "w"}, "must have a path"),
         ({"device": "tiny", "bytes_in": "heaven", "mode": "w"}, "heaven"),
         ({"path": "a.nand", "mode": "w", "trace": "t.pftrace"}, "modelled device"),
         ({"device": "tiny", "mode": "w", "threads": 2, "capacity": 5}, "capacity and threads"),

@@ -140,7 +140,7 @@ def test_fields_and_views(store: Any) -> None:
 def test_what_is_refused(store: Any) -> None:
     array = put(store, np.arange(6).reshape(2, 3))
     for options, says in (
-        ({"function": "argmax", "axis": (0, 1)}, "argmax takes one axis, not"),
+        ({"function": "argmax", "axis": (0, 1)}, "argmax must have one axis, not"),
         ({"function": "any", "where": 1}, "there is no where"),
         ({"function": "any", "nan": 1}, "any takes no 'nan'; there is axis, key, keepdims"),
         ({"function": "prod", "axis": 0, "dtype": "f4"}, "dtype is for functions"),

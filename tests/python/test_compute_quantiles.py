@@ -108,7 +108,7 @@ def test_of_nothing_and_what_is_refused(store: Any) -> None:
         ("median", {"initial": 0}, "median has no initial value"),
         ("median", {"q": 0.5}, "median takes no q; quantile does"),
         ("median", {"weights": 1}, "median takes no 'weights'"),
-        ("quantile", {}, "quantile takes q, numbers from 0 to 1"),
+        ("quantile", {}, "quantile must be given q, numbers from 0 to 1"),
         ("quantile", {"q": 1.5}, "q must be from 0 to 1, not 1.5"),
         ("percentile", {"q": [5, -1]}, "q must be from 0 to 100, not -1"),
         ("percentile", {"q": "half"}, "q is 'half'"),

@@ -495,7 +495,7 @@ def test_bad_sources(tmp_path: Path, store: nandarray.Store) -> None:
         nandarray.import_(tmp_path / "short.npy", store)
     with pytest.raises(nandarray.InvalidError, match="raw binary only"):
         nandarray.import_(tmp_path / "short.npy", store, dtype="f4")
-    with pytest.raises(nandarray.InvalidError, match="needs a dtype"):
+    with pytest.raises(nandarray.InvalidError, match="must be given a dtype"):
         nandarray.import_(tmp_path / "short.npy", store, format="raw")
     with pytest.raises(nandarray.InvalidError, match="takes 400000 bytes"):
         nandarray.import_(tmp_path / "short.npy", store, format="raw", dtype="f4", shape=(100_000,))

@@ -277,8 +277,14 @@ def test_what_is_refused(store: Any) -> None:
         (lambda: array.group_by(by).reduce("sum", skipna=2), "skipna must be True or False, not 2"),
         (lambda: array.group_by(by).reduce("sum", sort=False), "groups have no option 'sort'"),
         (lambda: array.group_by(by).reduce("median"), "there is no statistic 'median' of groups; there is size"),
-        (lambda: nandarray.group_by(by, np.zeros(6, "M8[s]")).reduce("sum"), r"sum of datetime64\[s\]: there is size"),
-        (lambda: nandarray.group_by(by, np.zeros(6, "S2")).reduce("max"), r"max of \|S2: there is size"),
+        (
+            lambda: nandarray.group_by(by, np.zeros(6, "M8[s]")).reduce("sum"),
+            r"sum of datetime64\[s\]: the statistic must be",
+        ),
+        (
+            lambda: nandarray.group_by(by, np.zeros(6, "S2")).reduce("max"),
+            r"max of \|S2: the statistic must be",
+        ),
         (lambda: nandarray.group_by(by, np.zeros((6, 0))).reduce("max"), "must have from 1 to .* bytes, not 0"),
     ):
         with pytest.raises((InvalidError, NotFoundError), match=says):

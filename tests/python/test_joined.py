@@ -191,14 +191,14 @@ def test_what_cannot_be_joined(store: nandarray.Store) -> None:
     a, b = store.create("a", (2, 3)), store.create("b", (2, 4))
     scalar = store.create("s", (), "f8")
     for call, error, words in [
-        (lambda: nandarray.concat([]), InvalidError, "concat needs at least one array"),
-        (lambda: nandarray.concat(a), InvalidError, "takes several arrays, in a list, not one Array"),
+        (lambda: nandarray.concat([]), InvalidError, "concat must be given at least one array"),
+        (lambda: nandarray.concat(a), InvalidError, "must be given several arrays, in a list, not one Array"),
         (lambda: nandarray.concat([a, np.zeros((2, 3))]), InvalidError, "not ndarray"),
         (lambda: nandarray.concat([a, b]), InvalidError, r"array 1 of shape \(2, 4\) does not follow one of \(2, 3\)"),
         (lambda: nandarray.concat([a, b], axis=2), BadIndexError, "axis 2 is out of bounds"),
         (lambda: nandarray.concat([a, b], axis=None), InvalidError, "axis None is no integer"),
         (lambda: nandarray.concat([scalar]), InvalidError, "without dimensions cannot be concatenated"),
-        (lambda: nandarray.stack([a, b]), InvalidError, r"array 1 has shape \(2, 4\), the first has \(2, 3\)"),
+        (lambda: nandarray.stack([a, b]), InvalidError, r"array 1 has shape \(2, 4\), not \(2, 3\)"),
         (lambda: nandarray.stack([a], axis=-4), BadIndexError, "axis -4"),
     ]:  # fmt: skip
         with pytest.raises(error, match=words):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -204,6 +205,32 @@ def test_places_are_told_in_the_metadata_and_are_zeros_before_they_are_written(s
     assert not store["x"].offload(f, form="interpreted").any()
 
 
+def test_slices_are_assigned_and_overlapping_ones_end_the_run(store: Any) -> None:
+    def smoothed(x: nandarray.Block[np.float64], out: nandarray.Out[np.float64]):
+        w, s = np.zeros(3), np.zeros((2, 3), np.float32)
+        for i in range(1, len(x) - 1):
+            w[:] = x[i - 1 : i + 2]
+            s[1] = w
+            s[0, ::2] = w[-2:]
+            if x[i] > 40:
+                w[:2] = w[1:]
+            s[:, 1] += 1
+            w[1:] *= w[:1]
+            w[0] += 1
+            out[i] = w.max() + s.sum()
+        out[0] = out[len(x) - 1] = 0
+
+    x, wanted = np.arange(40.0), np.zeros(40)
+    smoothed(x, wanted)
+    store["x"], store["overlaps"] = x, np.arange(50.0)
+    program = nandarray.program(smoothed, trusted=True)
+    line = smoothed.__code__.co_firstlineno + 7
+    for form in FORMS:
+        np.testing.assert_array_equal(store["x"].offload(program, form=form), wanted)
+        with pytest.raises(nandarray.ProgramFailedError, match=rf"both sides of an assignment overlap.*:{line}\)"):
+            store["overlaps"].offload(program, form=form)
+
+
 def test_an_index_out_of_range_is_numpys_error_in_every_form(store: Any) -> None:
     store["x"] = np.arange(5)
     made = nandarray.program(function("def f(x):\n    return np.zeros((4, 3))[x, -1]\n"), inputs="int64", trusted=True)
@@ -211,6 +238,45 @@ def test_an_index_out_of_range_is_numpys_error_in_every_form(store: Any) -> None
         with pytest.raises(nandarray.ProgramFailedError, match="index 4 is out of bounds for size 4") as caught:
             store["x"].offload(made, form=form)
         assert caught.value.noted == (4, 4)
+
+
+def _walk(chance: random.Random, indent: int, depth: int, count: int) -> list[str]:
+    """Statements of a loop that make arrays, hand them on, write to them and read them."""
+    lines, pad = list[str](), "    " * indent
+    for _ in range(count):
+        one, two = chance.choice("abc"), chance.choice("abc")
+        inner = "if (i + x) % 2:" if chance.random() < 0.5 else "for j in range(2):"
+        plain = chance.choice(
+            [
+                f"{one} = np.zeros(2)", f"{one} = np.full(2, 1.0 + i)", f"{one} = {two}",
+                f"{one}, {two} = {two}, {one}",
+                f"{one}[i % 2] += i + x + {len(lines)}", f"total = total * 3 % 101 + {one}[0] - {two}[1]",
+                f"{one} = either(i % 2, {one}, {two})", f"total += {one}.sum()",
+            ]
+        )  # fmt: skip
+        nested = depth and chance.random() < 0.25
+        lines += [pad + inner, *_walk(chance, indent + 1, depth - 1, 3)] if nested else [pad + plain]
+    return lines
+
+
+def test_arrays_that_live_at_once_are_apart_or_refused(store: Any) -> None:
+    """A loop over arrays gives NumPy's result, or an error says that one is still in use."""
+    either = numba.njit(function("def either(c, a, b):\n    if c:\n        return a\n    return b\n", "either"))
+    store["x"], apart, seeds = np.arange(6), 0, 300 if os.environ.get("NANDARRAY_DEEP") else 12
+    for seed in range(seeds):
+        lines = ["total, i, a, b, c = 0.0, 0, np.zeros(2), np.ones(2), np.full(2, 7.0)", "for i in range(4):"]
+        lines = [f"    {one}" for one in lines] + _walk(random.Random(seed), 2, 2, 5)
+        text = "\n".join(["def f(x):", *lines, "    return total + a[0] + 3 * b[1] + 7 * c[0]\n"])
+        f = function(text, either=either)
+        try:
+            found = store["x"].offload(nandarray.program(f, inputs="int64"), form="translated")
+        except CompileError as error:
+            if "still in use" not in str(error):
+                raise
+            continue
+        np.testing.assert_array_equal(found, [f(x) for x in range(6)], f"seed {seed}\n{text}")
+        apart += 1
+    assert apart > seeds // 6
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -278,7 +278,7 @@ def test_a_submission_that_does_not_fit_says_why(store):
     store["x"] = x
     with store.session(workers=1) as session:
         for call, said in [
-            (lambda: session.submit(lambda: None), "is no kernel; nandarray.kernel makes one"),
+            (lambda: session.submit(lambda: None), "must be a kernel, as nandarray.kernel makes one"),
             (lambda: session.submit(scale, inputs={"z": x}), "scale has no section 'z'; it has x, y"),
             (lambda: session.submit(scale, inputs={"x": x, "y": x}), "y begins as zeros"),
             (lambda: session.submit(scale, outputs={"x": store["x"]}), "x is an input; name its array among"),

@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(store: nandarr
         from_xarray(weather(5, 2), store, append_dim="tme")
     with pytest.raises(InvalidError, match="'t2m' is in the store, and keeps its encoding"):
         from_xarray(weather(5, 2), store, append_dim="time", encoding={"t2m": {"dtype": "f8"}})
-    with pytest.raises(InvalidError, match="needs mode 'a'"):
+    with pytest.raises(InvalidError, match="must have mode 'a'"):
         from_xarray(weather(5, 2), store, append_dim="time", mode="w")
     xr.testing.assert_identical(read(store), before)
     assert not [name for name in names(store) if name.startswith("__")]

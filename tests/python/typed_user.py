@@ -82,6 +82,8 @@ def compute(array: Array) -> None:
     """Compute beside the data."""
     assert_type(array.reduce("sum"), Elements)
     assert_type(array.reduce("max", axis=0), Elements)
+    assert_type(array.mean(axis=0, keepdims=True), Elements)
+    assert_type(array.view(-1).argmax(), Elements)
     assert_type(array.reduce("minmax"), Elements | dict[str, Elements])
     assert_type(array.map_blocks("sqrt"), Elements)
     assert_type(array.map_blocks(halved, out="halves"), Array)

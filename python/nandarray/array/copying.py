@@ -71,7 +71,7 @@ def copy(
 def _planned(group: Group, source: Any, dest: Any, name: str | None) -> _Plan:
     """Find what is copied, and the names that it gets; a name that is taken is refused before anything is written."""
     if not isinstance(source, str | Array | Group | Ragged):
-        raise InvalidError(f"copy takes a name, an array or a group, not {type(source).__name__}")
+        raise InvalidError(f"a source of copy must be a name, an array or a group, not {type(source).__name__}")
     start = group.store if isinstance(source, str) else source.store
     path = group._join(source) if isinstance(source, str) else source.name.strip("/")
     single = is_array(start, path)
@@ -79,7 +79,7 @@ def _planned(group: Group, source: Any, dest: Any, name: str | None) -> _Plan:
         raise group._not_found(path)
     if isinstance(dest, str):
         if name is not None:
-            raise InvalidError("copy takes one new name: a name, or a group or store with a name")
+            raise InvalidError("the new name of a copy must be given once: as a name, or with a group or store")
         target, full = group.store, group._join_new(dest)
     elif isinstance(dest, Group):
         base = path.rpartition("/")[2]
@@ -88,7 +88,7 @@ def _planned(group: Group, source: Any, dest: Any, name: str | None) -> _Plan:
     else:
         raise InvalidError(f"copy goes to a name, a group or a store, not {type(dest).__name__}")
     if single and not full:
-        raise InvalidError("an array needs a name; the root is a group")
+        raise InvalidError("an array must have a name; the root is a group")
     inside = target is start and not single and (not path or f"{full}/".startswith(f"{path}/"))
     if inside:
         raise InvalidError(f"group {path or '/'!r} cannot be copied into itself, to {full or '/'!r}")

@@ -40,7 +40,7 @@ def settle(
     if element is None:
         element = dtypes.check(None if data is None else data.dtype)
     if shape is None and data is None:
-        raise InvalidError(f"array {name!r} needs a shape or data")
+        raise InvalidError(f"array {name!r} must be given a shape or data")
     lengths = data.shape if shape is None else check_shape(shape)
     if element.subdtype is not None:  # as NumPy does: the subarray's dimensions become the array's
         lengths = lengths if shape is None else (*lengths, *element.shape)

@@ -260,7 +260,7 @@ def as_completed(futures: Iterable[Future]) -> Iterator[Future]:
     waiting = list(dict.fromkeys(futures))
     strange = [future for future in waiting if not isinstance(future, Future)]
     if strange:
-        raise InvalidError(f"{strange[0]!r} is no future; `submit` gives them")
+        raise InvalidError(f"{strange[0]!r} must be a future, as `submit` gives it")
     threaded = [future for future in waiting if isinstance(future, Threaded)]
     if threaded:
         if len(threaded) < len(waiting):

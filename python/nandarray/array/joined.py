@@ -122,19 +122,19 @@ def stack(arrays: Iterable[Array | View | Joined | Field | AsType], axis: int = 
     axis = check_axis(axis, len(first) + 1)
     for number, one in enumerate(given):
         if one.shape != first:
-            raise InvalidError(f"array {number} has shape {one.shape}, the first has {first}; stack needs one shape")
+            raise InvalidError(f"array {number} has shape {one.shape}, not {first}: those of a stack must be equal")
     return Joined(given, axis, stacked=True)
 
 
 def _parts(arrays: Any, what: str) -> list[Any]:
     if isinstance(arrays, Grid | Field | AsType):
-        raise InvalidError(f"{what} takes several arrays, in a list, not one {type(arrays).__name__}")
+        raise InvalidError(f"{what} must be given several arrays, in a list, not one {type(arrays).__name__}")
     given = list(arrays)
     if not given:
-        raise InvalidError(f"{what} needs at least one array")
+        raise InvalidError(f"{what} must be given at least one array")
     for one in given:
         if not isinstance(one, Array | View | Joined | Field | AsType):
-            raise InvalidError(f"{what} takes arrays, views and fields of stores, not {type(one).__name__}")
+            raise InvalidError(f"{what} must be given arrays, views and fields of stores, not {type(one).__name__}")
         if isinstance(one, Field | AsType) and one.dtype.shape:
             raise InvalidError(f"{what} takes no field with dimensions of its own, {one.dtype.shape}")
     return given

@@ -261,7 +261,7 @@ def _modelled(
 
     where = bytes_in or ("memory" if path is None else "file")
     if where == "file" and path is None:
-        raise InvalidError("bytes_in='file' needs a path")
+        raise InvalidError("bytes_in='file' must have a path")
     if where != "file" and path is not None:
         raise InvalidError(f"bytes_in={where!r} and a path: the bytes are either in a file or not")
     if where != "file" and mode == "r":

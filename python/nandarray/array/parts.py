@@ -36,7 +36,7 @@ def stored(given: Any, what: str) -> Array | Part:
         return given
     if isinstance(given, View | Field):
         return Part(given)
-    raise InvalidError(f"{what} takes an array, a view or a field of a store, not {type(given).__name__}")
+    raise InvalidError(f"{what} must be given an array, a view or a field of a store, not {type(given).__name__}")
 
 
 def part_of(array: Array, how: How) -> Array | Part:

@@ -42,7 +42,7 @@ def create_ragged(
     """Create a ragged array with its first rows, whole or not at all: :meth:`Group.create_ragged`."""
     path, store = group._join_new(name), group.store
     if not path:
-        raise InvalidError("a ragged array needs a name; the root is a group")
+        raise InvalidError("a ragged array must have a name; the root is a group")
     if attrs is not None and RAGGED in from_json(to_json(attrs)):
         raise InvalidError(f"attribute {RAGGED!r} says what a ragged array is, and cannot be given")
     kind, item = data._kind_and_item() if isinstance(data, Ragged) and dtype is None else settle_kind(data, dtype)

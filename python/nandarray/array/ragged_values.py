@@ -73,7 +73,7 @@ def settle_kind(data: Any, dtype: DTypeLike | None) -> tuple[RaggedKind, np.dtyp
             return ("text" if plain is str else "bytes"), _BYTE
         return "list", dtypes.check(dtype)
     if data is None:
-        raise InvalidError("a ragged array needs data, or a dtype: str, bytes, or that of its lists' elements")
+        raise InvalidError("a ragged array must be given data, or a dtype: str, bytes, or that of its lists' elements")
     if _is_arrow(data):
         pa = require("pyarrow", "lab")
         kind = _kind_of(pa, chunked := _chunked(pa, data).type)

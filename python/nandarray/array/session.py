@@ -124,14 +124,10 @@ class Job(Future):
     Examples
     --------
     >>> import nandarray
-    >>> from nandarray.programs.nest import Read, Write, screens
-    >>> @nandarray.kernel
-    ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
-    ...     for i in screens(n):
-    ...         y[i] = factor * x[i]
+    >>> from nandarray.programs import kernels
     >>> store = nandarray.open("data.nand", mode="w")
     >>> with store.session(workers=1) as session:
-    ...     job = session.submit(scale, inputs={"x": np.ones(2)}, scalars={"factor": 3.0})
+    ...     job = session.submit(kernels.get("atax"), inputs={"A": np.eye(2, dtype="f4"), "x": np.ones(2, "f4")})
     >>> job.number, job.done()
     (0, True)
     """
@@ -204,16 +200,12 @@ class Job(Future):
         Examples
         --------
         >>> import nandarray
-        >>> from nandarray.programs.nest import Read, Write, screens
-        >>> @nandarray.kernel
-        ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
-        ...     for i in screens(n):
-        ...         y[i] = factor * x[i]
+        >>> from nandarray.programs import kernels
         >>> store = nandarray.open("data.nand", mode="w")
         >>> with store.session(workers=1) as session:
-        ...     job = session.submit(scale, inputs={"x": np.ones(2)}, scalars={"factor": 3.0})
+        ...     job = session.submit(kernels.get("atax"), inputs={"A": np.eye(2, dtype="f4"), "x": np.ones(2, "f4")})
         ...     job.result(timeout=60)
-        array([3., 3.])
+        array([1., 1.], dtype=float32)
         """
         if not self._waited(timeout):
             raise TimeoutError(f"job {self.number} ({self._kernel.name}) has not ended")
@@ -436,7 +428,7 @@ class Session:
         array([0., 2., 4.])
         """
         if not hasattr(kernel, "_native_kernel"):
-            raise InvalidError(f"{kernel!r} is no kernel; nandarray.kernel makes one of a loop nest")
+            raise InvalidError(f"{kernel!r} must be a kernel, as nandarray.kernel makes one of a loop nest")
         ports.at_least_one(instructions=instructions)
         if application is not None and application < 0:
             raise InvalidError(f"application must be a number, at least 0, not {application}")

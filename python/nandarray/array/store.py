@@ -339,16 +339,12 @@ class Store(Group):
         Examples
         --------
         >>> import nandarray
-        >>> from nandarray.programs.nest import Read, Write, screens
-        >>> @nandarray.kernel
-        ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
-        ...     for i in screens(n):
-        ...         y[i] = factor * x[i]
+        >>> from nandarray.programs import kernels
         >>> store = nandarray.open("data.nand", mode="w")
         >>> with store.session(workers=1) as session:
-        ...     job = session.submit(scale, inputs={"x": np.arange(3.0)}, scalars={"factor": 2.0})
+        ...     job = session.submit(kernels.get("atax"), inputs={"A": np.eye(2, dtype="f4"), "x": np.ones(2, "f4")})
         ...     job.result()
-        array([0., 2., 4.])
+        array([1., 1.], dtype=float32)
         """
         from nandarray.array.session import Session
 

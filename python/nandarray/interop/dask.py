@@ -155,7 +155,7 @@ def from_dask(
     """
     da = _dask_array()
     if not isinstance(source, da.Array):
-        raise InvalidError(f"from_dask takes a dask array, not {type(source).__name__}")
+        raise InvalidError(f"from_dask must be given a dask array, not {type(source).__name__}")
     if any(np.isnan(extent) for extent in source.shape):
         raise InvalidError("the dask array has chunks of unknown size: call compute_chunk_sizes() first")
     shape = tuple(int(extent) for extent in source.shape)

@@ -87,13 +87,15 @@ class RowDataset:
             single = np.ndim(index) == 0
             number = [operator.index(index)] if single else index
         except (TypeError, ValueError) as error:
-            raise InvalidError(f"{index!r} is no number of a row, and no sequence of them: {error}") from error
+            raise InvalidError(
+                f"index must be a row's number, or a sequence of these, not {index!r}: {error}"
+            ) from error
         return self._made(self._rows(number), 0 if single else slice(None))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return samples, read together; a ``DataLoader`` calls this for each of its batches."""
         if not isinstance(indices, Sequence | np.ndarray):
-            raise InvalidError(f"{indices!r} is no sequence of numbers of rows")
+            raise InvalidError(f"indices must be a sequence of numbers of rows, not {indices!r}")
         rows = self._rows(indices)
         return [self._made(rows, i) for i in range(len(indices))]
 

@@ -119,7 +119,7 @@ def _open_npy(path: Path, options: SourceOptions) -> Generator[Source]:
 @contextmanager
 def _open_raw(path: Path, options: SourceOptions) -> Generator[Source]:
     if options.dtype is None:
-        raise InvalidError("raw binary needs a dtype (and a shape, unless it is one dimension to the end of the file)")
+        raise InvalidError("raw binary must be given a dtype (and a shape, if it is not one dimension up to the end)")
     try:
         dtype = np.dtype(options.dtype)
     except TypeError as error:

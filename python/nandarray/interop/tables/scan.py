@@ -277,7 +277,7 @@ class Table:
             if name not in known:
                 raise NotFoundError(f"there is no column {name!r}; there is {', '.join(known)}")
         if not columns:
-            raise InvalidError("a scan has at least one column")
+            raise InvalidError("a scan must have at least one column")
         return [known[name] for name in columns]
 
     def _program(self, numbers: Sequence[int], test: Any, **form: Any) -> Program:

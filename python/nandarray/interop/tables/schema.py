@@ -153,7 +153,7 @@ class Column:
 def columns_of(schema: Mapping[str, str]) -> list[Column]:
     """Return the columns of a mapping from names to types; no column, and an unknown type, are an InvalidError."""
     if not schema:
-        raise InvalidError("a table has at least one column")
+        raise InvalidError("a table must have at least one column")
     return [Column(name, kind) for name, kind in schema.items()]
 
 

@@ -66,9 +66,9 @@ class How:
             raise InvalidError(f"mode {mode!r} is none of {', '.join(known)}")
         settled = mode or ("a" if append_dim is not None else "r+" if region is not None else "w-")
         if append_dim is not None and settled not in ("a", "a-"):
-            raise InvalidError(f"append_dim={append_dim!r} needs mode 'a' or 'a-', not {settled!r}")
+            raise InvalidError(f"append_dim={append_dim!r} must have mode 'a' or 'a-', not {settled!r}")
         if region is not None and settled not in ("a", "a-", "r+"):
-            raise InvalidError(f"region needs mode 'r+', 'a' or 'a-', not {settled!r}")
+            raise InvalidError(f"region must have mode 'r+', 'a' or 'a-', not {settled!r}")
         if isinstance(region, Mapping) and append_dim in region:
             raise InvalidError(f"{append_dim!r} is in both append_dim and region")
         where = dict(region) if isinstance(region, Mapping) else region

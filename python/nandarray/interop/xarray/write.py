@@ -134,7 +134,7 @@ def from_xarray(
             parts = [(top, dataset)]
         elif not isinstance(dataset, DataArray):
             what = type(dataset).__name__
-            raise InvalidError(f"from_xarray takes a Dataset, a DataArray or a DataTree of xarray, not a {what}")
+            raise InvalidError(f"from_xarray must be given a Dataset, DataArray or DataTree of xarray, not a {what}")
         else:
             parts = [(top, dataset.to_dataset(name=dataset.name or "data"))]
         for where, part in parts:

@@ -56,7 +56,7 @@ def fold_box(
     shape = tuple(box.shape)
     first, *others = axes.longest_first(axis, shape)
     if place and others:
-        raise InvalidError(f"{name} takes one axis, not {axis!r}: the place of an element is along one")
+        raise InvalidError(f"{name} must have one axis, not {axis!r}: the place of an element is along one")
     left = tuple(size for at, size in enumerate(shape) if at not in (first, *others))
     if not math.prod(shape):
         if needs and math.prod(left):

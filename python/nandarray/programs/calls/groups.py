@@ -301,7 +301,7 @@ def _refuse(what: Sequence[str], dtype: np.dtype[Any], ddof: Any, skipna: Any, o
         kind = "f" if is_short(dtype) else dtype.kind
         if kind not in _STATISTICS[name][1] and name != "size":
             there = ", ".join(one for one, (_, kinds) in _STATISTICS.items() if kind in kinds or one == "size")
-            raise InvalidError(f"{name} of {dtype}: there is {there}")
+            raise InvalidError(f"{name} of {dtype}: the statistic must be one of {there}")
     if not what or len(set(what)) < len(what):
         raise InvalidError(f"statistics must be one name or several different ones, not {what!r}")
     checked_ddof(ddof)

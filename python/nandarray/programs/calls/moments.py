@@ -68,7 +68,7 @@ def variances(
 def _along(grid: Operand, key: Any, dtype: np.dtype[Any], axis: int, options: Mapping[str, Any]) -> list[_Array]:
     """Return first elements, means less these and sums of squares along one axis, of the shape of the other dimensions.
 
-    Of complex numbers there is a last dimension, of 2 parts.
+    Complex numbers have a last dimension more, of their 2 parts.
     """
     box = ports.Boxed(run.Box(grid, key))
     shape = tuple(box.shape)

@@ -104,7 +104,7 @@ def _wanted(name: str, taken: np.dtype[Any], q: Any, method: str) -> tuple[np.dt
             raise InvalidError(f"median takes no {'q' if q is not None else 'method'}; quantile does")
         return (taken if taken.kind in "fm" else np.dtype("f8")), [0.5]
     if q is None:
-        raise InvalidError(f"{name} takes q, numbers from 0 to {QUANTILES[name]}")
+        raise InvalidError(f"{name} must be given q, numbers from 0 to {QUANTILES[name]}")
     if method not in _METHODS:
         raise InvalidError(f"method must be one of {', '.join(_METHODS)}, not {method!r}")
     try:

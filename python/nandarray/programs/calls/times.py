@@ -69,7 +69,7 @@ def _checked(grid: Operand, name: str) -> np.dtype[Any]:
     kind = grid.dtype.base
     there = ("min", "max") if kind.kind == "M" else ("sum", "mean", "min", "max")
     if name not in there:
-        raise InvalidError(f"{name} of {kind}: there is {', '.join(there)}")
+        raise InvalidError(f"{name} of {kind}: the reduction must be one of {', '.join(there)}")
     return kind
 
 

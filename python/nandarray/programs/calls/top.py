@@ -49,7 +49,7 @@ def top_of(
         return {name: np.reshape(one, -1) for name, one in found.items()}
     first, *others = axes.longest_first(axis, shape)
     if others:
-        raise InvalidError(f"top takes one axis, not {axis!r}: the place of an element is along one")
+        raise InvalidError(f"top must have one axis, not {axis!r}: the place of an element is along one")
     many = min(int(k), shape[first])
     made = (*shape[:first], many, *shape[first + 1 :])
     if not math.prod(made):

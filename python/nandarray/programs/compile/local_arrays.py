@@ -235,7 +235,7 @@ def _value(code: Any, variable: Any) -> Any:
             return _computed(found.fn, both)
     elif found.op == "call" and not found.kws and not found.vararg:
         called, values = _value(code, found.func), [_value(code, one) for one in found.args]
-        if called in _CALLED:
+        if any(called is one for one in _CALLED):
             return _computed(called, values)
     raise _UnknownError
 

@@ -345,7 +345,7 @@ def ending(form: Form, dtype: np.dtype[Any]) -> Any:
         if form.state.names:
             return _written(form, f"def end_(state, out_{numbers}):\n    out_[0] = state")
         shape = form.state.shape
-        # Element by element: between arrays that may overlap Numba makes a copy, which needs memory.
+        # Element by element: an assignment of whole arrays looks first whether both sides overlap.
         parts = "".join(f"\n    out_[{', '.join(map(str, (0, *at)))}] = state{list(at)}" for at in np.ndindex(shape))
         return _written(form, f"def end_(state, out_{numbers}):{parts}")
     wanted = "".join(f", {one}" for one in _taken(form.functions["result"], 1))

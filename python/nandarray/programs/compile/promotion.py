@@ -31,7 +31,7 @@ from numba.np import numpy_support, ufunc_db
 
 from nandarray.programs.compile.stored import computed
 
-__all__ = ["Promote", "joined", "lowering", "refuse", "typing"]
+__all__ = ["InPlace", "Promote", "joined", "lowering", "refuse", "typing"]
 
 typing = TypingRegistry()
 lowering = LoweringRegistry("nandarray.promotion")
@@ -509,6 +509,53 @@ class Promote(FunctionPass):
         block.body.insert(block.body.index(statement), given)
         code._definitions[place.name] = [given.value]
         value.func = place
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class InPlace(FunctionPass):
+    """Leave out the assignment that ``a[i:j] += x`` ends with: the operator has written to the slice already."""
+
+    _name = "nandarray_in_place"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Remove assignments of slices to themselves, once types are known: of numbers they are needed."""
+        code, removed = state.func_ir, False
+        for block in code.blocks.values():
+            for statement in list(block.find_insts((nir.SetItem, nir.StaticSetItem))):
+                changed = _defined(code, statement.value)
+                if not isinstance(state.typemap[statement.value.name], types.Array):
+                    continue
+                if not isinstance(changed, nir.Expr) or changed.op != "inplace_binop":
+                    continue
+                part = _defined(code, changed.lhs)
+                if not isinstance(part, nir.Expr) or part.op not in ("getitem", "static_getitem"):
+                    continue
+                if _places(code, part, part.value) == _places(code, statement, statement.target):
+                    block.body.remove(statement)
+                    removed = True
+        return removed
+
+
+def _places(code: Any, indexed: Any, array: Any) -> list[Any]:
+    """Return the variables of an array and its index, past copies."""
+    index = getattr(indexed, "index_var", None) or indexed.index
+    found = []
+    for one in (array, index):
+        try:
+            found.append(code.get_definition(one, lhs_only=True))
+        except KeyError:
+            found.append(one)
+    return [getattr(one, "name", one) for one in found]
+
+
+def _defined(code: Any, variable: Any) -> Any:
+    try:
+        return code.get_definition(variable)
+    except KeyError:
+        return None
 
 
 def _called(code: Any, variable: Any) -> Any:

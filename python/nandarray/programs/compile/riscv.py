@@ -71,6 +71,7 @@ NOTE = "nd_noted"
 
 #: The error for code that would allocate.
 NO_HEAP = f"it makes an array or another object that needs memory while it runs; {local_arrays.OF_ONES_OWN}"
+_OVERLAP = "both sides of an assignment overlap, which needs memory: assign elements in a loop"
 #: Status of a function that says it wrote more records than there is room for.
 TOO_MANY = -2
 _FIRST_CODE = 16
@@ -195,6 +196,16 @@ def _is_numbas(module: str | None) -> bool:
 class _NoHeap(NRTContext):
     """Numba's runtime without memory: views of given arrays are counted in vain, new ones are refused."""
 
+    def free(self, _builder: Any, _pointer: Any) -> None:
+        """Free nothing: there was nothing."""
+
+
+def _overlapping(self: Any, builder: Any, _size: Any) -> Any:
+    """Raise in place of the copy that Numba makes, while it runs, where both sides of an assignment overlap."""
+    with builder.if_then(ir.Constant(ir.IntType(1), 1)):
+        self._context.call_conv.return_user_exc(builder, ValueError, (_OVERLAP,))
+    return ir.Constant(ir.IntType(8).as_pointer(), None)
+
 
 def _refuse(*_args: Any, **_options: Any) -> Any:
     raise UnsupportedError(NO_HEAP)
@@ -202,7 +213,7 @@ def _refuse(*_args: Any, **_options: Any) -> Any:
 
 for _name in dir(NRTContext):
     if ("alloc" in _name or "_new_" in _name) and not _name.startswith("__"):
-        setattr(_NoHeap, _name, _refuse)
+        setattr(_NoHeap, _name, _overlapping if _name == "allocate" else _refuse)
 
 
 class _Context(cpu.CPUContext):
@@ -396,6 +407,7 @@ class _Users(compiler.CompilerBase):
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(promotion.Promote, untyped_passes.ReconstructSSA)
         passes.add_pass_after(local_arrays.Local, untyped_passes.ReconstructSSA)
+        passes.add_pass_after(promotion.InPlace, typed_passes.NopythonTypeInference)
         passes.add_pass_after(local_arrays.Apart, typed_passes.NopythonTypeInference)
         passes.finalize()
         return [passes]

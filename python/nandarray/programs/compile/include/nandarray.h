@@ -55,7 +55,8 @@ typedef struct nd_args {
     uint64_t state;            /* address of state_bytes bytes that a worker keeps from task to task; zeros at first */
     uint64_t state_bytes;
     uint64_t other_state;      /* nd_merge: address of the state to fold into this one; else 0 */
-    uint64_t scratchpad;       /* address of fast memory that is free to use; its contents last for one task */
+    uint64_t scratchpad;       /* address of fast memory that is free to use; its contents last for one call, those of
+                                  an "ordered" program from its nd_begin to its nd_end */
     uint64_t scratchpad_bytes;
     nd_buffer inputs[ND_MAX_INPUTS];
     nd_buffer outputs[ND_MAX_OUTPUTS];

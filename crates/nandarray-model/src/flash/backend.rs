@@ -156,6 +156,7 @@ impl<P: DiePolicy> Backend<P> {
     }
 
     /// Handles an event at its time `now`, and pushes to `ended` the operations that end by it.
+    #[inline]
     pub fn handle<E: Copy + From<FlashEvent>>(
         &mut self,
         now: Ps,
@@ -303,6 +304,7 @@ impl<P: DiePolicy> Backend<P> {
     }
 
     /// Updates the command for which die `d` requests the bus; returns whether it requests the bus.
+    #[inline]
     pub(super) fn refresh<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) -> bool {
         if self.policy.unit() == CommandUnit::Chip {
             return self.refresh_chip(d, now);
@@ -356,6 +358,7 @@ impl<P: DiePolicy> Backend<P> {
 
     /// Grants the free bus of channel `c` to one command after another, until a transfer of data occupies it or no die
     /// requests it.
+    #[inline]
     fn grant<E: Copy + From<FlashEvent>>(&mut self, c: u32, now: Ps, events: &mut Events<E>) {
         let channel = &mut self.channels[c as usize];
         if channel.pending {

@@ -60,6 +60,7 @@ impl From<IoEvent> for Event {
 impl Event {
     /// Returns the event's number for the hash of the run: its kind in the upper bits, the number it carries in the
     /// lower bits.
+    #[inline]
     pub(crate) fn code(self) -> u64 {
         let (kind, number) = match self {
             Self::Fabric(FabricEvent::Issue(n)) => (6, n),

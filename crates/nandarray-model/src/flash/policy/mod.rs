@@ -73,21 +73,25 @@ pub trait DiePolicy {
 
     /// Whether the bus is granted again together with a command that takes it, instead of when it is free; that saves
     /// an event.
+    #[inline]
     fn grants_ahead(&self) -> bool {
         true
     }
 
     /// Returns the part that executes one command at a time.
+    #[inline]
     fn unit(&self) -> CommandUnit {
         CommandUnit::Die
     }
 
     /// Returns which operations join a multi-plane command.
+    #[inline]
     fn joining(&self) -> Joining {
         Joining::Near
     }
 
     /// Returns the features of dies that the policy uses.
+    #[inline]
     fn features(&self) -> Features {
         Features::ALL
     }
@@ -98,21 +102,27 @@ macro_rules! policies {
     ($($named:ident => $policy:path,)*) => {
         #[allow(private_interfaces, reason = "as the trait")]
         impl DiePolicy for Scheduling {
+            #[inline]
             fn key(&self, times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
                 match self { $(Self::$named => $policy.key(times, urgent, slot),)* }
             }
+            #[inline]
             fn grant(&self, channel: &mut Channel) -> Grant {
                 match self { $(Self::$named => $policy.grant(channel),)* }
             }
+            #[inline]
             fn grants_ahead(&self) -> bool {
                 match self { $(Self::$named => $policy.grants_ahead(),)* }
             }
+            #[inline]
             fn unit(&self) -> CommandUnit {
                 match self { $(Self::$named => $policy.unit(),)* }
             }
+            #[inline]
             fn joining(&self) -> Joining {
                 match self { $(Self::$named => $policy.joining(),)* }
             }
+            #[inline]
             fn features(&self) -> Features {
                 match self { $(Self::$named => $policy.features(),)* }
             }

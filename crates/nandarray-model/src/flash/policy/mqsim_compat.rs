@@ -19,6 +19,7 @@ pub(super) struct MqsimCompat;
 impl DiePolicy for MqsimCompat {
     /// The key is the operation's class, then its order of arrival. While reclaim is `urgent` at the die, background
     /// work goes before the host's.
+    #[inline]
     fn key(&self, _: &Times, urgent: bool, slot: &OpSlot) -> u64 {
         let rank = match (slot.class, urgent) {
             (OpClass::ReadMap, _) => 0,
@@ -37,6 +38,7 @@ impl DiePolicy for MqsimCompat {
     }
 
     /// Data that waits to leave goes first, then a command to the next chip in turn.
+    #[inline]
     fn grant(&self, channel: &mut Channel) -> Grant {
         if let Some(out) = (0..3).find(|&i| !channel.out[i].is_empty()) {
             return Grant::DataOut(out);
@@ -47,18 +49,22 @@ impl DiePolicy for MqsimCompat {
         Grant::Command(next_in_turn(channel.short, &mut channel.turn))
     }
 
+    #[inline]
     fn grants_ahead(&self) -> bool {
         false
     }
 
+    #[inline]
     fn unit(&self) -> CommandUnit {
         CommandUnit::Chip
     }
 
+    #[inline]
     fn joining(&self) -> Joining {
         Joining::SamePage
     }
 
+    #[inline]
     fn features(&self) -> Features {
         Features::NONE
     }

@@ -21,6 +21,7 @@ const PASSES: u32 = 8;
 pub(super) struct Normal;
 
 impl DiePolicy for Normal {
+    #[inline]
     fn key(&self, times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
         let class = match slot.class {
             OpClass::ReadBack if urgent => OpClass::ReadHost,
@@ -30,6 +31,7 @@ impl DiePolicy for Normal {
         slot.submitted.0 + times.patience[class as usize].0
     }
 
+    #[inline]
     fn grant(&self, channel: &mut Channel) -> Grant {
         if channel.short != 0 {
             return Grant::Command(next_in_turn(channel.short, &mut channel.turn));

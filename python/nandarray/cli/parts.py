@@ -165,7 +165,7 @@ def expire(
     older_than: Age = "1h",
     as_json: Json = False,
 ) -> None:
-    """Forget old versions, but those with tags; gc deletes what only they had."""
+    """Forget old versions, but those with tags and those that are open; gc deletes what only they had."""
     with _open(store, "r+") as opened:
         found = opened.expire_versions(keep=keep, older_than=older_than)
     if as_json:

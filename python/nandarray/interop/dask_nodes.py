@@ -89,7 +89,9 @@ class _Dask(Crew):
 
     def ask(self, function: Callable[..., Any], *given: Any) -> dict[str | None, Any]:
         found = self._client.run(function, *given, on_error="return")
-        answers = {str(worker): one for worker, one in found.items() if not isinstance(one, BaseException)}
+        answers: dict[str | None, Any] = {
+            str(worker): one for worker, one in found.items() if not isinstance(one, BaseException)
+        }
         for one in found.values():
             if not answers and isinstance(one, BaseException):
                 raise one  # such as of workers that have another version of this package, or none

@@ -122,8 +122,8 @@ pub(crate) const CRATES: &[Crate] = &[
         name: "nandarray-runtime",
         uses: &["nandarray-jit", "nandarray-cores", "nandarray"],
         layers: "error io queue < progress < cut < share < stage < context < fold < shares work < job < scheduler < \
-                 agenda < executor < pipeline < programs tiles < halo < request < typed < inputs outputs < execute < schedule < \
-                 session < lib",
+                 agenda < executor < pipeline < programs tiles < halo < request < typed < inputs outputs < execute < \
+                 schedule < session < lib",
         up: &[("tiles.rs", "halo", "a tile may have a halo, which is read with it")],
         ..PLAIN
     },

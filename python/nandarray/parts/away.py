@@ -158,7 +158,7 @@ def run_away(
         source.refuse("client= within a worker: its part is sealed when its transaction says so")
     every = [given for stage in asked.stages for given in (*stage.inputs, *stage.outputs)]
     for box in filter(None, map(box_of, every)):
-        if getattr(box[0][0], "bench", None) is not source.scratch:
+        if getattr(box[0][0], "scratch", None) is not source.scratch:
             raise InvalidError("an array of another store; a program runs beside the arrays of one")
     crew = crew_of(client)
     if any(isinstance(one, tuple) for stage in asked.stages for one in stage.outputs):

@@ -72,9 +72,10 @@ impl TlsDoor {
             return None;
         }
         if first[0] != HANDSHAKE_RECORD {
-            refuse_plain(stream);
+            // Before the host knows of it: it may look at the counts then.
             shared.tell_refusal("", "no TLS");
             shared.logins().refuse(Instant::now());
+            refuse_plain(stream);
             return None;
         }
         let mut session = secure::session(&stream, Mode::Server, &self.0).ok()?;

@@ -9,8 +9,10 @@ import importlib.util
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -191,13 +193,57 @@ def test_the_door_of_a_killed_process_is_removed_by_the_next(path: Path, monkeyp
     killed.join()
     assert left.parent == path.parent
     assert left.exists()
+    far = left.with_name("nandarray-door-of-another-machine")
+    shutil.copytree(left, far, ignore=lambda *_: ["door"])
+    os.link(left / "door", far / "door")  # there a process may listen, which cannot be seen from here
     with nandarray.open(path, "r+") as store, nandarray.open(path.with_name("other.nand"), "w") as other:
         other["x"] = [1]
         first, second = (pickle.dumps(one) for one in (store["g/a"], other["x"]))
         assert not left.exists()
         assert pickle.loads(first).store is store
-        assert len(list(path.parent.glob("nandarray-door-*/door"))) == 2
+        assert len(list(path.parent.glob("nandarray-door-*/door"))) == 2 + 1
+        assert (far / "door").exists()
         assert second
+
+
+def _owner(path: Path, pipe: Any) -> None:
+    """Write a file, fork a worker that writes, too, then a process that only lives on; and be killed."""
+    store = nandarray.open(path, "r+")
+    given = pickle.dumps(store["g/a"])
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    context.Process(target=_survivor, args=(given, theirs, pipe)).start()
+    assert ours.recv() == "connected"
+    later = context.Process(target=time.sleep, args=(30,))
+    later.start()
+    pipe.send(later.pid)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _survivor(given: bytes, owner: Any, pipe: Any) -> None:
+    array = pickle.loads(given)
+    owner.send("connected")
+    while True:
+        try:
+            array[0, 0] += 1
+        except nandarray.ClosedError:
+            break
+    with pytest.raises(nandarray.ClosedError, match="has closed it or has ended"):
+        pickle.loads(given)
+    pipe.send("errors")
+
+
+def test_a_killed_writer_is_seen_while_processes_that_it_forked_live(path: Path) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    killed = multiprocessing.get_context("fork").Process(target=_owner, args=(path, theirs))
+    killed.start()
+    later = ours.recv()
+    try:
+        assert ours.poll(10)
+        assert ours.recv() == "errors"
+    finally:
+        os.kill(later, signal.SIGKILL)
+    killed.join()
 
 
 def test_what_a_drive_serves_is_written_by_whoever_has_it(path: Path) -> None:

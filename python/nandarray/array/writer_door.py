@@ -18,14 +18,18 @@ import platform
 import re
 import shutil
 import socket
+import stat
 import tempfile
+import time
 import weakref
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from nandarray import _nandarray
+from nandarray.array.fork import own_again
 from nandarray.array.served import connect
 from nandarray.errors import ClosedError, DoorError, InvalidError
 from nandarray.urls import SOCKET, UNIX
@@ -35,8 +39,11 @@ if TYPE_CHECKING:
 
 __all__ = ["WriterAddress", "WriterDoor", "address_of", "connected", "store_here"]
 
-#: The beginning of the name of a folder with a door, and the name of the socket in it.
-_PREFIX, _NAME = "nandarray-door-", "door"
+#: The beginning of the name of a folder with a door, which is of this machine: others may share the folder around it,
+#: where their sockets look as if no process listened. And the name of the socket in it.
+_PREFIX, _NAME = f"nandarray-door-{zlib.crc32(os.fsencode(platform.node())):08x}-", "door"
+#: Time that a process has to listen at a socket that it has made.
+_LISTENS_SECONDS = 0.05
 #: Characters that the path of a socket may have, less the name of the file (``sun_path`` has 108).
 _PATH_MOST = 96
 #: The end of an error of a socket that is not there, or on which no process listens (ENOENT, ECONNREFUSED).
@@ -73,7 +80,28 @@ class WriterDoor:
             raise
         self.address = WriterAddress(place, platform.node(), os.getpid(), os.path.abspath(store.path))
         self.end = weakref.finalize(store, _end, server, folder, os.getpid())
+        own_again(self, WriterDoor._leave)
         _own[place] = store
+
+    def _leave(self) -> None:
+        """Let go of the door's sockets in a forked process: as long as it had them, no worker would see the end."""
+        with contextlib.suppress(OSError), open(os.devnull, "rb") as nothing:
+            for number in map(int, os.listdir("/proc/self/fd")):
+                with contextlib.suppress(OSError):
+                    if _address(number) == self.address.socket:
+                        # Not closed: the native objects here still have the number.
+                        os.dup2(nothing.fileno(), number, inheritable=False)
+
+
+def _address(number: int) -> object:
+    """Return the address of an open file that is a socket; None of any other."""
+    if not stat.S_ISSOCK(os.fstat(number).st_mode):
+        return None
+    one = socket.socket(fileno=number)
+    try:
+        return one.getsockname()
+    finally:
+        one.detach()
 
 
 def _folder() -> str:
@@ -87,14 +115,23 @@ def _folder() -> str:
 
 def _sweep(place: str) -> None:
     """Remove the doors of processes of this user that were killed: those at which no process listens."""
-    for folder in Path(place).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
-            if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
-                one.settimeout(1)
-                try:
-                    one.connect(str(folder / _NAME))
-                except ConnectionRefusedError:
-                    shutil.rmtree(folder, ignore_errors=True)
+    silent = [folder for folder in Path(place).glob(f"{_PREFIX}*") if _is_silent(folder)]
+    if silent:
+        time.sleep(_LISTENS_SECONDS)
+    for folder in filter(_is_silent, silent):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_silent(folder: Path) -> bool:
+    """Return whether a folder of this user's has a door at which no process listens."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
+        if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
+            one.settimeout(1)
+            try:
+                one.connect(str(folder / _NAME))
+            except ConnectionRefusedError:
+                return True
+    return False
 
 
 def _end(server: _nandarray.NvmeServer, folder: str, process: int) -> None:
@@ -141,7 +178,8 @@ def connected(address: WriterAddress) -> Store:
     try:
         store = connect(UNIX + address.socket, **options)
     except InvalidError as error:
-        if _ABSENT.search(str(error)):
+        # Of one that ended meanwhile the connection is reset.
+        if _ABSENT.search(str(error)) or _is_silent(Path(address.socket).parent):
             raise ClosedError(gone) from error
         raise
     store._writer = address

@@ -157,6 +157,26 @@ def test_outputs_go_into_arrays_and_programs_run_whole_where_they_must(both: Any
         assert sky["x"].reduce("sum", key=np.s_[:0], client=client) == 0
 
 
+def test_what_an_output_does_not_fill_stays(tmp_path: Path) -> None:
+    wanted = np.full((6, 10), 7, "i4")
+    wanted.reshape(-1)[:13] = range(13)
+    stores = nandarray.open(tmp_path / "one.nand", "w"), parts.create(tmp_path / "sky.nand")
+    with stores[0] as one, stores[1] as sky, ThreadPoolExecutor(2) as client:
+        for store, options in ((one, {}), (sky, {}), (sky, {"client": client})):
+            if "x" not in store:
+                store["x"] = np.arange(100, dtype="i4")
+                store["to"], store["box"] = np.zeros((6, 10), "i4"), np.zeros((8, 12), "i4")
+            store["to"][...] = store["box"][...] = 7
+            for target in (store["to"], nandarray.Box(store["box"], np.s_[1:7, 2:])):
+                assert store["x"].filter(lambda v: v < 13, out=target, **options) == 13
+            same(store["to"][...], wanted)
+            same(store["box"][1:7, 2:], wanted)
+            same(store["box"][0], np.full(12, 7, "i4"))
+            view = store["to"].view((10, 6))
+            assert store["x"].filter(lambda v: v < 3, out=view, **options) == 3
+            same(store["to"][...], wanted)
+
+
 def test_the_first_failure_is_reported_and_what_cannot_be_is_refused(both: Any) -> None:
     one, sky = both
 

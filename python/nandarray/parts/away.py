@@ -26,12 +26,12 @@ from nandarray.errors import CancelledError, CorruptError, InvalidError, PartErr
 from nandarray.parts.arrivals import arrive
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.crew import FOLDERS, Crew, Held, crew_of, held_here, part_file
-from nandarray.parts.dividing import Unit, box_of, divided, element_boxes
+from nandarray.parts.dividing import Unit, box_of, divided
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry, Manifest
 from nandarray.parts.near import Taken, move
-from nandarray.parts.pieces import pieces
+from nandarray.parts.pieces import element_boxes, pieces
 from nandarray.parts.source import PartsSource
 from nandarray.parts.writer import OpenParts, Sealed, facts_of
 

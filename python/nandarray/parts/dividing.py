@@ -8,7 +8,6 @@ tasks follow each other are one unit. Nothing is read, sent or run here.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +15,9 @@ from math import prod
 from typing import Any
 
 from nandarray.parts.near import ScratchEngine, Taken
-from nandarray.parts.pieces import run_boxes
+from nandarray.parts.pieces import run_boxes, tile_edge, tiles_along
 
-__all__ = ["Unit", "box_of", "divided", "element_boxes"]
+__all__ = ["Unit", "box_of", "divided"]
 
 #: Bytes of the first input that a unit has at least, where there are as many units as keep all workers busy.
 _UNIT_BYTES = 64 << 20
@@ -107,45 +106,15 @@ def _input_boxes(
         yield at, step, [b - a for a, b in zip(first, last, strict=True)]
 
 
-def _along(count: Sequence[int], first: Sequence[int], size: Sequence[int]) -> list[int]:
-    """Return the number of tiles along each axis."""
-    return [0 if n == 0 else 1 + -(-max(0, n - begin) // by) for n, begin, by in zip(count, first, size, strict=True)]
-
-
-def _edge(tile: int, count: int, first: int, size: int) -> int:
-    return 0 if tile == 0 else min(count, first + size * (tile - 1))
-
-
 def _tile_spans(tiles: Any, count: Sequence[int], tasks: tuple[int, int]) -> Iterator[_Span]:
     """Yield the boxes, within a box of ``count`` elements, that a range of its tiles have, with their halos."""
     first, size, _, halo = tiles
-    for low, high in run_boxes(tasks[0], tasks[1] - tasks[0], _along(count, first, size)):
-        lows = [_edge(a, n, *one) for a, n, *one in zip(low, count, first, size, strict=True)]
-        highs = [_edge(b, n, *one) for b, n, *one in zip(high, count, first, size, strict=True)]
+    for low, high in run_boxes(tasks[0], tasks[1] - tasks[0], tiles_along(count, first, size)):
+        lows = [tile_edge(a, n, *one) for a, n, *one in zip(low, count, first, size, strict=True)]
+        highs = [tile_edge(b, n, *one) for b, n, *one in zip(high, count, first, size, strict=True)]
         for axis, n in enumerate(count if halo is not None else ()):
             depth, (beyond, _) = halo[0][axis], halo[1][axis]
             a, b = lows[axis] - depth, highs[axis] + depth
             around = beyond == "periodic" and (a < 0 or b > n)
             lows[axis], highs[axis] = (0, n) if around else (max(0, a), min(n, b))
         yield tuple(lows), tuple(highs)
-
-
-def element_boxes(count: Sequence[int], tiles: Any, elements: int) -> Iterator[_Span]:
-    """Yield the boxes that the first elements of a box have, in the order in which a program gives them."""
-    if tiles is None:
-        yield from run_boxes(0, elements, count)
-        return
-    first, size = tiles[0], tiles[1]
-    left = elements
-    for tile in itertools.product(*(range(n) for n in _along(count, first, size))):
-        low = tuple(_edge(at, n, *one) for at, n, *one in zip(tile, count, first, size, strict=True))
-        high = tuple(_edge(at + 1, n, *one) for at, n, *one in zip(tile, count, first, size, strict=True))
-        own = tuple(b - a for a, b in zip(low, high, strict=True))
-        for inner, outer in run_boxes(0, min(left, prod(own)), own):
-            yield (
-                tuple(a + b for a, b in zip(low, inner, strict=True)),
-                tuple(a + b for a, b in zip(low, outer, strict=True)),
-            )
-        left -= prod(own)
-        if left <= 0:
-            return

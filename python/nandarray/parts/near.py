@@ -1,8 +1,8 @@
 """Programs beside a store of parts: the boxes that they take are gathered in a file of this process, where they run.
 
 The file lies in the temporary folder and has no name. An array appears in it in full shape, of which only the boxes of
-a run have elements; boxes that are written are put back when the run has ended. It also judges what a new array is
-given, since its engine is that of the parts.
+a run have elements; of boxes that are written, the elements that programs gave are put back when the run has ended. It
+also judges what a new array is given, since its engine is that of the parts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
+from nandarray.parts.pieces import element_boxes
 
 __all__ = ["ScratchEngine", "Taken", "move"]
 
@@ -66,8 +68,9 @@ class ScratchEngine:
         """Run programs on boxes of arrays of parts."""
         with self.placed(asked, _fetch) as (there, back):
             told = self.engine.execute(there, watch)
-            for space, made, box, view in back:
-                move(made, space, box, view)
+            for space, made, box, view, tiles, (stage, output) in back:
+                for own in _first(box, tiles, told["stages"][stage]["outputs"][output]):
+                    move(made, space, own, view)
         return told
 
     @contextmanager
@@ -93,33 +96,35 @@ class ScratchEngine:
                 copies[space.id] = made
             return copies[space.id]
 
-        def boxed(box: tuple[Any, ...], *, takes: bool, whole: bool = False) -> tuple[Any, ...]:
+        def boxed(box: tuple[Any, ...], tiles: Any, place: tuple[int, int] | None) -> tuple[Any, ...]:
             space, start, step, count, view = box
             made = copied(space)
             box_of = (start, step, count) if space.shape else ([], None, ())  # programs give a scalar an axis
-            if takes and (view is not None or whole):
+            if place is None and (view is not None or tiles is not None):
                 fetch(space, made, ([0] * len(space.shape), None, space.shape), None)
-            elif takes:
+            elif place is None:
                 fetch(space, made, box_of, None)
+            elif space.shape:
+                back.append((space, made, box_of, view, tiles, place))
             else:
-                back.append((space, made, box_of, view if space.shape else None))
+                back.append((space, made, box_of, None, None, place))
             return made, start, step, count, view
 
-        def one(given: Any, *, takes: bool) -> Any:
+        def one(given: Any, place: tuple[int, int] | None = None) -> Any:
             if not isinstance(given, tuple) or (len(given) == 2 and not isinstance(given[0], tuple)):
                 return given
             if isinstance(given[0], tuple):
-                return boxed(given[0], takes=takes, whole=True), given[1]
-            return boxed(given, takes=takes)
+                return boxed(given[0], given[1], place), given[1]
+            return boxed(given, None, place)
 
         try:
             stages = [
                 replace(
                     stage,
-                    inputs=[one(given, takes=True) for given in stage.inputs],
-                    outputs=[one(given, takes=False) for given in stage.outputs],
+                    inputs=[one(given) for given in stage.inputs],
+                    outputs=[one(given, (number, at)) for at, given in enumerate(stage.outputs)],
                 )
-                for stage in asked.stages
+                for number, stage in enumerate(asked.stages)
             ]
             yield replace(asked, stages=stages), back
         finally:
@@ -129,6 +134,16 @@ class ScratchEngine:
 
 def _fetch(space: Any, made: _nandarray.Space, box: Taken, view: Any) -> None:
     move(space, made, box, view)
+
+
+def _first(box: Taken, tiles: Any, elements: int) -> Iterator[Taken]:
+    """Yield the boxes that the first elements of a box have, all of it where it has no more."""
+    start, _, count = box
+    if elements == prod(count):
+        yield box
+        return
+    for low, high in element_boxes(count, tiles, elements):
+        yield [a + b for a, b in zip(start, low, strict=True)], None, [b - a for a, b in zip(low, high, strict=True)]
 
 
 def move(source: Any, target: Any, box: Taken, view: Any = None) -> None:

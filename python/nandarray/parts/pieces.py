@@ -14,7 +14,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Piece", "box_points", "pieces", "point_groups", "run_boxes", "run_count", "subtract", "view_runs"]
+__all__ = [
+    "Piece",
+    "box_points",
+    "element_boxes",
+    "pieces",
+    "point_groups",
+    "run_boxes",
+    "run_count",
+    "subtract",
+    "tile_edge",
+    "tiles_along",
+    "view_runs",
+]
 
 _Array = np.ndarray[Any, Any]
 #: Start, step and count of a run, or uint64 indices.
@@ -201,3 +213,34 @@ def subtract(box: _Span, other: _Span) -> list[_Span]:
                 left.append(((*lows[:axis], a, *lows[axis + 1 :]), (*highs[:axis], b, *highs[axis + 1 :])))
         lows[axis], highs[axis] = max(lows[axis], first[axis]), min(highs[axis], last[axis])
     return left
+
+
+def tiles_along(count: Sequence[int], first: Sequence[int], size: Sequence[int]) -> list[int]:
+    """Return the number of tiles along each axis."""
+    return [0 if n == 0 else 1 + -(-max(0, n - begin) // by) for n, begin, by in zip(count, first, size, strict=True)]
+
+
+def tile_edge(tile: int, count: int, first: int, size: int) -> int:
+    """Return the coordinate at which a tile begins along an axis."""
+    return 0 if tile == 0 else min(count, first + size * (tile - 1))
+
+
+def element_boxes(count: Sequence[int], tiles: Any, elements: int) -> Iterator[_Span]:
+    """Yield the boxes that the first elements of a box have, in the order in which a program gives them."""
+    if tiles is None:
+        yield from run_boxes(0, elements, count)
+        return
+    first, size = tiles[0], tiles[1]
+    left = elements
+    for tile in itertools.product(*(range(n) for n in tiles_along(count, first, size))):
+        low = tuple(tile_edge(at, n, *one) for at, n, *one in zip(tile, count, first, size, strict=True))
+        high = tuple(tile_edge(at + 1, n, *one) for at, n, *one in zip(tile, count, first, size, strict=True))
+        own = tuple(b - a for a, b in zip(low, high, strict=True))
+        for inner, outer in run_boxes(0, min(left, prod(own)), own):
+            yield (
+                tuple(a + b for a, b in zip(low, inner, strict=True)),
+                tuple(a + b for a, b in zip(low, outer, strict=True)),
+            )
+        left -= prod(own)
+        if left <= 0:
+            return

@@ -231,6 +231,35 @@ def test_slices_are_assigned_and_overlapping_ones_end_the_run(store: Any) -> Non
             store["overlaps"].offload(program, form=form)
 
 
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ("a[1:] += a[:-1]", True),
+        ("a[:] *= a[::-1]", True),
+        ("b = a[1:]; b -= a[:1]", False),
+        ("a[2:] += a[:2]", False),
+        ("a += a", False),
+        ("a[1:3] += a[1:3]", False),
+        ("np.add(a[:-1], 1, a[1:])", True),
+        ("np.sqrt(a, a)", False),
+        ("np.multiply(a[:2], a[2:], a[2:])", False),
+    ],
+)
+def test_arrays_that_are_changed_in_place_are_not_read_where_they_were_written(
+    store: Any, changed: str, wrong: bool
+) -> None:
+    text = f"def f(x):\n    a = np.zeros(4)\n    for i in range(4): a[i] = i + 1 + x\n    {changed}\n"
+    made = function(text + "    return a[0] + a[1] * 3 + a[2] * 7 + a[3] * 11\n")
+    store["x"] = np.arange(3)
+    program = nandarray.program(made, inputs="int64", output="float64", trusted=True)
+    for form in FORMS:
+        if wrong:
+            with pytest.raises(nandarray.ProgramFailedError, match="both sides of an assignment overlap"):
+                store["x"].offload(program, form=form)
+        else:
+            assert store["x"].offload(program, form=form).tolist() == [made(one) for one in range(3)]
+
+
 def test_an_index_out_of_range_is_numpys_error_in_every_form(store: Any) -> None:
     store["x"] = np.arange(5)
     made = nandarray.program(function("def f(x):\n    return np.zeros((4, 3))[x, -1]\n"), inputs="int64", trusted=True)

@@ -16,25 +16,29 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from numba.core import cgutils, types
 from numba.core import ir as nir
-from numba.core import types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.errors import TypingError
 from numba.core.imputils import Registry as LoweringRegistry
 from numba.core.ir_utils import mk_unique_var
 from numba.core.typing.templates import AbstractTemplate, signature
 from numba.core.typing.templates import Registry as TypingRegistry
-from numba.np import numpy_support, ufunc_db
+from numba.np import arrayobj, numpy_support, ufunc_db
 
 from nandarray.programs.compile.stored import computed
 
-__all__ = ["InPlace", "Promote", "joined", "lowering", "refuse", "typing"]
+__all__ = ["OVERLAP", "InPlace", "Promote", "joined", "lowering", "refuse", "typing"]
 
 typing = TypingRegistry()
 lowering = LoweringRegistry("nandarray.promotion")
+
+#: The error of an assignment whose sides overlap, so that it reads what it has written.
+OVERLAP = "both sides of an assignment overlap, which needs memory: assign elements in a loop"
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
 _BITWISE = ("and_", "or_", "xor", "lshift", "rshift")
@@ -333,11 +337,56 @@ class _Lowered:
                 return context.get_function(_PYTHONS[name], sig)(builder, args)
         if name in _UNARY and kind == sig.return_type and _number(kind):
             return context.get_function(_PYTHONS[name], sig)(builder, args)
+        if kind.mutable and self.function in _IN_PLACE.values():
+            _check_apart(context, builder, sig.args, args)
         python = _python(context.typing_context, self.function, kind)
         found = python.get_call_type(context.typing_context, sig.args, {})
         cast = [context.cast(builder, *one) for one in zip(args, sig.args, found.args, strict=True)]
         value = context.get_function(python, found)(builder, cast)
         return context.cast(builder, value, found.return_type, sig.return_type)
+
+
+def _check_apart(context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
+    """Raise, when the program runs, where an array that is written overlaps one that is read, unless it is the same."""
+    if not all(isinstance(kind, types.Array) for kind in kinds):
+        return
+    arrays = [arrayobj.make_array(kind)(context, builder, value) for kind, value in zip(kinds, values, strict=True)]
+    taken = [[cgutils.unpack_tuple(builder, part) for part in (one.shape, one.strides)] for one in arrays]
+    extents = [
+        arrayobj.get_array_memory_extents(context, builder, kind, one, parts[0], parts[1], one.data)
+        for kind, one, parts in zip(kinds, arrays, taken, strict=True)
+    ]
+    wrong = arrayobj.extents_may_overlap(context, builder, *extents[0], *extents[1])
+    if kinds[0].ndim == kinds[1].ndim and kinds[0].dtype == kinds[1].dtype:
+        places = [
+            [builder.ptrtoint(one.data, cgutils.intp_t), *parts[0], *parts[1]]
+            for one, parts in zip(arrays, taken, strict=True)
+        ]
+        differs = [builder.icmp_unsigned("!=", *both) for both in zip(*places, strict=True)]
+        wrong = builder.and_(wrong, reduce(builder.or_, differs))
+    with builder.if_then(wrong, likely=False):
+        context.call_conv.return_user_exc(builder, ValueError, (OVERLAP,))
+
+
+def apart(written: Any, read: Any) -> None:
+    """End the run if an array that a universal function writes overlaps one that it reads: in compiled functions."""
+    raise NotImplementedError
+
+
+class _Apart(AbstractTemplate):
+    key = apart
+
+    def generic(self, args: Any, _kws: Any) -> Any:
+        return signature(types.none, *args)
+
+
+typing.register_global(apart, types.Function(_Apart))
+
+
+@lowering.lower(apart, types.Any, types.Any)
+def _lower_apart(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    _check_apart(context, builder, sig.args, args)
+    return context.get_dummy_value()
 
 
 def _compared(builder: Any, name: str, sig: Any, args: Any) -> Any:
@@ -492,6 +541,9 @@ class Promote(FunctionPass):
         ufunc = called if isinstance(called, np.ufunc) else None
         name = _CALLED.get(called) or _UFUNCS.get(called)
         count = 1 if called is abs else ufunc.nin if ufunc else 2
+        if ufunc is not None and len(value.args) == count + 1 and not value.kws and not value.vararg:
+            for read in value.args[:-1]:
+                self._insert(code, block, statement, apart, [value.args[-1], read])
         if (
             (name is None and ufunc is None and called is not abs)
             or len(value.args) != count
@@ -509,6 +561,17 @@ class Promote(FunctionPass):
         block.body.insert(block.body.index(statement), given)
         code._definitions[place.name] = [given.value]
         value.func = place
+
+    @staticmethod
+    def _insert(code: Any, block: Any, before: Any, function: Any, args: list[Any]) -> None:
+        """Insert a call of a function, whose result is not used, before a statement."""
+        scope, loc = before.target.scope, before.loc
+        called = nir.Var(scope, mk_unique_var(f"${function.__name__}"), loc)
+        done = nir.Var(scope, mk_unique_var(f"${function.__name__}"), loc)
+        values = nir.Global(function.__name__, function, loc), nir.Expr.call(called, args, (), loc)
+        for place, value in zip((called, done), values, strict=True):
+            block.body.insert(block.body.index(before), nir.Assign(value, place, loc))
+            code._definitions[place.name] = [value]
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)

@@ -71,7 +71,6 @@ NOTE = "nd_noted"
 
 #: The error for code that would allocate.
 NO_HEAP = f"it makes an array or another object that needs memory while it runs; {local_arrays.OF_ONES_OWN}"
-_OVERLAP = "both sides of an assignment overlap, which needs memory: assign elements in a loop"
 #: Status of a function that says it wrote more records than there is room for.
 TOO_MANY = -2
 _FIRST_CODE = 16
@@ -203,7 +202,7 @@ class _NoHeap(NRTContext):
 def _overlapping(self: Any, builder: Any, _size: Any) -> Any:
     """Raise in place of the copy that Numba makes, while it runs, where both sides of an assignment overlap."""
     with builder.if_then(ir.Constant(ir.IntType(1), 1)):
-        self._context.call_conv.return_user_exc(builder, ValueError, (_OVERLAP,))
+        self._context.call_conv.return_user_exc(builder, ValueError, (promotion.OVERLAP,))
     return ir.Constant(ir.IntType(8).as_pointer(), None)
 
 

@@ -234,7 +234,7 @@ def test_a_collector_that_is_not_there_costs_spans_and_nothing_else(path: Path) 
             lines = served.end()
             assert time.monotonic() - began < 10
     assert all(json.loads(line)["event"] == "spans_lost" for line in lines), lines
-    for wrong in ("localhost:4318", "ftp://x", ""):
+    for wrong in ("localhost:4318", "ftp://x", "", "http://[", "http://x:y"):
         said = cli("serve", path, "--spans", wrong, code=1)
         assert f"must be an http or https URL, not '{wrong}'" in " ".join(said.split())
 
@@ -534,6 +534,15 @@ def test_a_log_that_cannot_be_written_ends_nothing() -> None:
     for number in range(1000):
         log.add("start", store=str(number))
     log.stop()
+    # Nor does it end what is passed on.
+    passed: list[str] = []
+    log = ServerLog(Full(), level="info")
+    log.pass_to(lambda kind, _at, _fields: passed.append(kind))
+    log.add("start", store="a")
+    until(lambda: passed == ["start"])
+    log.add("stop")
+    log.stop()
+    assert passed == ["start", "stop"]
 
 
 def test_the_page_is_that_of_the_tables() -> None:

@@ -151,7 +151,7 @@ class ServerLog:
         self._thread.join(self._END_SECONDS)
 
     def _run(self) -> None:
-        is_last = False
+        is_last, can_write = False, True
         while not is_last:
             is_last = self._over.is_set()
             found: list[Event] = []
@@ -170,9 +170,12 @@ class ServerLog:
                 for one in found:
                     taker(*one)
             try:
-                self._write(sorted(found, key=lambda one: one[1]))
+                if can_write:
+                    self._write(sorted(found, key=lambda one: one[1]))
             except (OSError, ValueError):
-                return
+                can_write = False
+                if taker is None:
+                    return
 
     def _write(self, found: Iterable[Event]) -> None:
         lines = [self.line(*one) for one in found if LEVELS.index(LINES[one[0]].level) >= self._least]

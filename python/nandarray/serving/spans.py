@@ -49,8 +49,12 @@ class SpanSender:
     _SEND_SECONDS = 2.0
 
     def __init__(self, url: str, resource: Mapping[str, str], failed: Callable[[str], None] = lambda _: None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        try:
+            parts = urlsplit(url)
+            is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # brackets that do not close, a port that is no number
+            is_http = False
+        if not is_http:
             raise InvalidError(f"the collector of spans must be an http or https URL, not {url!r}")
         with needs("opentelemetry", "otel"):
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

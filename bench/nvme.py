@@ -1,8 +1,8 @@
-"""NVMe/TCP on loopback: a served store beside nbdkit's memory plugin and a bare exchange of the same bytes.
+"""NVMe/TCP on loopback: a served store beside nbdkit and a bare exchange of the same bytes.
 
 Servers are pinned to one core and clients to another. Figures are operations a second, and CPU microseconds an
 operation of both sides, which load of the machine changes less. ``exchange.c`` is the bare exchange: of one hot buffer,
-and, for reads, also of distinct memory; nbdkit is driven by fio.
+and, for reads, also of distinct memory; nbdkit, with its memory plugin and, for writes, also a file, is driven by fio.
 """
 
 from __future__ import annotations
@@ -138,13 +138,22 @@ def bare(pattern: Pattern, folder: Path, seconds: float, *, is_cold: bool = Fals
         return _figure(pattern, system, server.pid, run)
 
 
-def nbdkit(pattern: Pattern, seconds: float) -> Figure:
-    """Measure nbdkit's memory plugin with fio's NBD engine."""
+def nbdkit(pattern: Pattern, seconds: float, file: Path | None = None) -> Figure:
+    """Measure nbdkit's memory plugin with fio's NBD engine; or its plugin of files, with one that is full.
+
+    The file, like the store, is durable after a flush, which nobody sends.
+    """
+    system = "nbdkit memory" if file is None else "nbdkit file"
     missing = [name for name in ("nbdkit", "fio") if shutil.which(name) is None]
     if missing:
-        return Figure(pattern.name, "nbdkit memory", why_not=f"{' and '.join(missing)} not installed")
-    with _server(["nbdkit", "-f", "-i", "127.0.0.1", "-p", str(port := 20000 + os.getpid() % 20000), "memory",
-                  str(_NAMESPACE_BYTES)]) as server:  # fmt: skip
+        return Figure(pattern.name, system, why_not=f"{' and '.join(missing)} not installed")
+    plugin = ["memory", str(_NAMESPACE_BYTES)]
+    if file is not None:
+        file.write_bytes(os.urandom(1 << 20) * (_NAMESPACE_BYTES >> 20))
+        plugin = ["file", str(file)]
+    with _server(
+        ["nbdkit", "-f", "-i", "127.0.0.1", "-p", str(port := 20000 + os.getpid() % 20000), *plugin]
+    ) as server:
         time.sleep(0.5)
         command = ["fio", "--name=a", "--ioengine=nbd", f"--uri=nbd://127.0.0.1:{port}", "--output-format=json"]
         command += [f"--rw=rand{pattern.kind}", f"--bs={pattern.bytes}", f"--iodepth={pattern.depth}", "--thread"]
@@ -158,7 +167,7 @@ def nbdkit(pattern: Pattern, seconds: float) -> Figure:
             used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             return job["total_ios"], job["runtime"] / 1000, used
 
-        return _figure(pattern, "nbdkit memory", server.pid, run)
+        return _figure(pattern, system, server.pid, run)
 
 
 def nandarray(pattern: Pattern, url: str, pid: int, seconds: float) -> Figure:
@@ -268,6 +277,8 @@ def measure(folder: Path, seconds: float, only: str, say: Say) -> list[Figure]:
                         found.append(bare(pattern, Path(made), seconds, is_cold=True))
                 if pattern.kind in ("read", "write") and pattern.connections == 1:
                     found.append(nbdkit(pattern, seconds))
+                if pattern.kind == "write":
+                    found.append(nbdkit(pattern, seconds, Path(made) / "b.img"))
                 say(f"{pattern.name}: load {os.getloadavg()[0]:.1f}")
     return found
 

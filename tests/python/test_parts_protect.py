@@ -217,6 +217,20 @@ def test_a_guard_that_names_files_of_others_is_refused(sky: Any, tmp_path: Path,
     assert victim.read_bytes() == b"kept"
 
 
+def test_what_one_group_brings_back_helps_another(sky: Any) -> None:
+    sky.protect(data=3, parity=1)
+    sky.protect(data=2, parity=2)
+    before = content(Path(sky.path) / "parts"), content(Path(sky.path) / "protection")
+    found = protection.guards(sky._source.files)
+    (three,) = (one for one in found if len(one.files) == 1 and len(one.members) == 3)
+    lost = [one.part for one in three.members]
+    alone = next(one for one in found if len(one.files) == 2 and three.members[2] in one.members)
+    gone = [path.rpartition("/")[2] for path, _ in alone.files]  # of the third part only the group of three is left
+    lose(sky, [*(f"{part}.nand" for part in lost), *gone], ["missing"] * 5)
+    assert sorted(sky.repair()["rebuilt"]) == sorted(lost)
+    whole(sky, before)
+
+
 def test_the_command_line_protects_and_repairs(sky: Any, tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["parts", "protect", sky.path, "--data", "5", "--parity", "2"])
     assert run.exit_code == 0

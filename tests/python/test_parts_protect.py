@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import nandarray
 from nandarray import parts
 from nandarray.cli.commands import app
+from nandarray.parts import protection
 
 PARTS = 5
 
@@ -163,11 +164,16 @@ def test_a_part_that_nothing_protects_is_named(sky: Any) -> None:
         ({"replicas": 1, "at": "."}, "at least 2, not 1"),
         ({"replicas": 2}, "at least 1 folders for 2 replicas, not 0"),
         ({"replicas": 2, "at": ["/not/here"]}, "/not/here is none"),
+        ({"replicas": 2, "at": "parts"}, "outside the store"),
+        ({"parity": 1, "at": "protection"}, "outside the store"),
         ({"data": 9}, "from 2 to 8 and parity 1 or 2, not 9 and 1"),
         ({"parity": 3}, "not 4 and 3"),
     ],
 )
 def test_what_protects_nothing_is_refused(sky: Any, given: dict[str, Any], said: str) -> None:
+    sky.protect(data=2)
+    if given.get("at") in ("parts", "protection"):
+        given = given | {"at": Path(sky.path) / given["at"]}
     with pytest.raises(nandarray.InvalidError, match=said):
         sky.protect(**given)
     with nandarray.open(sky.path) as reader, pytest.raises(nandarray.ReadOnlyError):
@@ -181,6 +187,48 @@ def test_a_guard_that_is_damaged_is_named(sky: Any) -> None:
     for work in (sky.repair, sky.gc, lambda: sky.protect(data=5)):
         with pytest.raises(nandarray.CorruptError, match="what protects parts is not known"):
             work()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"files": [["VICTIM", "0" * 64]]},
+        {"files": [["../victim", "0" * 64]]},
+        {"members": [{"part": "../../victim", "bytes": 1, "sha256": "0" * 64}]},
+        {"members": []},
+        {"kind": "other"},
+        {"id": "../victim"},
+    ],
+)
+def test_a_guard_that_names_files_of_others_is_refused(sky: Any, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    sky.protect(data=5)
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"kept")
+    guard = next((Path(sky.path) / "protection").glob("*.json"))
+    said = json.loads(guard.read_bytes())
+    said |= {"members": [{"part": "f" * 32, "bytes": 1, "sha256": "0" * 64}]}  # no version names it: it may go
+    said |= json.loads(json.dumps(wrong).replace("VICTIM", str(victim)))
+    del said["checksum"]
+    said["checksum"] = protection._checksum(said)
+    guard.write_text(json.dumps(said))
+    for work in (sky.repair, lambda: sky.gc(older_than=0)):
+        with pytest.raises(nandarray.CorruptError, match="what protects parts is not known"):
+            work()
+    assert victim.read_bytes() == b"kept"
+
+
+def test_what_one_group_brings_back_helps_another(sky: Any) -> None:
+    sky.protect(data=3, parity=1)
+    sky.protect(data=2, parity=2)
+    before = content(Path(sky.path) / "parts"), content(Path(sky.path) / "protection")
+    found = protection.guards(sky._source.files)
+    (three,) = (one for one in found if len(one.files) == 1 and len(one.members) == 3)
+    lost = [one.part for one in three.members]
+    alone = next(one for one in found if len(one.files) == 2 and three.members[2] in one.members)
+    gone = [path.rpartition("/")[2] for path, _ in alone.files]  # of the third part only the group of three is left
+    lose(sky, [*(f"{part}.nand" for part in lost), *gone], ["missing"] * 5)
+    assert sorted(sky.repair()["rebuilt"]) == sorted(lost)
+    whole(sky, before)
 
 
 def test_the_command_line_protects_and_repairs(sky: Any, tmp_path: Path) -> None:

@@ -257,6 +257,22 @@ def test_a_version_that_cannot_be_looked_for_is_committed_once(sky: Any, monkeyp
         assert (again.version, again["a"][4, 0]) == (8, 8)
 
 
+def test_what_is_resized_after_an_unknown_outcome_keeps_its_elements(sky: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tx = sky.transaction("unknown")
+    tx.create("new", (4, 4), "i4", shards=(2, 2), building_block=(2, 2))  # without leaves, before and after
+    tx["new"][...] = np.arange(16).reshape(4, 4)
+    with monkeypatch.context() as patch:
+        _unreadable(patch, 9)
+        with pytest.raises(nandarray.CommitUnknownError):
+            tx.commit()
+    tx["new"].resize((4, 6))
+    wanted = tx["new"][...]
+    tx.commit()
+    np.testing.assert_array_equal(sky["new"][...], wanted)
+    assert wanted[:, :4].tolist() == np.arange(16).reshape(4, 4).tolist()
+    assert sky.check()["ok"]
+
+
 def test_a_number_that_has_expired_is_no_place_for_a_commit(sky: Any) -> None:
     sky.flush()
     late = sky.transaction("late")

@@ -80,7 +80,8 @@ class _Tried:
         made = Draft(self.manifest, arrays)
         for name, entry in draft.arrays.items():
             was, now, rows = before.get(entry.id), there.get(entry.id), draft.rows.get(entry.id, {})
-            if was is None or now is None or was[1].leaves != entry.leaves:
+            # Numbers of shards are those of the shape: where it has changed beyond the first axis, none is comparable.
+            if was is None or now is None or (was[1].leaves, was[1].shape[1:]) != (entry.leaves, entry.shape[1:]):
                 arrays[name] = entry
             else:
                 known = self.rows.get(entry.id, {})

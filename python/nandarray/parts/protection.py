@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +31,7 @@ __all__ = ["Guard", "Member", "copied", "copy_parts", "drop", "group_parts", "gu
 
 _FORMAT = 1
 _FOLDER = "protection"
+_ID = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def _checksum(said: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _parse(data: bytes, where: str) -> Guard:
+def _parse(data: bytes, where: str, name: str) -> Guard:
     try:
         said = json.loads(data)
         if said["format"] > _FORMAT:
@@ -83,11 +85,42 @@ def _parse(data: bytes, where: str) -> Guard:
             raise ValueError("its checksum is not that of its content")
         members = tuple(Member(str(one["part"]), int(one["bytes"]), str(one["sha256"])) for one in said["members"])
         files = tuple((str(path), str(sha)) for path, sha in said["files"])
-        return Guard(str(said["id"]), str(said["kind"]), int(said["data"]), members, files)
+        made = Guard(str(said["id"]), str(said["kind"]), int(said["data"]), members, files)
+        _check(made, name)
+        return made
     except UnsupportedVersionError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptError(f"{where}: what protects parts is not known: {error}") from None
+
+
+def _check(guard: Guard, name: str) -> None:
+    """Refuse what no guard has: reclaiming deletes what it names, and repairing writes there, so only files of its own.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong.
+    """
+    if guard.id != name or not _ID.fullmatch(name):
+        raise ValueError(f"its id must be 32 hexadecimal digits, those of its name, not {guard.id!r:.80}")
+    for one in guard.members:
+        if not _ID.fullmatch(one.part) or one.bytes < 1:
+            raise ValueError(f"a member must be a part with its bytes, not {one.part!r:.80} with {one.bytes}")
+    if guard.kind == "copies":
+        fits = guard.data == len(guard.members) == 1 and bool(guard.files)
+        own = {f"{one.part}.nand" for one in guard.members}
+    else:
+        fits = guard.kind == "parity" and 2 <= guard.data <= parity.DATA_MAX  # noqa: PLR2004
+        fits = fits and 1 <= len(guard.members) <= guard.data and len(guard.files) in (1, 2)
+        own = {f"{guard.id}.p", f"{guard.id}.q"}
+    if not fits:
+        counts = f"{len(guard.members)} members and {len(guard.files)} files"
+        raise ValueError(f"{guard.kind!r:.80} of {guard.data} must not have {counts}")
+    for path, _ in guard.files:
+        folder, file = os.path.split(path)
+        if file not in own or not (os.path.isabs(path) or folder == _FOLDER):
+            raise ValueError(f"a file must be {' or '.join(sorted(own))}, not {path!r:.200}")
 
 
 def guards(files: Files) -> list[Guard]:
@@ -102,7 +135,8 @@ def guards(files: Files) -> list[Guard]:
     for name in files.names(_FOLDER):
         if name.endswith(".json"):
             with contextlib.suppress(FileNotFoundError):
-                found.append(_parse(files.get(f"{_FOLDER}/{name}"), files.path(f"{_FOLDER}/{name}")))
+                key = f"{_FOLDER}/{name}"
+                found.append(_parse(files.get(key), files.path(key), name.removesuffix(".json")))
     return found
 
 
@@ -176,8 +210,9 @@ def _folders(given: Sequence[str], store: str) -> list[str]:
     for folder in given:
         if not os.path.isdir(folder):
             raise InvalidError(f"at must be folders that are there; {folder} is none")
-        if os.path.samefile(folder, os.path.join(store, "parts")):
-            raise InvalidError(f"at must be other folders than that of the parts, {folder}")
+        inside = os.path.realpath(store)
+        if os.path.commonpath([inside, os.path.realpath(folder)]) == inside:  # reclaiming tidies up there
+            raise InvalidError(f"at must be folders outside the store {store}, not {folder}")
     return [os.path.abspath(folder) for folder in given]
 
 

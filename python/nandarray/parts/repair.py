@@ -54,13 +54,7 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
     # A part comes back from the path of a copy, or by a group.
     copies = {part: path for part in found.bad if (path := _copy_of(files, part, every, found, at)) is not None}
     known = found.good | set(copies)
-    groups: list[Guard] = []
-    for guard in every:
-        lost = [one for one in guard.members if one.part not in known]
-        gone = sum(place(files, path) not in found.whole for path, _ in guard.files)
-        if guard.kind == "parity" and lost and len(lost) + gone <= len(guard.files):
-            groups.append(guard)
-            known |= {one.part for one in lost}
+    groups = _groups(files, every, found, known)
     hopeless = {part: _why(part, every, found, files) for part in found.bad if part not in known and part in rows}
     hopeless |= found.alone
     if hopeless and not partly:
@@ -69,8 +63,7 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
     for part, path in copies.items():
         done["bytes"] += _put(files, found.bad[part], path)
         done["copied"].append(part)
-    for guard in groups:
-        lost = [one for one in guard.members if one.part not in found.good and one.part not in copies]
+    for guard, lost in groups:
         done["bytes"] += _rebuild(files, guard, lost, found)
         done["rebuilt"].extend(one.part for one in lost)
     parts.forget()
@@ -80,6 +73,25 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
     if hopeless:
         raise _refused(files, hopeless, f"{len(done['copied']) + len(done['rebuilt'])} others were put back")
     return done
+
+
+def _groups(files: Files, every: Sequence[Guard], found: _Found, known: set[str]) -> list[tuple[Guard, list[Member]]]:
+    """Return groups in an order in which they can be rebuilt, each with what it lacks then; ``known`` gets that, too.
+
+    A part may be in several groups: what one of them brings back may be what another lacks.
+    """
+    done: list[tuple[Guard, list[Member]]] = []
+    left = [guard for guard in every if guard.kind == "parity"]
+    while True:
+        for guard in left:
+            lost = [one for one in guard.members if one.part not in known]
+            gone = sum(place(files, path) not in found.whole for path, _ in guard.files)
+            if any(one.part in found.bad for one in lost) and len(lost) + gone <= len(guard.files):
+                done.append((guard, lost))
+                known |= {one.part for one in lost}
+                break
+        else:
+            return done
 
 
 def _refused(files: Files, hopeless: dict[str, str], rest: str) -> PartError:

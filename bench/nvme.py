@@ -141,7 +141,7 @@ def bare(pattern: Pattern, folder: Path, seconds: float, *, is_cold: bool = Fals
 def nbdkit(pattern: Pattern, seconds: float, file: Path | None = None) -> Figure:
     """Measure nbdkit's memory plugin with fio's NBD engine; or its plugin of files, with one that is full.
 
-    The file, like the store, is durable after a flush, which nobody sends.
+    The file, like the store, is durable only after a flush, and no flush is sent.
     """
     system = "nbdkit memory" if file is None else "nbdkit file"
     missing = [name for name in ("nbdkit", "fio") if shutil.which(name) is None]

@@ -93,7 +93,7 @@ def test_a_copy_is_whole_or_absent(store: nandarray.Store, other: nandarray.Stor
         (lambda: store.copy("g/a", "g"), ExistsError, "a group named 'g' exists"),
         (lambda: store.copy("g", "secret"), ExistsError, "an array named 'secret' exists"),
         (lambda: store.copy("g/a", "secret/x"), ExistsError, "'secret' is an array"),
-        (lambda: store.copy("g/a", "x", "y"), InvalidError, "one new name"),
+        (lambda: store.copy("g/a", "x", "y"), InvalidError, "new name of a copy must be given once"),
         (lambda: store.copy(3, "x"), InvalidError, "not int"),  # type: ignore[arg-type]
         (lambda: store.copy("g", 3), InvalidError, "not int"),  # type: ignore[arg-type]
         (lambda: store.copy("secret", other), WrongKeyError, "encrypted"),

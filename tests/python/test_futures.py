@@ -257,7 +257,7 @@ def test_what_is_no_future_is_refused() -> None:
     store, array, _ = modelled(4)
     one = array.submit(1)
     for strange in ([1, 2], [one, None]):
-        with pytest.raises(InvalidError, match="no future"):
+        with pytest.raises(InvalidError, match="must be a future"):
             list(nandarray.as_completed(strange))
     assert list(nandarray.as_completed([one, one])) == [one]
     store.close()

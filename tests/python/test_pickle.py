@@ -13,6 +13,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,14 +185,23 @@ def _left(path: Path, pipe: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_the_door_of_a_killed_process_is_removed_by_the_next(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(path.parent))
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder for temporary files whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="d") as made:
+        yield Path(made)
+
+
+def test_the_door_of_a_killed_process_is_removed_by_the_next(
+    path: Path, short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
     ours, theirs = multiprocessing.Pipe()
     killed = multiprocessing.get_context("fork").Process(target=_left, args=(path, theirs))
     killed.start()
     left = Path(ours.recv()).parent
     killed.join()
-    assert left.parent == path.parent
+    assert left.parent == short
     assert left.exists()
     far = left.with_name("nandarray-door-of-another-machine")
     shutil.copytree(left, far, ignore=lambda *_: ["door"])
@@ -201,7 +211,7 @@ def test_the_door_of_a_killed_process_is_removed_by_the_next(path: Path, monkeyp
         first, second = (pickle.dumps(one) for one in (store["g/a"], other["x"]))
         assert not left.exists()
         assert pickle.loads(first).store is store
-        assert len(list(path.parent.glob("nandarray-door-*/door"))) == 2 + 1
+        assert len(list(short.glob("nandarray-door-*/door"))) == 2 + 1
         assert (far / "door").exists()
         assert second
 

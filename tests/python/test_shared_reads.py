@@ -452,6 +452,6 @@ LIMITS = [
 
 @pytest.mark.parametrize(("options", "says"), LIMITS)
 def test_sizes_that_no_server_has_are_refused_before_there_is_a_region(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidError) as caught:
-        server_module.serve(None, **{"name": "n", **options})  # type: ignore[arg-type]
+    with nandarray.open(device="qlc-enterprise", mode="w") as store, pytest.raises(InvalidError) as caught:
+        server_module.serve(store, **{"name": "n", **options})
     assert says in str(caught.value)

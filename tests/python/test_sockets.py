@@ -103,7 +103,7 @@ def test_secrets_hold_for_a_socket_too(tmp_path: Path, file: nandarray.Store) ->
     with nandarray.serve(file, f"unix:{path}", secrets={HOST: secret}) as server:
         with connect(server.url, hostnqn=HOST, secret=secret) as store:
             assert store["x"][0, 1] == 1
-        with pytest.raises(InvalidError, match="a secret needs the name of the drive"):
+        with pytest.raises(InvalidError, match="a URL with a secret must have the name of the drive"):
             connect(f"nvme+unix://{path}", hostnqn=HOST, secret=secret)
         for wrong in ({"secret": new_secret()}, {}):
             with pytest.raises(InvalidError, match="cannot connect"):

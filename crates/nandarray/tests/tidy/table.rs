@@ -60,6 +60,7 @@ pub(crate) const CRATES: &[Crate] = &[
         folders: &["src", "tests", "../../fuzz/fuzz_targets"],
         doors: &[
             ("codec/measure.rs", "prints throughputs on demand; it is compiled into tests only"),
+            ("sim/patience.rs", "waits of tests for threads, with a limit"),
             ("sim/process.rs", "tells whether threads that were started are in this process, which decides no content"),
         ],
         hashes: &["write_buffer", "by_id"],

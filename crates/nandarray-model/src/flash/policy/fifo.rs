@@ -10,22 +10,18 @@ use super::{DiePolicy, Features, Grant, Joining};
 pub(super) struct Fifo;
 
 impl DiePolicy for Fifo {
-    #[inline]
     fn key(&self, _: &Times, _: bool, slot: &OpSlot) -> u64 {
         slot.seq
     }
 
-    #[inline]
     fn grant(&self, channel: &mut Channel) -> Grant {
         Normal.grant(channel)
     }
 
-    #[inline]
     fn joining(&self) -> Joining {
         Joining::Next
     }
 
-    #[inline]
     fn features(&self) -> Features {
         Features { suspension: false, ..Features::ALL }
     }

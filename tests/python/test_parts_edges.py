@@ -24,6 +24,7 @@ import nandarray
 from nandarray import parts
 from nandarray.cli.commands import app
 from nandarray.parts import forks, reclaim, writer
+from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
 from nandarray.parts.manifest import key_of, parse
 from nandarray.parts.source import PartsSource
@@ -121,6 +122,40 @@ def test_of_two_forks_the_later_counts(sky: Any) -> None:
             tx.merge([_write(tx.fork(), np.s_[0:8, 0:8], 10 * turn)])
             tx.merge([_write(tx.fork(), np.s_[0:4, 0:8], 10 * turn + 1)])
         assert sky["a"][3:5, 0].tolist() == [10 * turn + 1, 10 * turn]
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_of_two_forks_the_later_counts_whenever_each_is_merged(sky: Any, read: bool) -> None:
+    with sky.transaction() as tx:
+        first, second, third = (tx.fork() for _ in range(3))
+        boxes = (first, np.s_[0:6, 0:8], 10), (second, np.s_[2:4, 0:8], 20), (third, np.s_[3:8, 0:8], 30)
+        receipts = [_write(*one) for one in boxes]
+        for one in (receipts[2], receipts[0], receipts[1]):
+            tx.merge([one])
+            assert not read or tx["a"][7, 0] == 30
+    assert sky["a"][:8, 0].tolist() == [10, 10, 20, 30, 30, 30, 30, 30]
+
+
+@pytest.mark.parametrize("fails", ["tags", "delete"])
+def test_versions_stay_if_expiring_fails_on_the_way(sky: Any, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    for value in range(4):
+        sky["a"][0, 0] = value
+        sky.flush()
+    before, calls = sky.versions(), iter(range(9))
+    owner = History if fails == "tags" else Files
+    real = getattr(owner, fails)
+
+    def broken(*given: Any) -> Any:
+        if next(calls) == 1:
+            raise nandarray.MediaError("the disk does not answer")
+        return real(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, fails, broken)
+        with pytest.raises(nandarray.MediaError):
+            sky.expire_versions(keep=1, older_than=0)
+    assert sky.versions() == before
+    assert sky.expire_versions(keep=1, older_than=0)
 
 
 def test_of_two_parts_of_a_fork_the_later_box_counts(sky: Any) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import nandarray
 from nandarray import parts, programs
 from nandarray.parts import away, dividing
+from nandarray.parts.crew import Crew, Held
 
 SHAPE = (300, 130)
 
@@ -200,6 +201,51 @@ def test_the_first_failure_is_reported_and_what_cannot_be_is_refused(both: Any) 
                 others[0].map_blocks(lambda x, y: x + y, others[1], client=client)
     with pytest.raises(nandarray.InvalidError, match=r"client must be .*, not str"):
         sky["f8"].reduce("sum", client="tcp://here")
+
+
+class Two(Crew):
+    """Two workers, of which one sees the store; they work in this process."""
+
+    def __init__(self, held: frozenset[str]) -> None:
+        self.held, self.asked, self.spoilt = held, list[Any](), False
+
+    def workers(self) -> set[str]:
+        return {"sees", "sees not"}
+
+    def size(self) -> int:
+        return 2
+
+    def ask(self, function: Any, *given: Any) -> Any:
+        return {"sees": Held(frozenset(), sees_store=True), "sees not": Held(self.held, sees_store=False)}
+
+    def submit(self, worker: Any, function: Any, *given: Any) -> Any:
+        self.asked.append(worker)
+        done = Future[Any]()
+        if worker == "sees" and not self.spoilt:
+            done.set_result((worker, function(*given)))
+        else:
+            done.set_exception(nandarray.CorruptError(f"{worker}: damaged"))
+        return done
+
+    def wait(self, given: Any, seconds: float) -> Any:
+        return list(given)
+
+    def cancel(self, given: Any) -> None: ...
+
+
+@pytest.mark.usefixtures("small")
+def test_work_goes_where_the_store_is_seen(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, sky = both
+    two = Two(frozenset())
+    monkeypatch.setattr(away, "crew_of", lambda _: two)
+    same(sky["f8"].reduce("sum", client=two, task_bytes=700), one["f8"].reduce("sum", task_bytes=700))
+    assert set(two.asked) == {"sees"}
+    two.held = frozenset(part.stem for part in (Path(sky.path) / "parts").iterdir())
+    same(sky["f8"].reduce("sum", client=two), one["f8"].reduce("sum"))
+    assert set(two.asked) == {"sees", "sees not"}
+    two.spoilt = True  # the copies, and then the store as well: the damage is told, not the lack of workers
+    with pytest.raises(nandarray.CorruptError, match="sees: damaged"):
+        sky["f8"].reduce("sum", client=two)
 
 
 # --- Dask -------------------------------------------------------------------------------------------------------------

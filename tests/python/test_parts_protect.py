@@ -148,7 +148,7 @@ def test_gc_keeps_what_parity_needs_and_drops_what_nothing_needs(sky: Any) -> No
 
 def test_a_part_that_nothing_protects_is_named(sky: Any) -> None:
     (first, *_) = sorted(os.listdir(Path(sky.path) / "parts"))
-    assert sky.repair() == {"copied": [], "rebuilt": [], "files": [], "bytes": 0}
+    assert sky.repair() == {"copied": [], "rebuilt": [], "files": [], "bytes": 0, "set_aside": []}
     lose(sky, [first], ["missing"])
     with pytest.raises(nandarray.PartError, match=r"no copy and no parity protects it, and .* is not there"):
         sky.repair()
@@ -168,6 +168,8 @@ def test_a_part_that_nothing_protects_is_named(sky: Any) -> None:
         ({"parity": 1, "at": "protection"}, "outside the store"),
         ({"data": 9}, "from 2 to 8 and parity 1 or 2, not 9 and 1"),
         ({"parity": 3}, "not 4 and 3"),
+        ({"data": 0}, "not 0 and 1"),
+        ({"data": 3, "parity": 0}, "not 3 and 0"),
     ],
 )
 def test_what_protects_nothing_is_refused(sky: Any, given: dict[str, Any], said: str) -> None:
@@ -184,9 +186,35 @@ def test_a_guard_that_is_damaged_is_named(sky: Any) -> None:
     sky.protect(data=5)
     (guard,) = (Path(sky.path) / "protection").glob("*.json")
     guard.write_bytes(guard.read_bytes().replace(b'"parity"', b'"copies"'))
-    for work in (sky.repair, sky.gc, lambda: sky.protect(data=5)):
-        with pytest.raises(nandarray.CorruptError, match="what protects parts is not known"):
+    for work in (sky.gc, lambda: sky.protect(data=5)):
+        with pytest.raises(
+            nandarray.CorruptError, match=r"what protects parts is not known.*; repair\(\) puts it aside"
+        ):
             work()
+    lost = next((Path(sky.path) / "parts").iterdir())
+    data = lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(nandarray.PartError, match=rf"{lost.stem}: .*{guard.name}.*is not known.* Nothing was written"):
+        sky.repair()
+    assert guard.exists()
+    lost.write_bytes(data)
+    assert sky.repair()["set_aside"] == [str(guard)]
+    assert sky.protect(data=5)["parts"] == PARTS
+
+
+def test_a_damaged_guard_does_not_keep_others_from_helping(sky: Any, tmp_path: Path) -> None:
+    (tmp_path / "copies").mkdir()
+    sky.protect(data=5)
+    (guard,) = (Path(sky.path) / "protection").glob("*.json")
+    sky.protect(replicas=2, at=tmp_path / "copies")
+    guard.write_bytes(b"{}")
+    lost = next((Path(sky.path) / "parts").iterdir())
+    lost.unlink()
+    said = CliRunner().invoke(app, ["parts", "repair", sky.path]).output
+    assert f"copied  {lost.stem}" in said
+    assert f"damaged, put aside  {guard}" in said
+    assert sky.check()["ok"]
+    assert sky.gc()["parts"] == 0
 
 
 @pytest.mark.parametrize(
@@ -211,9 +239,10 @@ def test_a_guard_that_names_files_of_others_is_refused(sky: Any, tmp_path: Path,
     del said["checksum"]
     said["checksum"] = protection._checksum(said)
     guard.write_text(json.dumps(said))
-    for work in (sky.repair, lambda: sky.gc(older_than=0)):
-        with pytest.raises(nandarray.CorruptError, match="what protects parts is not known"):
-            work()
+    with pytest.raises(nandarray.CorruptError, match="what protects parts is not known"):
+        sky.gc(older_than=0)
+    assert sky.repair()["set_aside"] == [str(guard)]
+    assert sky.gc(older_than=0)["parts"] == 0
     assert victim.read_bytes() == b"kept"
 
 

@@ -239,6 +239,8 @@ def repair(
             say(f"{key}  {part}")
     for path in found["files"]:
         say(f"made again  {path}")
+    for path in found["set_aside"]:
+        say(f"damaged, put aside  {path}")
     whole = count(len(found["copied"]) + len(found["rebuilt"]), "part")
     say(f"{whole} put back ({format_size(found['bytes'])})")
 

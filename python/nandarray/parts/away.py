@@ -166,10 +166,11 @@ def run_away(
     ended = source.ending.setdefault(id(watch), threading.Event())
     try:
         _with_spaces(asked, _arrived)
-        with source.alone():
+        size = crew.size()
+        with source.alone():  # what other threads write from here on is in a part that no worker can read
             source.seal_own()
-        units = divided(asked, source.scratch, programs, crew.size())
-        run = _Run(source, crew, asked, programs, units)
+            units = divided(asked, source.scratch, programs, size)
+            run = _Run(source, crew, asked, programs, units)
         try:
             told = run.done(ended)
         except BaseException:
@@ -197,10 +198,12 @@ class _Run:
         ]
         self._asked = _with_spaces(replace(asked, stages=wanted), lambda space: _Array(space.id))
         self._rows = [self._rows_of(unit) for unit in units]
-        self._path = source.path
-        parts = {row.part for rows in self._rows for of in rows.values() for row in of.values()}
-        identity = source.history.identity()
-        self._held: dict[str | None, Held] = crew.ask(held_here, self._path, identity, parts)
+        self._parts = [{row.part for of in rows.values() for row in of.values()} for rows in self._rows]
+        self._arrays = [
+            {space.name: replace(space.entry, leaves=()) for space in unit.spaces.values()} for unit in units
+        ]
+        self._path, self._version = source.path, source.draft.base.version
+        self._held: dict[str | None, Held] = {}
         self._load: dict[str | None, int] = defaultdict(int)
         self.flying: dict[Any, int] = {}
         self.places = [_Place(None, "") for _ in units]
@@ -244,7 +247,8 @@ class _Run:
             most = max((share[name] for name in able), default=0)
             best = [name for name in able if share[name] == most]
             chosen = min(best, key=lambda name: self._load[name], default=None)
-            place.worker = chosen if most or None in left or place.lost else None
+            anywhere = not most and not place.lost and len(able) == len(left)
+            place.worker = None if anywhere else chosen
             place.where = "moved" if place.lost or most else "shared"
         else:
             raise self._nowhere(at, left)
@@ -269,10 +273,9 @@ class _Run:
     def _submit(self, at: int) -> None:
         unit, place = self._units[at], self.places[at]
         self._choose(at)
-        arrays = {space.name: replace(space.entry, leaves=()) for space in unit.spaces.values()}
         asked = replace(self._asked, share=unit.tasks)
-        version = self._source.draft.base.version
-        work = _Work(self._path, version, arrays, self._rows[at], asked, self._programs, unit.boxes)
+        rows, arrays = self._rows[at], self._arrays[at]
+        work = _Work(self._path, self._version, arrays, rows, asked, self._programs, unit.boxes)
         sent = pickle.dumps(work, protocol=5)
         place.sent += len(sent)
         self.flying[self._crew.submit(place.worker, _work_here, sent)] = at
@@ -281,6 +284,8 @@ class _Run:
 
     def done(self, ended: threading.Event) -> list[dict[str, Any]]:
         """Do all units, and return the engine's account of each."""
+        identity = self._source.history.identity()
+        self._held = self._crew.ask(held_here, self._path, identity, set().union(*self._parts))
         errors: dict[int, BaseException] = {}
         for at in range(len(self._units)):
             self._submit(at)
@@ -302,11 +307,17 @@ class _Run:
     def _again(self, at: int, error: BaseException) -> bool:
         """Run a unit elsewhere if its worker is gone, or its copy of a part is damaged; return whether it is."""
         place = self.places[at]
-        gone = place.worker is not None and place.worker not in self._crew.workers()
-        rotten = place.where == "near" and isinstance(error, CorruptError)
-        if isinstance(error, ProgramFailedError) or not (gone or rotten) or place.tries == _TRIES:
+        if place.worker is None or isinstance(error, ProgramFailedError) or place.tries == _TRIES:
             return False
-        self._move(at)
+        if place.worker not in self._crew.workers():
+            self._move(at)
+            return True
+        if not isinstance(error, CorruptError) or not self._held[place.worker].parts & self._parts[at]:
+            return False
+        try:
+            self._move(at)
+        except PartError:  # what is damaged is said rather
+            return False
         return True
 
     def _replace_lost(self) -> None:
@@ -356,10 +367,16 @@ def _joined(
         outputs = [_chained([one["stages"][0]["outputs"][at] for one in every]) for at in range(len(wanted))]
         stages = [{key: sum(one["stages"][0][key] for one in every) for key in keys}]
         stages[0] |= {"outputs": outputs, "state": last["stages"][0]["state"]}
-    for stage, request in zip(stages, asked.stages, strict=True):
-        for at, target in enumerate(request.outputs):
-            if isinstance(target, tuple):
-                stage["outputs"][at] = _put(target, stage["outputs"][at])
+    given_back = [
+        (stage["outputs"], at, target)
+        for stage, request in zip(stages, asked.stages, strict=True)
+        for at, target in enumerate(request.outputs)
+        if isinstance(target, tuple)
+    ]
+    for outputs, at, target in given_back:  # all, before the first is written
+        _check_fits(target, outputs[at])
+    for outputs, at, target in given_back:
+        outputs[at] = _put(target, outputs[at])
     received = [sum(_bytes_of(stage) for stage in one["stages"]) for one in told]
     workers: dict[tuple[str, str], dict[str, Any]] = {}
     for at, one in enumerate(told):
@@ -386,14 +403,19 @@ def _chained(given: Sequence[Any]) -> Any:
     return np.concatenate(found) if found else None
 
 
+def _check_fits(target: tuple[Any, ...], data: Any) -> None:
+    """Refuse an output that is no whole elements, or more than its box has."""
+    space, _, _, count, _ = target[0] if isinstance(target[0], tuple) else target
+    if data.nbytes > prod(count) * space.itemsize or data.nbytes % space.itemsize:
+        raise InvalidError(
+            f"an output of {data.nbytes} bytes must be whole elements of {space.itemsize} bytes, at most {prod(count)}"
+        )
+
+
 def _put(target: tuple[Any, ...], data: Any) -> int:
     """Write an output to the first elements of its box; return how many these are."""
     (space, start, _, count, view), tiles = target if isinstance(target[0], tuple) else (target, None)
     item = np.dtype(f"V{space.itemsize}")
-    if data.nbytes > prod(count) * item.itemsize or data.nbytes % item.itemsize:
-        raise InvalidError(
-            f"an output of {data.nbytes} bytes must be whole elements of {item.itemsize} bytes, at most {prod(count)}"
-        )
     elements = data.view(item)
     if not space.shape:
         space.write(elements.reshape(()), [])

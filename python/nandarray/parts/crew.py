@@ -44,6 +44,7 @@ def part_file(folder: str, part: str) -> str:
 
 def held_here(path: str, identity: str, parts: Collection[str]) -> Held:
     """Return what this process has of some parts of a store."""
+    # A file that cannot be read now, for whatever reason, is not held: others have the part.
     own = frozenset(part for part in parts if any(os.path.exists(part_file(one, part)) for one in FOLDERS))
     try:
         sees = History(Files(path)).identity() == identity

@@ -185,6 +185,16 @@ class Jobs:
         numbers = {number for one in self._left.values() if one.array == entry.id for number, _ in one.shards}
         return sorted(number for number in numbers if meets(entry.box(number)))
 
+    def _before(self, receipts: Iterable[Receipt]) -> dict[_Key, list[tuple[str, Span]]]:
+        """Return what was brought in before of the shards of receipts: the jobs and the boxes."""
+        found: dict[_Key, list[tuple[str, Span]]] = {}
+        if len(self._forks) > 1:  # of one fork, what is brought in later counts
+            keys = {(one.array, number) for one in receipts for number, _ in one.shards}
+            for one, number in self._taken:
+                if (one.array, number) in keys:
+                    found.setdefault((one.array, number), []).append((one.job, one.box))
+        return found
+
     def _is_taken(self, receipt: Receipt) -> bool:
         shards = receipt.shards
         return bool(shards) and all((receipt, number) in self._taken for number, _ in shards)
@@ -207,7 +217,7 @@ class Jobs:
                 narrow.append(replace(one, shards=shards))
         if not narrow:
             return
-        done = settle(source, narrow, self._forks, wait_s, partly=partly)
+        done = settle(source, narrow, self._forks, wait_s, self._before(narrow), partly=partly)
         for one in given:
             own = [number for number, _ in one.shards if (one.array, number) in done]
             source.stats.receipts += bool(own) and not any((one, number) in self._taken for number, _ in one.shards)

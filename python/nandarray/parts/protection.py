@@ -123,20 +123,26 @@ def _check(guard: Guard, name: str) -> None:
             raise ValueError(f"a file must be {' or '.join(sorted(own))}, not {path!r:.200}")
 
 
-def guards(files: Files) -> list[Guard]:
-    """Return all guards of a store.
+def guards(files: Files, damaged: dict[str, str] | None = None) -> list[Guard]:
+    """Return all guards of a store; the keys of damaged ones go into ``damaged``, with what is wrong.
 
     Raises
     ------
     CorruptError
-        One is damaged.
+        One is damaged, and there is no ``damaged``.
     """
     found = []
     for name in files.names(_FOLDER):
         if name.endswith(".json"):
-            with contextlib.suppress(FileNotFoundError):
-                key = f"{_FOLDER}/{name}"
+            key = f"{_FOLDER}/{name}"
+            try:
                 found.append(_parse(files.get(key), files.path(key), name.removesuffix(".json")))
+            except FileNotFoundError:
+                continue
+            except CorruptError as error:
+                if damaged is None:
+                    raise CorruptError(f"{error}; repair() puts it aside once all parts are whole") from None
+                damaged[key] = str(error)
     return found
 
 

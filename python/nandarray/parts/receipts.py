@@ -81,12 +81,14 @@ def settle(
     receipts: Sequence[Receipt],
     forks: Mapping[str, Manifest],
     wait_s: float,
+    before: Mapping[_Key, Sequence[tuple[str, Span]]],
     *,
     partly: bool = False,
 ) -> set[_Key]:
     """Bring what receipts name into a source's draft; return the shards, each with its array's id.
 
-    ``forks`` has the states from which their jobs began. The receipts were checked (:func:`check_all`).
+    ``forks`` has the states from which their jobs began, ``before`` the jobs and boxes that were brought in earlier:
+    those of later forks stay. The receipts were checked (:func:`check_all`).
 
     Raises
     ------
@@ -116,7 +118,8 @@ def settle(
         _check_lost(entries, shards, lost, sorted(parts))
     for (identity, number), shares in shards.items():
         with source.gate.shared():
-            _take(source, entries[identity][1], number, list(shares.values()), forks)
+            earlier = before.get((identity, number), ())
+            _take(source, entries[identity][1], number, list(shares.values()), forks, before=earlier)
     return set(shards) if partly else {*shards, *lost}
 
 
@@ -216,10 +219,18 @@ def _check_lost(
         raise ReceiptError(told, dict(missing))
 
 
-def _take(source: PartsSource, entry: Entry, number: int, shares: list[_Share], forks: Mapping[str, Manifest]) -> None:
+def _take(
+    source: PartsSource,
+    entry: Entry,
+    number: int,
+    shares: list[_Share],
+    forks: Mapping[str, Manifest],
+    *,
+    before: Sequence[tuple[str, Span]],
+) -> None:
     """Choose one part's shard, and copy over what others have beside."""
     now = source.draft.row(entry, number, source.history.load)
-    claims = _claims(shares, list(forks))
+    claims = _claims(shares, list(forks), before)
     bases = {share.job: _row_at(forks[share.job], entry.id, number, source) for share in shares}
     shares.sort(key=lambda share: (-_size(claims[share.row.part]), share.row.part))
     # One that was taken before, with other boxes, is there as a whole.
@@ -246,17 +257,22 @@ def _take(source: PartsSource, entry: Entry, number: int, shares: list[_Share], 
         source.stats.shards_merged += 1
 
 
-def _claims(shares: list[_Share], jobs: list[str]) -> dict[str, list[Span]]:
+def _claims(shares: list[_Share], jobs: list[str], before: Sequence[tuple[str, Span]]) -> dict[str, list[Span]]:
     """Return what counts of each part: of two that have an element, the later fork's, and within one the later box."""
-    if len(shares) == 1:  # what it wrote is in it, in its order
-        return {shares[0].row.part: list(dict.fromkeys(box for _, box in shares[0].boxes))}
     order = {job: at for at, job in enumerate(jobs)}
+
+    def stays(job: str) -> list[Span]:
+        return [box for other, box in before if order.get(other, -1) > order[job]]
+
+    if len(shares) == 1:  # what it wrote is in it, in its order
+        (share,) = shares
+        return {share.row.part: _left(dict.fromkeys(box for _, box in share.boxes), stays(share.job))}
     every = [(order[share.job], at, share, box) for share in shares for at, box in share.boxes]
     claims: dict[str, list[Span]] = {share.row.part: [] for *_, share, _ in every}
     has: dict[Span, None] = {}
     for *_, share, box in sorted(every, key=lambda one: one[:2], reverse=True):
         if box not in has:
-            claims[share.row.part].extend(_left([box], has))
+            claims[share.row.part].extend(_left([box], [*has, *stays(share.job)]))
             has[box] = None
     return claims
 

@@ -84,13 +84,17 @@ def expire(history: History, keep: int, older_than: float) -> list[int]:
         if number not in named and files.age(key_of(newer), now) >= older_than
     ]
     kept: dict[int, bytes] = {}
-    for number in [*strays, *victims]:
-        with contextlib.suppress(FileNotFoundError):
-            kept[number] = files.get(key_of(number))
-            files.delete(key_of(number))
-    # A tag or a lease that was made since has seen its version there: it stays.
-    for number in _named(history, now).intersection(victims).intersection(kept):
-        files.put_if_absent(key_of(number), kept.pop(number))
+    stay = set(victims)  # all of them, if something fails on the way
+    try:
+        for number in [*strays, *victims]:
+            with contextlib.suppress(FileNotFoundError):
+                kept[number] = files.get(key_of(number))
+                files.delete(key_of(number))
+        # A tag or a lease that was made since has seen its version there: it stays.
+        stay = _named(history, now).intersection(victims)
+    finally:
+        for number in stay.intersection(kept):
+            files.put_if_absent(key_of(number), kept.pop(number))
     return sorted(number for number in kept if number not in strays)
 
 

@@ -3,7 +3,8 @@
 First all is looked at: each file that guards name, and each part, by its SHA-256. If a part cannot be brought back,
 nothing is written. A part that is rebuilt lies in ``tmp/`` until its SHA-256 is that of the part as it was sealed; then
 it takes the part's name, and the damaged file, if there is one, stays in ``tmp/`` for a while. Copies and parities that
-are missing are made again, where their folders are.
+are missing are made again, where their folders are. A guard that is damaged is put aside in ``tmp/`` once all parts are
+whole without it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
         back.
     """
     files = history.files
-    every = guards(files)
+    damaged: dict[str, str] = {}
+    every = guards(files, damaged)
     rows = named_rows(history)
     found = _look(files, parts, every, rows)
     # A part comes back from the path of a copy, or by a group.
@@ -56,10 +58,10 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
     known = found.good | set(copies)
     groups = _groups(files, every, found, known)
     hopeless = {part: _why(part, every, found, files) for part in found.bad if part not in known and part in rows}
-    hopeless |= found.alone
+    hopeless |= {part: "; ".join([why, *damaged.values()]) for part, why in found.alone.items()}
     if hopeless and not partly:
         raise _refused(files, hopeless, "nothing was written")
-    done: dict[str, Any] = {"copied": [], "rebuilt": [], "files": [], "bytes": 0}
+    done: dict[str, Any] = {"copied": [], "rebuilt": [], "files": [], "bytes": 0, "set_aside": []}
     for part, path in copies.items():
         done["bytes"] += _put(files, found.bad[part], path)
         done["copied"].append(part)
@@ -72,6 +74,10 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
         done["files"].extend(_again(files, guard, found, back))
     if hopeless:
         raise _refused(files, hopeless, f"{len(done['copied']) + len(done['rebuilt'])} others were put back")
+    for key in damaged:
+        name = key.rpartition("/")[2].removesuffix(".json")
+        os.rename(files.path(key), files.path(f"tmp/{name}-damaged-{secrets.token_hex(4)}"))
+        done["set_aside"].append(files.path(key))
     return done
 
 

@@ -415,7 +415,8 @@ class PartedStore(Store):
             if (replicas := check_number("replicas", replicas)) < 2:  # noqa: PLR2004
                 raise InvalidError(f"replicas must be at least 2, not {replicas}")
             return protection.copy_parts(self._history, parts, replicas, folders)
-        data, parity = check_number("data", data or 4), check_number("parity", parity or 1)
+        data = 4 if data is None else check_number("data", data)
+        parity = 1 if parity is None else check_number("parity", parity)
         if not 2 <= data <= DATA_MAX or parity not in (1, 2):
             raise InvalidError(f"data must be from 2 to {DATA_MAX} and parity 1 or 2, not {data} and {parity}")
         return protection.group_parts(self._history, parts, data, parity, folders)
@@ -433,8 +434,9 @@ class PartedStore(Store):
         Returns
         -------
         dict
-            The parts that were ``copied`` and ``rebuilt``, their ``bytes``, and the ``files`` with copies and parity
-            that were made again.
+            The parts that were ``copied`` and ``rebuilt``, their ``bytes``, the ``files`` with copies and parity that
+            were made again, and the files ``set_aside``, whose damaged content said what protects parts: after that
+            :meth:`protect` protects them anew.
 
         Raises
         ------

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+import nandarray
+import nandarray.nvme
 
 #: The command as users start it, but for the copy of Python that runs the tests.
 COMMAND = [str(Path(sys.executable).with_name("nandarray"))]
@@ -73,3 +79,83 @@ def test_an_interrupt_that_is_ignored_stays_so() -> None:
             time.sleep(0.05)
         _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (0, "")
+
+
+# --- Calls over the network -------------------------------------------------------------------------------------------
+
+HOST = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555"
+
+
+@contextlib.contextmanager
+def alarms(handler: Any, first_s: float, then_s: float = 0.0) -> Any:
+    """Call a handler by a signal's, again and again."""
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, first_s, then_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def served(folder: Path, door: str) -> Any:
+    """A store over a door of the network, from a server whose threads get signals, too."""
+    key = nandarray.nvme.new_tls_key()
+    at = f"unix:{folder / 'door'}" if door == "unix" else "127.0.0.1:0"
+    with nandarray.open(folder / "data.nand", "w") as store:
+        store["x"] = np.arange(1 << 20, dtype="f4")
+        with nandarray.serve(store, at, tls={HOST: key} if door == "tls" else None) as server:
+            options = {"hostnqn": HOST, "tls": key} if door == "tls" else {}
+            with nandarray.nvme.connect(server.url, **options) as remote:
+                yield server, remote
+
+
+@pytest.mark.parametrize("door", ["tcp", "unix", "tls"])
+def test_signals_do_not_end_calls_over_the_network(tmp_path: Path, door: str) -> None:
+    told = []
+    with served(tmp_path, door) as (_, remote), alarms(lambda *_: told.append(1), 0.001, 0.001):
+        until = time.monotonic() + 2
+        while time.monotonic() < until or len(told) < 100:
+            assert remote["x"].reduce("max") == (1 << 20) - 1
+            assert remote["x"][100:200_000].sum(dtype="f8") == np.arange(100, 200_000).sum()
+
+
+SERVER = """
+import sys, nandarray
+with nandarray.open(sys.argv[1]) as store, nandarray.serve(store, tls={sys.argv[2]: sys.argv[3]}) as server:
+    print(server.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_handler_raises_ends_a_call_over_the_network(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "data.nand", "w") as store:
+        store["x"] = np.arange(1 << 20, dtype="f4")
+    key, refused = nandarray.nvme.new_tls_key(), []
+
+    def raises(*_: Any) -> None:
+        try:
+            remote["x"][1]
+        except nandarray.InvalidError as error:
+            refused.append(str(error))
+        raise KeyboardInterrupt
+
+    command = [sys.executable, "-c", SERVER, str(tmp_path / "data.nand"), HOST, key]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        with nandarray.nvme.connect(server.stdout.readline().strip(), hostnqn=HOST, tls=key) as remote:
+            array = remote["x"]
+            assert array[5] == 5
+            server.send_signal(signal.SIGSTOP)
+            try:
+                with alarms(raises, 0.5), pytest.raises(KeyboardInterrupt):
+                    array[7:100_000]
+            finally:
+                server.send_signal(signal.SIGCONT)
+            assert refused == ["a signal's handler must not use a connection while it interrupts a call of one"]
+            with pytest.raises(nandarray.ClosedError, match="is lost"):
+                array[0]
+        server.stdin.close()
+        assert server.wait(60) == 0

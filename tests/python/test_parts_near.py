@@ -243,7 +243,7 @@ def test_work_goes_where_the_store_is_seen(both: Any, monkeypatch: pytest.Monkey
     two.held = frozenset(part.stem for part in (Path(sky.path) / "parts").iterdir())
     same(sky["f8"].reduce("sum", client=two), one["f8"].reduce("sum"))
     assert set(two.asked) == {"sees", "sees not"}
-    two.spoilt = True  # the copies, and then the store as well: the damage is told, not the lack of workers
+    two.spoilt = True  # the copies, and then the store as well: the error names the damage, not the lack of workers
     with pytest.raises(nandarray.CorruptError, match="sees: damaged"):
         sky["f8"].reduce("sum", client=two)
 

@@ -2,6 +2,7 @@
 //!
 //! Entries and data are bytes here; `nvme_commands` encodes Python's commands.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
@@ -29,6 +30,24 @@ use crate::store::PyStore;
 
 fn io_error(py: Python<'_>, what: &dyn std::fmt::Display) -> PyErr {
     to_py(py, &Error::Invalid(what.to_string()), None)
+}
+
+thread_local! {
+    /// The exception that a handler of signals has raised within a call of this thread.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// Whether handlers of signals run within a call of this thread, which has its connection.
+    static HANDLES_SIGNALS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has Python handle the signals that have interrupted a call of this thread.
+fn handle_signals() -> std::io::Result<()> {
+    HANDLES_SIGNALS.set(true);
+    let done = Python::attach(|py| py.check_signals());
+    HANDLES_SIGNALS.set(false);
+    done.map_err(|error| {
+        RAISED.set(Some(error));
+        std::io::Error::other("a handler of a signal has raised an exception")
+    })
 }
 
 /// Returns the place that a text names: `unix:PATH`, or `HOST:PORT`, where an IPv6 address is in brackets, with a scope
@@ -361,13 +380,14 @@ impl PyNvmeHost {
     ) -> PyResult<Self> {
         let at = endpoint_of(py, address)?;
         let mut options = InitiatorOptions::default();
+        options.interrupted = handle_signals;
         options.digests = Digests { header: header_digest, data: data_digest };
         options.hostnqn = hostnqn.unwrap_or(options.hostnqn);
         options.credentials = secrets.map(|texts| credentials_of(py, &options.hostnqn, &texts)).transpose()?;
         options.tls_key = tls.map(|text| tls_key_of(py, &options.hostnqn, text)).transpose()?;
         let made = detached(py, || Initiator::connect(at, nqn, &options)).map_err(|e| to_py(py, &e, None))?;
         let lost = |e: &dyn std::fmt::Display| io_error(py, &format!("cannot connect to {address}: {e}"));
-        let host = made.map_err(|e| lost(&e))?;
+        let host = made.map_err(|e| RAISED.take().unwrap_or_else(|| lost(&e)))?;
         let ender = host.ender().map_err(|e| lost(&e))?;
         Ok(Self { host: Mutex::new(host), ender, address: address.to_owned(), home: Home::here() })
     }
@@ -382,6 +402,9 @@ impl PyNvmeHost {
 
     /// User and number of the process that serves, if the connection is over a unix socket.
     fn peer(&self, py: Python<'_>) -> Option<(u32, i32)> {
+        if HANDLES_SIGNALS.get() {
+            return None;
+        }
         py.detach(|| self.host.lock().admin.peer()).map(|peer| (peer.uid, peer.pid))
     }
 
@@ -396,7 +419,7 @@ impl PyNvmeHost {
         room: usize,
         admin: bool,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-        at_home(py, self.home, "connection")?;
+        self.enter(py)?;
         let entry = SubmissionEntry::read_from_bytes(entry)
             .map_err(|_| io_error(py, &format!("an entry must have 64 bytes, not {}", entry.len())))?;
         let source = data.unwrap_or_default();
@@ -423,7 +446,7 @@ impl PyNvmeHost {
         fetch: &[u8],
         take: Py<PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        at_home(py, self.home, "connection")?;
+        self.enter(py)?;
         let wrong = |_| io_error(py, &"an entry must have 64 bytes");
         let entry = SubmissionEntry::read_from_bytes(entry).map_err(wrong)?;
         let fetch = SubmissionEntry::read_from_bytes(fetch).map_err(wrong)?;
@@ -445,7 +468,7 @@ impl PyNvmeHost {
 
     /// The bytes that were sent and received, with everything that carries commands and data.
     fn wire_bytes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        at_home(py, self.home, "connection")?;
+        self.enter(py)?;
         Ok(py.detach(|| self.host.lock().wire_bytes()))
     }
 
@@ -457,7 +480,7 @@ impl PyNvmeHost {
         calls: Vec<(Vec<u8>, Option<Vec<u8>>, usize)>,
         depth: usize,
     ) -> PyResult<Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
-        at_home(py, self.home, "connection")?;
+        self.enter(py)?;
         let wrong = |_| io_error(py, &"an entry must have 64 bytes");
         let entries: Vec<SubmissionEntry> = (calls.iter())
             .map(|(entry, ..)| SubmissionEntry::read_from_bytes(entry).map_err(wrong))
@@ -497,14 +520,28 @@ impl PyNvmeHost {
 }
 
 impl PyNvmeHost {
-    /// Returns the error of a connection that ended, or whose controller broke the protocol.
+    /// Checks that this thread may wait for the connection.
+    fn enter(&self, py: Python<'_>) -> PyResult<()> {
+        at_home(py, self.home, "connection")?;
+        if HANDLES_SIGNALS.get() {
+            let what = "a signal's handler must not use a connection while it interrupts a call of one";
+            return Err(io_error(py, &what));
+        }
+        Ok(())
+    }
+
+    /// Returns what the handler of a signal has raised, or the error of a connection that ended, or whose controller
+    /// broke the protocol.
     fn lost(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
+        if let Some(raised) = RAISED.take() {
+            return raised;
+        }
         to_py(py, &Error::Closed(format!("the connection to {} is lost: {error}", self.address)), None)
     }
 
     /// Sends commands, `depth` of them in flight at a time; returns the total number of bytes received.
     fn many(&self, py: Python<'_>, entries: &[Vec<u8>], data: &[u8], room: usize, depth: usize) -> PyResult<u64> {
-        at_home(py, self.home, "connection")?;
+        self.enter(py)?;
         let entries: Vec<SubmissionEntry> = entries
             .iter()
             .map(|entry| SubmissionEntry::read_from_bytes(entry))
@@ -531,6 +568,7 @@ impl PyNvmeHost {
                 queue.recycle(found);
             }
         };
-        detached(py, many).map_err(|e| to_py(py, &e, None))?.map_err(|e| io_error(py, &e))
+        let done = detached(py, many).map_err(|e| to_py(py, &e, None))?;
+        done.map_err(|e| RAISED.take().unwrap_or_else(|| io_error(py, &e)))
     }
 }

@@ -171,9 +171,11 @@ impl Connection {
             }
             self.wait_limit()?;
             self.limit_transfers()?;
-            match self.stream.read(&mut self.buffer[self.end..])? {
-                0 => return Err(ConnectionEnd::Closed),
-                n => self.end += n,
+            match self.stream.read(&mut self.buffer[self.end..]) {
+                Ok(0) => return Err(ConnectionEnd::Closed),
+                Ok(n) => self.end += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use nandarray_nvme_spec::Status;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendmsg, sockopt,
 };
@@ -87,7 +87,7 @@ impl Endpoint {
                     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
                 // A server that accepts nothing keeps hosts waiting for no longer than this.
                 sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))?;
-                at_path(path, |address| rustix::net::connect(&socket, address))?;
+                at_path(path, |address| retry_on_intr(|| rustix::net::connect(&socket, address)))?;
                 sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
                 let stream = UnixStream::from(socket);
                 let peer = Peer::of(&stream)?;
@@ -95,6 +95,11 @@ impl Endpoint {
             }
         }
     }
+}
+
+/// Waits for bytes of a socket and copies some of them, which stay to be read.
+pub(super) fn peek(socket: &impl AsFd, to: &mut [u8]) -> io::Result<usize> {
+    Ok(retry_on_intr(|| rustix::net::recv(socket, &mut *to, RecvFlags::PEEK))?.0)
 }
 
 /// Returns the place of an address: of IPv6 the network of 64 bits, of which a host has all addresses (RFC 4291,
@@ -311,7 +316,7 @@ impl SocketStream {
 
     /// Waits for bytes of the socket and copies some of them, which stay to be read.
     pub(super) fn peek(&self, to: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(self, to, RecvFlags::PEEK)?.0)
+        peek(self, to)
     }
 
     /// Returns the address and the port that the other side has reached, as texts; a unix socket has none. An IPv4 host

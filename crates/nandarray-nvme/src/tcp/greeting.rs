@@ -15,7 +15,7 @@ use s2n_tls::connection::Connection as Session;
 use s2n_tls::enums::Mode;
 use s2n_tls::error::Error as SessionError;
 
-use super::endpoint::SocketStream;
+use super::endpoint::{SocketStream, peek};
 use super::outgoing::Outgoing;
 use super::pdu::{Digests, FatalError, FatalStatus};
 use super::secure::{self, HANDSHAKE_RECORD, SecureStream, TlsFailure};
@@ -68,7 +68,7 @@ impl TlsDoor {
         let mut first = [0];
         let left = || Some(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
         stream.set_read_timeout(left()).ok()?;
-        if stream.peek(&mut first).ok()? == 0 {
+        if peek(&stream, &mut first).ok()? == 0 {
             return None;
         }
         if first[0] != HANDSHAKE_RECORD {
@@ -100,7 +100,7 @@ impl TlsDoor {
                 if let Some(delay) = shared.logins().refuse(Instant::now()) {
                     // The socket of a server that stops ends the wait.
                     drop(stream.set_read_timeout(Some(delay)));
-                    drop(stream.peek(&mut first));
+                    drop(peek(&stream, &mut first));
                 }
                 None
             }

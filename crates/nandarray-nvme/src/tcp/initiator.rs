@@ -83,6 +83,9 @@ pub struct InitiatorOptions {
     pub credentials: Option<HostCredentials>,
     /// Key of TLS of this host; `None` to connect without TLS.
     pub tls_key: Option<TlsKey>,
+    /// Called when a signal has interrupted a wait for the controller, in the thread that waits; an error of it ends
+    /// the connection.
+    pub interrupted: fn() -> io::Result<()>,
 }
 
 impl Default for InitiatorOptions {
@@ -95,6 +98,7 @@ impl Default for InitiatorOptions {
             entries: 128,
             credentials: None,
             tls_key: None,
+            interrupted: || Ok(()),
         }
     }
 }
@@ -132,6 +136,7 @@ pub struct HostQueue {
     wire: (u64, u64),
     /// Whether an exchange failed: the place in the stream is lost then, and nothing more is sent or received.
     is_broken: bool,
+    interrupted: fn() -> io::Result<()>,
 }
 
 pub(super) fn broken(what: impl ToString) -> io::Error {
@@ -184,6 +189,7 @@ impl HostQueue {
             output: Vec::new(),
             wire: (0, 0),
             is_broken: false,
+            interrupted: options.interrupted,
         };
         let rest = pdu::handshake(options.digests, 0);
         pdu::begin(&mut queue.output, PduKind::ICReq, 0, &rest, 0, Digests::default());
@@ -336,7 +342,11 @@ impl HostQueue {
             return Err(broken("the connection failed earlier"));
         }
         let done = step(self);
-        self.is_broken |= done.is_err();
+        if done.is_err() {
+            self.is_broken = true;
+            // The controller ends what it does for this host.
+            drop(self.stream.shutdown(Shutdown::Both));
+        }
         done
     }
 
@@ -411,7 +421,13 @@ impl HostQueue {
                 (self.start, self.end) = (0, self.end - self.start);
             }
             let limit = if self.large > 0 { bytes.max(SMALL_INPUT_BYTES) } else { INPUT_BYTES };
-            let n = self.stream.read(&mut self.input[self.end..limit])?;
+            let n = match self.stream.read(&mut self.input[self.end..limit]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    (self.interrupted)()?;
+                    continue;
+                }
+                found => found?,
+            };
             if n == 0 {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the controller closed the connection"));
             }

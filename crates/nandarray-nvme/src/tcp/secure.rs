@@ -144,14 +144,23 @@ unsafe extern "C" fn send(context: *mut c_void, from: *const u8, bytes: u32) -> 
 }
 
 /// Waits until the socket can be read or written; returns false if the time was over before.
+///
+/// # Errors
+/// A signal has interrupted the wait, or the system refuses it.
 fn wait(socket: &TcpStream, what: PollFlags, limit: Option<Duration>) -> io::Result<bool> {
     let limit = limit.map(|limit| Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
     let mut of = [PollFd::from_borrowed_fd(socket.as_fd(), what)];
     match poll(&mut of, limit.as_ref()) {
         Ok(ready) => Ok(ready > 0),
-        // The caller looks again.
-        Err(rustix::io::Errno::INTR) => Ok(true),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits as [`wait`] does; a signal ends the wait early, and the caller looks again.
+fn wait_or_signal(socket: &TcpStream, what: PollFlags, limit: Option<Duration>) -> io::Result<bool> {
+    match wait(socket, what, limit) {
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+        found => found,
     }
 }
 
@@ -223,7 +232,7 @@ pub(super) fn shake_hands(socket: &TcpStream, session: &mut Session, until: Inst
             }
             Poll::Pending => {
                 let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() || !wait(socket, PollFlags::IN, Some(left))? {
+                if left.is_zero() || !wait_or_signal(socket, PollFlags::IN, Some(left))? {
                     let what = "the other side took too long";
                     return Err(TlsFailure::Io(io::Error::new(ErrorKind::TimedOut, what)));
                 }
@@ -260,7 +269,11 @@ impl SecureStream {
             session.set_receive_callback(Some(receive)).map(drop)
         };
         begin(&mut session).map_err(|e| TlsFailure::Io(of_tls(&e)))?;
-        wait(&socket, PollFlags::IN, Some(limit))?;
+        while let Err(error) = wait(&socket, PollFlags::IN, Some(until.saturating_duration_since(Instant::now()))) {
+            if error.kind() != ErrorKind::Interrupted {
+                return Err(TlsFailure::Io(error));
+            }
+        }
         let mut first = [0];
         let there = matches!(rustix::net::recv(&socket, &mut first, peek_now()), Ok((_, 1)));
         let host = named.hostnqn.clone();
@@ -299,7 +312,8 @@ impl SecureStream {
     /// Reads what has come. The limit is one for all pieces of a record, and for records without data.
     ///
     /// # Errors
-    /// Timed out; those of TLS, and of more than [`EMPTY_BYTES_MAX`] bytes of records without data.
+    /// Timed out, or interrupted by a signal; those of TLS, and of more than [`EMPTY_BYTES_MAX`] bytes of records
+    /// without data.
     pub(super) fn read(&self, to: &mut [u8]) -> io::Result<usize> {
         let until = match self.0.read_limit_ms.load(Ordering::Relaxed) {
             0 => None,
@@ -343,7 +357,11 @@ impl SecureStream {
     /// # Errors
     /// Timed out.
     pub(super) fn wait_to_write(&self, limit: Duration) -> io::Result<()> {
-        if wait(&self.0.socket, PollFlags::OUT, Some(limit))? { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
+        if wait_or_signal(&self.0.socket, PollFlags::OUT, Some(limit))? {
+            Ok(())
+        } else {
+            Err(ErrorKind::TimedOut.into())
+        }
     }
 
     pub(super) fn write(&self, from: &[u8]) -> io::Result<usize> {

@@ -373,6 +373,10 @@ def test_leases_are_renewed_and_end(sky: Any, monkeypatch: pytest.MonkeyPatch) -
     del old
     tx.close()
     assert len(list(readers.iterdir())) == 1
+    closed = sky.at(version=2)
+    closed.close()
+    leases._renewals.renew()
+    assert (len(list(readers.iterdir())), closed.closed) == (1, True)
     shutil.rmtree(readers)  # as a store has it that was made without
     sky.at(version=2).close()
     assert list(readers.iterdir()) == []

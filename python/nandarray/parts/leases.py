@@ -34,7 +34,11 @@ class Lease:
     def __init__(self, files: Files, version: int) -> None:
         self.version = version
         self._files, self._key = files, f"{_FOLDER}/{uuid.uuid4().hex}.json"
-        self._end = weakref.finalize(self, _release, files, self._key, os.getpid())
+        self._process = os.getpid()
+        self._end = weakref.finalize(self, _release, files, self._key, self._process)
+        #: Renewing and releasing take turns: what is released is not made again. The collector of
+        #: garbage may release it in the thread that holds it.
+        self._lock = threading.RLock()
         self._write()
         _renewals.add(self)
 
@@ -51,13 +55,16 @@ class Lease:
 
     def renew(self) -> None:
         """Make it young; one that was swept is made again if its version is still there."""
-        with contextlib.suppress(OSError):
-            if not self._files.touch(self._key) and self._files.has(key_of(self.version)):
+        with self._lock, contextlib.suppress(OSError):
+            if self._end.alive and not self._files.touch(self._key) and self._files.has(key_of(self.version)):
                 self._write()
 
     def release(self) -> None:
         """Let the version expire."""
-        self._end()
+        if os.getpid() != self._process:  # the lock may be that of a thread which stayed behind
+            return
+        with self._lock:
+            self._end()
 
 
 class Alive:

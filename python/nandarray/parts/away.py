@@ -30,7 +30,7 @@ from nandarray.parts.dividing import Unit, box_of, divided
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry, Manifest
-from nandarray.parts.near import Taken, move
+from nandarray.parts.near import Taken, kept_scratch, move
 from nandarray.parts.pieces import element_boxes, pieces
 from nandarray.parts.source import PartsSource
 from nandarray.parts.writer import OpenParts, Sealed, facts_of
@@ -81,9 +81,18 @@ def _work_here(sent: bytes) -> dict[str, Any]:
     source = PartsSource(History(Files(work.path)), base, read_only=True, options={}, pinned=True)
     source.draft.rows = {identity: dict(rows) for identity, rows in work.rows.items()}
     source.parts = _HeldParts(source.files, {})
+    try:
+        with kept_scratch() as source.scratch:
+            return _execute(work, source)
+    finally:
+        source.close()
+
+
+def _execute(work: _Work, source: PartsSource) -> dict[str, Any]:
+    """Copy what a unit reads to the engine of a source, and run its programs there."""
     by_id = {entry.id: source.open_space(name) for name, entry in work.arrays.items()}
     asked = _with_spaces(work.asked, lambda found: by_id[found.id])
-    got: dict[str, int] = {"read": 0}
+    scratch, engine = source.scratch, source.scratch.engine
     done: set[str] = set()
 
     def fetch(space: Any, made: _nandarray.Space, box: Taken, _: Any) -> None:
@@ -91,19 +100,18 @@ def _work_here(sent: bytes) -> dict[str, Any]:
         done.add(space.id)
         for one in boxes:
             move(space, made, one)
-            got["read"] += prod(one[2]) * space.itemsize
+            scratch.copied_bytes += prod(one[2]) * space.itemsize
 
-    engine = source.scratch.engine
     numbers = {number: engine.load_program(*program) for number, program in work.programs.items()}
     try:
         stages = [replace(stage, program=numbers[stage.program]) for stage in asked.stages]
         threads = asked.threads or (1 if work.boxes is not None else os.cpu_count() or 1)
-        with source.scratch.placed(replace(asked, stages=stages, threads=threads), fetch) as (there, _):
+        with scratch.placed(replace(asked, stages=stages, threads=threads), fetch) as (there, _):
             told: dict[str, Any] = engine.execute(there, _nandarray.Watch())
     finally:
-        source.close()
-        engine.close()
-    return told | got
+        for number in numbers.values():
+            engine.unload_program(number)
+    return told | {"read": scratch.copied_bytes}
 
 
 def _arrived(space: Any) -> Any:

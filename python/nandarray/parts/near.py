@@ -7,6 +7,7 @@ also judges what a new array is given, since its engine is that of the parts.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from nandarray import _nandarray
 from nandarray.errors import InvalidError
 from nandarray.parts.pieces import element_boxes
 
-__all__ = ["ScratchEngine", "Taken", "move"]
+__all__ = ["ScratchEngine", "Taken", "kept_scratch", "move"]
 
 #: A box by start, step and count.
 Taken = tuple[Sequence[int], Sequence[int] | None, Sequence[int]]
@@ -30,6 +31,8 @@ Fetch = Callable[[Any, _nandarray.Space, Taken, Any], None]
 
 #: Bytes that are moved at once.
 _BAND_BYTES = 32 << 20
+#: Bytes of copies beyond which an engine is not kept for the next unit of work.
+_KEPT_BYTES = 256 << 20
 
 
 class ScratchEngine:
@@ -39,6 +42,8 @@ class ScratchEngine:
         self._lock = threading.Lock()
         self._made: _nandarray.Store | None = None
         self._count = 0
+        #: Bytes that were copied to it for the unit of work that uses it.
+        self.copied_bytes = 0
 
     @property
     def engine(self) -> _nandarray.Store:
@@ -130,6 +135,31 @@ class ScratchEngine:
         finally:
             copies.clear()
             self.engine.together(delete=names)
+
+
+#: Engines of this process that no unit of work uses now.
+_kept: list[ScratchEngine] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_kept.clear)
+
+
+@contextmanager
+def kept_scratch() -> Iterator[ScratchEngine]:
+    """Give an engine that nothing else uses; it is kept for the next unit of work, since a new file takes as long."""
+    try:
+        scratch = _kept.pop()
+    except IndexError:
+        scratch = ScratchEngine()
+    try:
+        yield scratch
+    except BaseException:
+        scratch.engine.close()
+        raise
+    if scratch.copied_bytes <= _KEPT_BYTES:
+        scratch.copied_bytes = 0
+        _kept.append(scratch)
+    else:
+        scratch.engine.close()
 
 
 def _fetch(space: Any, made: _nandarray.Space, box: Taken, view: Any) -> None:

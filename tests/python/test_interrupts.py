@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -149,6 +150,7 @@ def test_what_a_handler_raises_ends_a_call_over_the_network(tmp_path: Path) -> N
             array = remote["x"]
             assert array[5] == 5
             server.send_signal(signal.SIGSTOP)
+            os.waitpid(server.pid, os.WUNTRACED)  # until all of its threads have stopped
             try:
                 with alarms(raises, 0.5), pytest.raises(KeyboardInterrupt):
                     array[7:100_000]

@@ -101,6 +101,18 @@ def repeated(model: _Model, op: dict[str, Any]) -> _Model:
     return made
 
 
+def lasting(ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out arrays that a transaction made and deleted: one of the same name that another has made stays."""
+    found: list[dict[str, Any]] = []
+    for op in ops:
+        made = [at for at, one in enumerate(found) if (one["do"], one["name"]) == ("create", op["name"])]
+        if op["do"] == "delete" and made:
+            found[made[-1] :] = [one for one in found[made[-1] :] if one["name"] != op["name"]]
+        else:
+            found.append(op)
+    return found
+
+
 def live(path: str, seed: int) -> None:
     """One process: transactions, some of which end badly; and what an operator does beside."""
     rng = random.Random(seed)
@@ -155,7 +167,7 @@ def test_histories_of_processes_are_the_models(tmp_path: Path, seed: int) -> Non
         assert [one["version"] for one in versions] == list(range(1, store.version + 1)), f"seed {seed}"
         for one in versions:
             if one["message"] not in ("created", "compact"):
-                for op in json.loads(one["message"]):
+                for op in lasting(json.loads(one["message"])):
                     model = repeated(model, op)
             same(store.at(version=one["version"]), model, f"seed {seed}, version {one['version']}")
         assert store.check()["ok"], f"seed {seed}"

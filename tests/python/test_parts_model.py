@@ -22,7 +22,7 @@ from nandarray import parts
 
 SPAWN = multiprocessing.get_context("spawn")
 PROCESSES, TURNS = 4, 8
-SEEDS = range(40) if os.environ.get("NANDARRAY_DEEP") else range(2)
+SEEDS = range(1000) if os.environ.get("NANDARRAY_DEEP") else range(2)
 NAMES = ("a", "b", "g/c")
 
 _Model = dict[str, tuple[np.ndarray[Any, Any], dict[str, Any]]]

@@ -1,4 +1,7 @@
-"""Ctrl-C in the command line ends with one line and exit code 130, at any moment; a user's program is left alone."""
+"""Ctrl-C in the command line ends with one line and exit code 130, at any moment; a user's program is left alone.
+
+A signal that a program handles ends no call over the network, unless its handler raises an exception.
+"""
 
 from __future__ import annotations
 

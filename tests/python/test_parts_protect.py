@@ -208,6 +208,7 @@ def test_a_damaged_guard_does_not_keep_others_from_helping(sky: Any, tmp_path: P
     (guard,) = (Path(sky.path) / "protection").glob("*.json")
     sky.protect(replicas=2, at=tmp_path / "copies")
     guard.write_bytes(b"{}")
+    os.utime(guard, (0, 0))
     lost = next((Path(sky.path) / "parts").iterdir())
     lost.unlink()
     said = CliRunner().invoke(app, ["parts", "repair", sky.path]).output
@@ -215,6 +216,7 @@ def test_a_damaged_guard_does_not_keep_others_from_helping(sky: Any, tmp_path: P
     assert f"damaged, put aside  {guard}" in said
     assert sky.check()["ok"]
     assert sky.gc()["parts"] == 0
+    assert any(guard.stem in one.name for one in (Path(sky.path) / "tmp").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,7 @@ def _owner(path: Path, pipe: Any) -> None:
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     context.Process(target=_survivor, args=(given, theirs, pipe)).start()
+    assert ours.poll(30)
     assert ours.recv() == "connected"
     later = context.Process(target=time.sleep, args=(30,))
     later.start()
@@ -233,7 +234,8 @@ def _owner(path: Path, pipe: Any) -> None:
 def _survivor(given: bytes, owner: Any, pipe: Any) -> None:
     array = pickle.loads(given)
     owner.send("connected")
-    while True:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
         try:
             array[0, 0] += 1
         except nandarray.ClosedError:
@@ -247,13 +249,15 @@ def test_a_killed_writer_is_seen_while_processes_that_it_forked_live(path: Path)
     ours, theirs = multiprocessing.Pipe()
     killed = multiprocessing.get_context("fork").Process(target=_owner, args=(path, theirs))
     killed.start()
+    assert ours.poll(60)
     later = ours.recv()
     try:
         assert ours.poll(10)
         assert ours.recv() == "errors"
     finally:
         os.kill(later, signal.SIGKILL)
-    killed.join()
+    killed.join(30)
+    assert killed.exitcode == -signal.SIGKILL
 
 
 def test_what_a_drive_serves_is_written_by_whoever_has_it(path: Path) -> None:

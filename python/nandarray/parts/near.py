@@ -31,8 +31,8 @@ Fetch = Callable[[Any, _nandarray.Space, Taken, Any], None]
 
 #: Bytes that are moved at once.
 _BAND_BYTES = 32 << 20
-#: Bytes of copies beyond which an engine is not kept for the next unit of work.
-_KEPT_BYTES = 256 << 20
+#: Bytes of copies beyond which an engine is not kept for the next unit of work; and how many a process keeps.
+_KEPT_BYTES, _KEPT_ENGINES = 256 << 20, os.cpu_count() or 1
 
 
 class ScratchEngine:
@@ -155,7 +155,7 @@ def kept_scratch() -> Iterator[ScratchEngine]:
     except BaseException:
         scratch.engine.close()
         raise
-    if scratch.copied_bytes <= _KEPT_BYTES:
+    if scratch.copied_bytes <= _KEPT_BYTES and len(_kept) < _KEPT_ENGINES:
         scratch.copied_bytes = 0
         _kept.append(scratch)
     else:

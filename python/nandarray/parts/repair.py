@@ -75,10 +75,19 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
     if hopeless:
         raise _refused(files, hopeless, f"{len(done['copied']) + len(done['rebuilt'])} others were put back")
     for key in damaged:
-        name = key.rpartition("/")[2].removesuffix(".json")
-        os.rename(files.path(key), files.path(f"tmp/{name}-damaged-{secrets.token_hex(4)}"))
-        done["set_aside"].append(files.path(key))
+        with contextlib.suppress(FileNotFoundError):  # another repair was earlier
+            _set_aside(files, key)
+            files.delete(key)
+            done["set_aside"].append(files.path(key))
     return done
+
+
+def _set_aside(files: Files, key: str) -> None:
+    """Keep a damaged file in ``tmp/``, too, as young as one that was made now: reclaiming leaves it for a while."""
+    name = os.path.basename(key).partition(".")[0]
+    aside = f"tmp/{name}-damaged-{secrets.token_hex(4)}"
+    files.name(files.path(key), aside, durably=False)
+    files.touch(aside)
 
 
 def _groups(files: Files, every: Sequence[Guard], found: _Found, known: set[str]) -> list[tuple[Guard, list[Member]]]:
@@ -187,7 +196,7 @@ def _take(files: Files, member: Member, made: str) -> int:
                 f"part {member.part} was rebuilt with another SHA-256 than {member.sha256}; it was not put back"
             )
         if os.path.lexists(target):
-            os.link(target, files.path(f"tmp/{member.part}-damaged-{secrets.token_hex(4)}"))
+            _set_aside(files, part_key(member.part))
         os.replace(made, target)
         files.sync("parts")
     finally:

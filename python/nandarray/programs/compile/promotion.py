@@ -369,8 +369,11 @@ def _check_apart(context: Any, builder: Any, kinds: Sequence[Any], values: Seque
 
 
 def apart(written: Any, read: Any) -> None:
-    """End the run if an array that a universal function writes overlaps one that it reads: in compiled functions."""
-    raise NotImplementedError
+    """End the run if an array that a universal function writes overlaps one that it reads.
+
+    Python does not call it: the compiler inserts calls, which `_lower_apart` translates.
+    """
+    raise NotImplementedError("apart() is for compiled functions")
 
 
 class _Apart(AbstractTemplate):

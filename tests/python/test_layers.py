@@ -100,7 +100,7 @@ INSIDE = {
     ("nandarray.programs.compile.loops", "nandarray.programs.compile.riscv"): "Numba takes a second to import",
     ("nandarray.programs.step", "nandarray.programs.run"): "`step.run()` is a short cut to what runs steps",
     ("nandarray.programs.step", "nandarray.programs.fields"): "a field becomes a step of a program of its own",
-    ("nandarray.interop.tables.scan", "nandarray.interop.tables.dataset"): "only engines need Arrow's datasets",
+    ("nandarray.interop.tables.table", "nandarray.interop.tables.dataset"): "only engines need Arrow's datasets",
     ("nandarray.model.replay", "nandarray.model.replay_html"): "only a notebook needs HTML",
     (
         "nandarray.programs.program",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nandarray.errors import NandarrayError
-from nandarray.interop.tables import Table, create
+from nandarray.interop.tables import TextTable, create
 from nandarray_papers.tpch.schema import NARROW, OFFLOADED, TABLES
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def store_tables(
     *,
     folder: Path | None = None,
     narrow: bool = False,
-) -> dict[str, Table]:
+) -> dict[str, TextTable]:
     """Store tables as text tables, and return them by name; ``scale`` and ``folder`` are as for :func:`files`.
 
     If ``narrow``, numbers have 32 bits.

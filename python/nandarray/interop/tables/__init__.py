@@ -1,13 +1,14 @@
-"""Tables of delimited text in a store: scanned beside the data, given to Arrow and to DuckDB.
+"""Tables in a store: scanned beside the data, given to Arrow, DuckDB and other engines.
 
     >>> from nandarray.interop import tables
 
-``schema`` has the types of columns, ``where`` tests of rows, ``scan`` the table itself, ``dataset`` what engines that
-read Arrow datasets ask.
+``table`` has what every table offers, ``text`` tables of delimited text, ``schema`` the types of their columns,
+``where`` tests of rows, ``dataset`` what engines that read Arrow datasets ask.
 """
 
-from nandarray.interop.tables.scan import Table, create, open_table
 from nandarray.interop.tables.schema import Column
+from nandarray.interop.tables.table import Piece, Table
+from nandarray.interop.tables.text import TextTable, create, open_table
 from nandarray.interop.tables.where import Test, col, lowered
 
-__all__ = ["Column", "Table", "Test", "col", "create", "lowered", "open_table"]
+__all__ = ["Column", "Piece", "Table", "Test", "TextTable", "col", "create", "lowered", "open_table"]

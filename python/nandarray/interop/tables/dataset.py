@@ -14,17 +14,15 @@ import operator
 import re
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import fs
 
 from nandarray.errors import InvalidError
-from nandarray.interop.tables.where import Test, of_arrow
-
-if TYPE_CHECKING:
-    from nandarray.interop.tables.scan import Table
+from nandarray.interop.tables.table import Table
+from nandarray.interop.tables.where import Test
 
 __all__ = ["TableDataset"]
 
@@ -43,9 +41,9 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
     """
 
     def __init__(self, table: Table, options: dict[str, Any] | None = None) -> None:
-        files = fs.PyFileSystem(_NoFiles(f"{table.text.store.path}: {table.text.name}"))
+        files = fs.PyFileSystem(_NoFiles(f"{table.store.path}: {table.name}"))
         form = ds.IpcFileFormat()
-        super().__init__([form.make_fragment(table.text.name, filesystem=files)], table.schema, form, files)
+        super().__init__([form.make_fragment(table.name, filesystem=files)], table.schema, form, files)
         self._table = table
         self._options = options or {}
         self.pushed: deque[tuple[list[str], Test | None, bool]] = deque(maxlen=_TOLD)
@@ -65,7 +63,7 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
         Further options are those of Arrow's scanners.
         """
         asked = self._scanner_options({"filter": filter})["filter"]
-        every = [one.name for one in self._table.columns]
+        every = list(self._table.schema.names)
         wanted = every if columns is None else columns if isinstance(columns, dict) else list(columns)
         test, whole = self._decided(asked)
         # Arrow needs the columns of what is left to it.
@@ -90,9 +88,9 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
             return None, True
         text = str(asked)
         # A name that is no word may be read as something else.
-        if any(one.name in text for one in self._table.columns if not _PLAIN.fullmatch(one.name)):
+        if any(name in text for name in self._table.schema.names if not _PLAIN.fullmatch(name)):
             return None, False
-        return of_arrow(text, self._table.columns)
+        return self._table.decided(asked)
 
     def filter(self, expression: Any) -> TableDataset:  # noqa: A003
         """Return the dataset of the rows that pass; ``pushed`` is shared."""
@@ -115,7 +113,7 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
         """Return the dataset itself for its own schema; any other is refused."""
         if not isinstance(schema, pa.Schema) or not schema.equals(self.schema):
             raise InvalidError(
-                f"the schema of table {self._table.text.name!r} is that of its text: cast the columns of a scan, by "
+                f"the schema of table {self._table.name!r} is that of its text: cast the columns of a scan, by "
                 "scanner(columns={name: expression})"
             )
         return self
@@ -182,7 +180,7 @@ class TableFragment:
         return int(self.scanner(**options).count_rows())
 
     def __repr__(self) -> str:
-        return f"<nandarray.interop.tables.TableFragment of {self._dataset._table.text.name!r}>"
+        return f"<nandarray.interop.tables.TableFragment of {self._dataset._table.name!r}>"
 
 
 class _NoFiles(fs.FileSystemHandler):  # type: ignore[misc]

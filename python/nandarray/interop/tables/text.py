@@ -26,16 +26,18 @@ from nandarray.array.array import Array
 from nandarray.door import Source
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, ProgramFailedError
 from nandarray.interop.tables.schema import Column, columns_of, unreadable
-from nandarray.interop.tables.where import Test, checked
+from nandarray.interop.tables.table import Piece, Table
+from nandarray.interop.tables.where import Test, checked, of_arrow
 from nandarray.programs import library
 from nandarray.programs.ports import Box
 from nandarray.programs.run import offload
 
 if TYPE_CHECKING:
     from nandarray.array.group import Group
+    from nandarray.array.store import Store
     from nandarray.programs.program import Program
 
-__all__ = ["Table", "create", "open_table"]
+__all__ = ["TextTable", "create", "open_table"]
 
 ATTRIBUTE = "nandarray.table"
 #: A line is no longer than a page, if the table says nothing else.
@@ -65,7 +67,7 @@ def _checked(columns: Sequence[Column], delimiter: Any, line_bytes: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable(Table):
     """A table of delimited text in a store.
 
     Parameters
@@ -87,6 +89,16 @@ class Table:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "line_bytes", _checked(self.columns, self.delimiter, self.line_bytes))
+
+    @property
+    def store(self) -> Store:
+        """The store that has it."""
+        return self.text.store
+
+    @property
+    def name(self) -> str:
+        """The full name of the array of its text."""
+        return self.text.name
 
     @property
     def schema(self) -> Any:
@@ -169,6 +181,7 @@ class Table:
         columns: Sequence[str] | None = None,
         where: Test | None = None,
         *,
+        pieces: Sequence[Piece] | None = None,
         batch_bytes: int = BATCH_BYTES,
         **options: Any,
     ) -> Any:
@@ -180,6 +193,8 @@ class Table:
             Names of the columns to give, in this order; every column if left out.
         where : Test, optional
             The test of the rows to give; every row if left out.
+        pieces : sequence of Piece, optional
+            Pieces to scan, of those that :meth:`pieces` gave; the whole table if left out.
         batch_bytes : int
             Text of one batch, about.
         **options
@@ -226,23 +241,12 @@ class Table:
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
         def batches() -> Iterator[Any]:
-            for span in self._spans(batch_bytes):
-                for run in self._runs(numbers, test, span, options):
-                    yield batch(*run)
+            for piece in self._all if pieces is None else pieces:
+                for span in self._spans(batch_bytes, piece):
+                    for run in self._runs(numbers, test, span, options):
+                        yield batch(*run)
 
         return pa.RecordBatchReader.from_batches(schema, batches())
-
-    def dataset(self) -> Any:
-        """Return what engines that read Arrow datasets ask: DuckDB gives it the columns and tests of each query.
-
-        Returns
-        -------
-        pyarrow.dataset.Dataset
-            Its scanners scan this table beside the data.
-        """
-        from nandarray.interop.tables.dataset import TableDataset
-
-        return TableDataset(self)
 
     def check(self) -> None:
         """Read every field of every line.
@@ -358,13 +362,26 @@ class Table:
         program = library.get("histogram", dtype=np.dtype("uint8"), bins=256)
         return np.asarray(offload(program, [Box(self.text, span)], {"low": 0, "high": 256}).result)
 
-    def _spans(self, batch_bytes: int) -> Iterator[slice]:
-        """Cut the text behind ends of lines."""
+    @property
+    def _all(self) -> list[Piece]:
+        return [Piece(0, self.text.size)]
+
+    def pieces(self, where: Test | None = None, *, at_least: int = 1) -> list[Piece]:
+        """Cut the text behind ends of lines; a test leaves every piece, since text has no index."""
+        size = -(-self.text.size // max(at_least, 1)) or 1
+        return [Piece(span.start, span.stop) for span in self._spans(size)]
+
+    def decided(self, expression: Any) -> tuple[Test | None, bool]:
+        """Return the part of a filter of Arrow that is decided at the data, and whether that is all of it."""
+        return of_arrow(str(expression), self.columns)
+
+    def _spans(self, batch_bytes: int, piece: Piece | None = None) -> Iterator[slice]:
+        """Cut the text, or a piece of it, behind ends of lines."""
         if batch_bytes < 1:
             raise InvalidError(f"batch_bytes must be at least 1, not {batch_bytes}")
-        begin, size = 0, self.text.size
+        begin, size = (0, self.text.size) if piece is None else (piece.begin, piece.end)
         while begin < size:
-            end = self._line_end(begin, min(begin + batch_bytes, size))
+            end = size if begin + batch_bytes >= size else self._line_end(begin, begin + batch_bytes)
             yield slice(begin, end)
             begin = end
 
@@ -397,7 +414,7 @@ def create(
     delimiter: str = "|",
     line_bytes: int = LINE_BYTES,
     check: bool = True,
-) -> Table:
+) -> TextTable:
     """Store delimited text as a table.
 
     Parameters
@@ -421,7 +438,7 @@ def create(
 
     Returns
     -------
-    Table
+    TextTable
         The table; :func:`open_table` gives it again.
 
     Raises
@@ -441,7 +458,7 @@ def create(
         raise _error(shown, line, None, "the text is cut off: its last line has no end")
     store[name] = data
     try:
-        table = Table(store.open_array(name), columns, delimiter, line_bytes)
+        table = TextTable(store.open_array(name), columns, delimiter, line_bytes)
         table.program()  # what the program refuses, is refused now
         if check:
             table.check()
@@ -455,7 +472,7 @@ def create(
     return table
 
 
-def open_table(store: Group, name: str) -> Table:
+def open_table(store: Group, name: str) -> TextTable:
     """Return a table of a store.
 
     Parameters
@@ -467,7 +484,7 @@ def open_table(store: Group, name: str) -> Table:
 
     Returns
     -------
-    Table
+    TextTable
         The table.
 
     Raises
@@ -481,6 +498,6 @@ def open_table(store: Group, name: str) -> Table:
         raise NotFoundError(f"{name} is no table: it has no attribute {ATTRIBUTE!r}")
     try:
         columns = tuple(Column(*one) for one in described["columns"])
-        return Table(text, columns, described["delimiter"], described["line_bytes"])
+        return TextTable(text, columns, described["delimiter"], described["line_bytes"])
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidError(f"{name}: the attribute {ATTRIBUTE!r} describes no table: {error}") from None

@@ -1,0 +1,102 @@
+"""What every table offers: a schema of Arrow's, pieces, scans beside the data, and a dataset for engines.
+
+Tables are of text (:mod:`nandarray.interop.tables.text`) or of columns (:mod:`nandarray.interop.tables.columns`). A
+piece is a run of neighbouring rows that can be scanned by itself: one fragment of a dataset, one partition of an
+engine, one resumption of a stream. Rows of a scan come in the order of the table, whatever its pieces.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nandarray.interop.tables.where import Test
+
+if TYPE_CHECKING:
+    from nandarray.array.store import Store
+
+__all__ = ["Piece", "Table"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of neighbouring rows, in the table's own unit: rows of a table of columns, bytes of text.
+
+    Parameters
+    ----------
+    begin, end : int
+        The first unit, and the one behind the last.
+    """
+
+    begin: int
+    end: int
+
+
+class Table(ABC):
+    """A table of a store. :func:`~nandarray.interop.tables.open_table` finds one by its name."""
+
+    @property
+    @abstractmethod
+    def store(self) -> Store:
+        """The store that has it."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The full name."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> Any:
+        """The Arrow schema of all columns."""
+
+    @abstractmethod
+    def pieces(self, where: Test | None = None, *, at_least: int = 1) -> list[Piece]:
+        """Cut the table into pieces, without those in which no row can pass.
+
+        Parameters
+        ----------
+        where : Test, optional
+            The test of a scan.
+        at_least : int
+            Number of pieces, where there are as many rows.
+
+        Returns
+        -------
+        list of Piece
+            In the order of the rows.
+        """
+
+    @abstractmethod
+    def decided(self, expression: Any) -> tuple[Test | None, bool]:
+        """Return the part of a filter of Arrow that is decided at the data, and whether that is all of it."""
+
+    @abstractmethod
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Test | None = None,
+        *,
+        pieces: Sequence[Piece] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Scan the table beside the data; the result is a ``pyarrow.RecordBatchReader`` that reads as it is asked."""
+
+    def count_rows(self, where: Test | None = None, *, pieces: Sequence[Piece] | None = None) -> int:
+        """Count the rows that pass a test."""
+        first = self.schema.names[:1]
+        return sum(batch.num_rows for batch in self.scan(first, where, pieces=pieces))
+
+    def dataset(self) -> Any:
+        """Return what engines that read Arrow datasets ask: DuckDB gives it the columns and tests of each query.
+
+        Returns
+        -------
+        pyarrow.dataset.Dataset
+            Its scanners scan this table beside the data.
+        """
+        from nandarray.interop.tables.dataset import TableDataset
+
+        return TableDataset(self)

@@ -5,12 +5,15 @@ one of :mod:`nandarray.errors`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 
 __all__ = [
     "Clock",
+    "DoorMemory",
+    "DoorTenant",
+    "DoorTenants",
     "Flight",
     "Kernel",
     "NVME_MOVE_BYTES_MAX",

@@ -57,6 +57,11 @@ class Call:
         """Count it among those of its tenant."""
         self._counted.enter_context(self._calls.access.call(self.guest))
 
+    @property
+    def reason(self) -> Exception | None:
+        """What the call ends with; None if it goes on."""
+        return self._reason
+
     def check(self) -> None:
         """Raise what the call ends with, if it is to end."""
         if self._reason is not None:

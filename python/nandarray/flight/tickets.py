@@ -218,7 +218,7 @@ class _Fields:
     def version(self) -> None:
         found = self._left.pop("version", None)
         if found is not VERSION and found != VERSION or isinstance(found, bool):
-            raise self.wrong(f"must have version {VERSION}, not {found!r}: ask this server by get_flight_info")
+            raise self.wrong(f"must have version {VERSION}, which this server has, not {found!r}")
 
     def take(self, key: str, read: Callable[[Any], _T]) -> _T | None:
         value = self._left.pop(key, None)

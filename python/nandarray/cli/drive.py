@@ -25,6 +25,7 @@ from nandarray.cli.common import DeviceName, Json, StorePath, open_store, parse_
 from nandarray.cli.operate import KillRun, LogForm, LogLevel, MetricsAddress, Operator, Reload, SpansUrl, order
 from nandarray.cli.signals import Signals
 from nandarray.errors import DoorError, InvalidError, NandarrayError
+from nandarray.flight.access import token_of
 from nandarray.inputs import read_input
 from nandarray.nvme import (
     RemoteProgram,
@@ -80,7 +81,17 @@ ClientGroup = Annotated[
 ]
 
 
-#: Options of ``serve`` that only one of its two doors has.
+Flight = Annotated[
+    str | None,
+    typer.Option("--flight", metavar="ADDRESS:PORT", help="Serve Arrow Flight there, in place of NVMe/TCP."),
+]
+FlightCert = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates for TLS, in PEM (with --flight).")]
+FlightKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Private key of the certificate, in PEM (with --flight).")
+]
+
+
+#: Options of ``serve`` that only some of its doors have.
 _OF_TCP = {
     "listen",
     "fallback",
@@ -98,20 +109,28 @@ _OF_TCP = {
     "new_ids",
     "keep_ids",
 }
+_OF_FLIGHT = {"flight_cert", "flight_key"}
+#: Those of NVMe/TCP that Flight has, too.
+_SHARED = {"insecure", "read_only", "secret_file", "config", "device"}
 _OF_SHM = {"writable", "queues", "depth", "data", "threads"}
-_OF_BOTH = {"shm", "group", "no_programs", "metrics", "spans", "log", "log_level"}
+_OF_BOTH = {"shm", "flight", "group", "no_programs", "metrics", "spans", "log", "log_level"}
 #: Options that give the running server an order, each by itself.
 _ORDERS = {"status", "kill", "reload"}
 
 
-def _check_options(ctx: typer.Context, *, shm: bool, order: bool) -> None:
+def _check_options(ctx: typer.Context, *, shm: bool, flight: bool, order: bool) -> None:
     """Refuse options that would be without effect."""
-    given = {name for name in _OF_TCP | _OF_SHM | _OF_BOTH if _is_given(ctx, name)}
+    given = {name for name in _OF_TCP | _OF_SHM | _OF_FLIGHT | _OF_BOTH if _is_given(ctx, name)}
     orders = sorted(name for name in _ORDERS if _is_given(ctx, name))
     if order:
         wrong, why = given | set(orders[1:]), f"--{orders[0]} starts no server"
+    elif flight:
+        wrong = given & (_OF_TCP - _SHARED | _OF_SHM | {"shm", "group"})
+        why = "--flight serves without NVMe/TCP and shared memory"
     elif shm:
-        wrong, why = given & _OF_TCP, "--shm serves without NVMe/TCP"
+        wrong, why = given & (_OF_TCP | _OF_FLIGHT), "--shm serves without NVMe/TCP"
+    elif wrong := given & _OF_FLIGHT:
+        why = "only a server with --flight has that"
     else:
         wrong, why = given & _OF_SHM, "only a server with --shm has that"
     if wrong:
@@ -231,6 +250,9 @@ def serve(
     data: Annotated[str, typer.Option(metavar="SIZE", help="Data of a queue pair (with --shm).")] = "4MiB",
     threads: Annotated[int, typer.Option(help="Number of threads that serve (with --shm).")] = 1,
     group: ClientGroup = None,
+    flight: Flight = None,
+    flight_cert: FlightCert = None,
+    flight_key: FlightKey = None,
     metrics: MetricsAddress = None,
     spans: SpansUrl = None,
     log: LogForm = "text",
@@ -238,8 +260,8 @@ def serve(
     kill: KillRun = None,
     reload: Reload = False,
 ) -> None:
-    """Serve a store until SIGTERM or SIGINT: as an NVMe drive, or with --shm to processes of this machine."""
-    _check_options(ctx, shm=shm is not None, order=status or kill is not None or reload)
+    """Serve a store until SIGTERM or SIGINT: as an NVMe drive, to processes of this machine, or by Arrow Flight."""
+    _check_options(ctx, shm=shm is not None, flight=flight is not None, order=status or kill is not None or reload)
     if order(store, status=status, kill=kill, reload=reload):
         return
     if shm is not None:
@@ -248,6 +270,18 @@ def serve(
             serve_shm.serve_shm(
                 store, shm, operator, writable=writable, group=group, programs=not no_programs, metrics=metrics, **sizes
             )
+        return
+    if flight is not None:
+        options = {
+            "insecure": insecure, "read_only": read_only, "programs": not no_programs, "config": config,
+            "metrics": metrics,
+        }  # fmt: skip
+        from nandarray.cli.serve_flight import serve_flight  # PyArrow takes time to load
+
+        serve_flight(
+            store, flight, Operator(store, "flight", log=log, level=log_level, spans=spans), device=device,
+            secrets=secret_file, certificate=(flight_cert, flight_key), how=options,
+        )  # fmt: skip
         return
     if new_ids and keep_ids:
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
@@ -369,6 +403,15 @@ def secret(
         check_nqn(nqn, "the host")
     made = new_secret(hash)  # type: ignore[arg-type]  # another word is an error of its own
     say(made if nqn is None else f"{nqn} {made}")
+
+
+@app.command()
+def token(
+    file: Annotated[Path, typer.Argument(help="A file of secrets.", metavar="FILE")],
+) -> None:
+    """Print the bearer tokens of hosts for Arrow Flight, which their secrets make."""
+    for host, (own, _) in read_secrets(file).items():
+        say(f"{host} {token_of(host, own)}")
 
 
 @app.command("tls-key")

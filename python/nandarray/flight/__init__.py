@@ -7,8 +7,23 @@ as batches, ``putting`` what clients write, ``access`` tokens and tenants, ``cal
 errors as clients get them, ``catalog`` what a tenant finds. A client is Arrow's own: ``docs/guides/flight.md``.
 """
 
-from nandarray.flight.access import token_of
-from nandarray.flight.server import FlightServer, serve
-from nandarray.flight.tickets import resumed
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nandarray.flight.access import token_of
+    from nandarray.flight.server import FlightServer, serve
+    from nandarray.flight.tickets import resumed
 
 __all__ = ["FlightServer", "resumed", "serve", "token_of"]
+
+_MODULES = {"FlightServer": "server", "resumed": "tickets", "serve": "server", "token_of": "access"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is named when it is first used: a server needs PyArrow, a token does not."""
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"nandarray.flight.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'nandarray.flight' has no attribute {name!r}")

@@ -214,9 +214,7 @@ class Calls:
         """Count a call that has ended."""
         took = time.monotonic() - call.begun
         tenant = call.guest.tenant.name
-        self.counts.add(
-            (tenant, call.kind), took, failed=error is not None, received=call.received, sent=call.sent
-        )
+        self.counts.add((tenant, call.kind), took, failed=error is not None, received=call.received, sent=call.sent)
         if error is not None:
             status = status_of(error)
             self.failures[status] += 1

@@ -41,7 +41,8 @@ _STATUSES: tuple[tuple[type[BaseException], str, Callable[[str], Exception]], ..
     (NotFoundError, "NOT_FOUND", pa.ArrowKeyError),
     (ReadOnlyError, "PERMISSION_DENIED", fl.FlightUnauthorizedError),
     (LateError, "DEADLINE_EXCEEDED", fl.FlightTimedOutError),
-    (CancelledError, "CANCELLED", fl.FlightCancelledError),
+    # Not CANCELLED: PyArrow takes it for Ctrl-C, and interrupts its process.
+    (CancelledError, "UNKNOWN", fl.FlightServerError),
     (BusyError, "UNAVAILABLE", fl.FlightUnavailableError),
     (ClosedError, "UNAVAILABLE", fl.FlightUnavailableError),
     (ConflictError, "UNAVAILABLE", fl.FlightUnavailableError),
@@ -91,5 +92,3 @@ def tells(work: Callable[_P, _R]) -> Callable[_P, _R]:
 
     flight.__code__ = flight.__code__.replace(co_filename="nandarray")
     return flight
-
-

@@ -137,7 +137,9 @@ class TablePlan(Plan):
         said = str(expression)
         used = {names[int(number)] for number in _FIELD.findall(said) if int(number) < len(names)}
         # What stands within a text is no field, and a name that is no word may be read as something else.
-        if not any("FieldPath" in quoted for quoted in re.findall(r'"[^"]*"', said)) and all(map(_PLAIN.fullmatch, used)):
+        if not any("FieldPath" in quoted for quoted in re.findall(r'"[^"]*"', said)) and all(
+            map(_PLAIN.fullmatch, used)
+        ):
             self._test, whole = self._table.decided(_FIELD.sub(lambda found: names[int(found[1])], said))
             if whole:
                 return
@@ -205,7 +207,9 @@ def _expression(text: bytes) -> tuple[Any, list[str]]:
     try:
         found = substrait.deserialize_expressions(pa.py_buffer(text))
     except (pa.ArrowException, pa.lib.ArrowKeyError) as error:
-        raise InvalidError(f"the filter must be an extended expression of Substrait that Arrow reads: {error}") from None
+        raise InvalidError(
+            f"the filter must be an extended expression of Substrait that Arrow reads: {error}"
+        ) from None
     if len(found.expressions) != 1:
         raise InvalidError(f"the filter must be one expression of Substrait, not {len(found.expressions)}")
     return next(iter(found.expressions.values())), list(found.schema.names)
@@ -306,6 +310,10 @@ class ProgramPlan(Plan):
         if unknown:
             raise InvalidError(f"{program.name}: {min(unknown)!r} must not be among the parameters: the array has it")
         self._program = library.get(program.name, **dtype, **program.parameters)
+        scalars = [str(one["name"]) for one in self._program.scalars]
+        for name in program.scalars:
+            if name not in scalars:
+                raise InvalidError(f"{program.name} has no scalar {name!r}; it has {', '.join(scalars) or 'none'}")
         ports = {str(one["name"]): one for one in self._program.outputs}
         names = list(ports)
         self._output = program.output or (names[0] if len(names) == 1 else None)

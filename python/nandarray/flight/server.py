@@ -117,9 +117,7 @@ class FlightServer:
         """
         self._calls.kill(call)
 
-    def reload(
-        self, *, secrets: Secrets | None = None, config: str | os.PathLike[str] | None = None
-    ) -> list[str]:
+    def reload(self, *, secrets: Secrets | None = None, config: str | os.PathLike[str] | None = None) -> list[str]:
         """Replace secrets and rules of tenants, which :func:`serve` took; what is wrong changes nothing.
 
         Parameters
@@ -314,7 +312,9 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
 
         class Admits(fl.ServerMiddlewareFactory):  # type: ignore[misc]
             def start_call(self, _: Any, headers: Any) -> _Admitted:
-                found = [value for name, values in headers.items() if name.lower() == "authorization" for value in values]
+                found = [
+                    value for name, values in headers.items() if name.lower() == "authorization" for value in values
+                ]
                 try:
                     return _Admitted(calls.access.guest(found[0] if found else None))
                 except Refused as error:

@@ -1,6 +1,6 @@
 //! Tenants of a node for Python's doors beside NVMe: rules, budgets of memory, rates.
 //!
-//! Time is the door's: seconds since it was opened. What a tenant is, and how its limits work, is `nandarray-nvme`'s.
+//! Time is the door's: seconds since it was opened. Tenants and their limits are `nandarray-nvme`'s.
 
 use std::time::Duration;
 

@@ -81,6 +81,16 @@ ClientGroup = Annotated[
 ]
 
 
+Shm = Annotated[
+    str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
+]
+Rules = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Rules of tenants (TOML); SIGHUP reads them, and secrets, anew.")
+]
+Hosts = Annotated[list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")]
+Fallback = Annotated[
+    list[str] | None, typer.Option(metavar="ADDRESS:PORT", help="Address of a path that hosts use as the last.")
+]
 Flight = Annotated[
     str | None,
     typer.Option("--flight", metavar="ADDRESS:PORT", help="Serve Arrow Flight there, in place of NVMe/TCP."),
@@ -210,14 +220,26 @@ def _serve_drive(
             say(opened.report())
 
 
+def _serve_flight(store: Path, listen: str, given: Mapping[str, Any], operator: Operator) -> None:
+    """Serve a store to Arrow Flight clients, as the options of the command line say."""
+    from nandarray.cli.serve_flight import serve_flight  # PyArrow takes time to load
+
+    serve_flight(
+        store, listen, operator, device=given["device"], secrets=given["secret_file"],
+        certificate=(given["flight_cert"], given["flight_key"]),
+        how={
+            "insecure": given["insecure"], "read_only": given["read_only"], "programs": not given["no_programs"],
+            "config": given["config"], "metrics": given["metrics"],
+        },
+    )  # fmt: skip
+
+
 def serve(
     ctx: typer.Context,
     *,
     store: StorePath,
     listen: Listen = None,
-    fallback: Annotated[
-        list[str] | None, typer.Option(metavar="ADDRESS:PORT", help="Address of a path that hosts use as the last.")
-    ] = None,
+    fallback: Fallback = None,
     advertise: Advertised = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
@@ -228,22 +250,16 @@ def serve(
         bool, typer.Option("--keep-ids", help="Be the drive that the file was before it was moved or restored.")
     ] = False,
     no_nd: Annotated[bool, typer.Option("--no-nd", help="Provide no N-D commands.")] = False,
-    host: Annotated[
-        list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")
-    ] = None,
+    host: Hosts = None,
     secret_file: SecretFile = None,
     tls: TlsFile = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rules of tenants (TOML); SIGHUP reads them, and secrets, anew.")
-    ] = None,
+    config: Rules = None,
     device: DeviceName = None,
     pace: Annotated[
         bool, typer.Option("--pace", help="Send completions when their modelled time has passed (with --device).")
     ] = False,
     status: Annotated[bool, typer.Option("--status", help="Print the status of the running server as JSON.")] = False,
-    shm: Annotated[
-        str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
-    ] = None,
+    shm: Shm = None,
     writable: Annotated[bool, typer.Option(help="Let clients write (with --shm).")] = False,
     queues: Annotated[int, typer.Option(help="Number of queue pairs, one or more a client (with --shm).")] = 16,
     depth: Annotated[int, typer.Option(help="Entries of a ring, a power of two (with --shm).")] = 256,
@@ -272,16 +288,7 @@ def serve(
             )
         return
     if flight is not None:
-        options = {
-            "insecure": insecure, "read_only": read_only, "programs": not no_programs, "config": config,
-            "metrics": metrics,
-        }  # fmt: skip
-        from nandarray.cli.serve_flight import serve_flight  # PyArrow takes time to load
-
-        serve_flight(
-            store, flight, Operator(store, "flight", log=log, level=log_level, spans=spans), device=device,
-            secrets=secret_file, certificate=(flight_cert, flight_key), how=options,
-        )  # fmt: skip
+        _serve_flight(store, flight, ctx.params, Operator(store, "flight", log=log, level=log_level, spans=spans))
         return
     if new_ids and keep_ids:
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")

@@ -1,4 +1,4 @@
-"""Who may use the Flight door, and how much: bearer tokens of the node's secrets, tenants, turns.
+"""Access to the Flight door: bearer tokens of the node's secrets, tenants, turns.
 
 A token is made of a host's secret of NVMe (``docs/reference/tenants.md``), which it does not give away. Tenants, their
 budgets of memory and their rates are the native module's, as for NVMe. A turn is one piece of work at the data: a
@@ -143,7 +143,8 @@ class Access:
         now = time.monotonic()
         self.refused += 1
         self._refusals.append(now)
-        if len(self._refusals) > _PROMPT and now - self._refusals[0] < _WINDOW_S and self._waiting.acquire(False):
+        is_late = len(self._refusals) > _PROMPT and now - self._refusals[0] < _WINDOW_S
+        if is_late and self._waiting.acquire(blocking=False):
             try:
                 time.sleep(_DELAY_S)
             finally:

@@ -59,7 +59,7 @@ class Call:
 
     @property
     def reason(self) -> Exception | None:
-        """What the call ends with; None if it goes on."""
+        """The error that the call ends with; None if it goes on."""
         return self._reason
 
     def check(self) -> None:
@@ -103,7 +103,7 @@ class Call:
                 self._watch = None
 
     def reserve(self, size: int) -> None:
-        """Have so many bytes of memory reserved, and no others.
+        """Have a number of bytes of memory reserved, and no others.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Call:
             self._memory = None
 
     def keep_pace(self, size: int) -> None:
-        """Wait so long that the tenant keeps its rates with so many bytes more."""
+        """Wait until the tenant keeps its rates with a number of bytes more."""
         self._over.wait(self._calls.access.pace(self.guest, size))
         self.check()
 

@@ -1,4 +1,4 @@
-"""What a tenant finds in a served store: tables and arrays by name, at one version.
+"""The catalog of a served store for a tenant: tables and arrays by name, at one version.
 
 A store of parts is read at a version that a ticket names, whatever was committed since; a store of one file as it is.
 Changes that its process has not committed are none of a version: those from before are committed at the start.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight as fl
@@ -64,14 +64,15 @@ def _found(error: BaseException) -> tuple[str, Callable[[str], Exception]]:
 
 
 def status_of(error: BaseException) -> str:
-    """Return the name of the status that an error is told by."""
+    """Return the name of the status of an error."""
     return _found(error)[0]
 
 
 def told(error: BaseException) -> Exception:
-    """Return what is raised to Arrow for an error."""
+    """Return the exception that Arrow gets for an error."""
     if isinstance(error, fl.FlightError):
-        return error.with_traceback(None)
+        known: Exception = error.with_traceback(None)
+        return known
     _, made = _found(error)
     is_ours = isinstance(error, NandarrayError | NotImplementedError | pa.ArrowInvalid)
     return made(str(error) if is_ours else f"unexpected {type(error).__name__}: {error}")
@@ -86,9 +87,10 @@ def tells(work: Callable[_P, _R]) -> Callable[_P, _R]:
             return work(*given, **named)
         except (StopIteration, GeneratorExit):
             raise
-        except BaseException as error:  # noqa: BLE001 (every one of them is told)
+        except BaseException as error:  # noqa: BLE001 (a client gets every one of them)
             problem = told(error)
         raise problem
 
-    flight.__code__ = flight.__code__.replace(co_filename="nandarray")
+    made: Any = flight
+    made.__code__ = made.__code__.replace(co_filename="nandarray")
     return flight

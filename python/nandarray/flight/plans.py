@@ -1,4 +1,4 @@
-"""What a command reads, cut into tickets, and a ticket into numbered batches whose borders do not depend on the cut.
+"""Plans of commands: cut into tickets, and a ticket into numbered batches, whose borders do not depend on the cut.
 
 :class:`TablePlan` scans a table, a batch a piece; :class:`BoxPlan` reads a box of an array, some rows of the first axis
 a batch; :class:`ProgramPlan` runs a ready-made program over a box. All have the same three: a schema, ``tickets`` and
@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from math import prod
 from typing import Any
@@ -46,7 +47,7 @@ _VARIABLE_BYTES = 32
 _PIECES_MAX = 1 << 16
 _FIELD = re.compile(r"FieldPath\((\d+)\)")
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
-#: What offload takes: how long, and what ends it.
+#: Options of offload: how long it may take, and its watch.
 Options = Mapping[str, Any]
 
 
@@ -61,7 +62,7 @@ class Batch:
 
 
 class Plan(ABC):
-    """What a command reads of one version of a store."""
+    """The plan of a command over one version of a store."""
 
     command: Command
     #: The Arrow schema of all batches.
@@ -136,7 +137,7 @@ class TablePlan(Plan):
             raise NotFoundError(f"the filter's column {unknown[0]!r} is none of the table; there is {', '.join(every)}")
         said = str(expression)
         used = {names[int(number)] for number in _FIELD.findall(said) if int(number) < len(names)}
-        # What stands within a text is no field, and a name that is no word may be read as something else.
+        # The words of a text are no fields, and a name that is no word may be read as something else.
         if not any("FieldPath" in quoted for quoted in re.findall(r'"[^"]*"', said)) and all(
             map(_PLAIN.fullmatch, used)
         ):
@@ -173,21 +174,24 @@ class TablePlan(Plan):
         for number, (begin, end) in enumerate(ticket.pieces):
             if number >= ticket.from_batch:
                 piece = Piece(begin, end)
-                yield Batch(number, 2 * BATCH_BYTES, {}, lambda options, piece=piece: self._scan(piece, options))
+                yield Batch(number, 2 * BATCH_BYTES, {}, partial(self._scan, piece))
 
     def count(self, work: Callable[[int, Callable[[Options], Any]], int]) -> int:
         """Count the rows that pass, a piece a time; ``work`` does a piece of work that needs some bytes."""
         count = 0
         for piece in self._pieces():
             if self._rest is None:
-                count += work(BATCH_BYTES, lambda options, piece=piece: self._counted(piece, options))
+                count += work(BATCH_BYTES, partial(self._counted, piece))
             else:
-                count += work(2 * BATCH_BYTES, lambda options, piece=piece: self._scan(piece, options).num_rows)
+                count += work(2 * BATCH_BYTES, partial(self._count_scanned, piece))
         return count
 
     def _counted(self, piece: Piece, options: Options) -> int:
         found = self._table.scan(self._columns[:1], self._test, pieces=[piece], **options)
         return sum(batch.num_rows for batch in found)
+
+    def _count_scanned(self, piece: Piece, options: Options) -> int:
+        return int(self._scan(piece, options).num_rows)
 
     def _scan(self, piece: Piece, options: Options) -> Any:
         found = self._table.scan(self._read, self._test, pieces=[piece], **options).read_all()
@@ -223,7 +227,7 @@ def _width(kind: Any) -> int:
 
 
 def _grouped(pieces: Sequence[Piece], part: int | None) -> list[list[Piece]]:
-    """Return neighbouring pieces that begin in one part, of ``part`` units, together; at most 16 where there are none."""
+    """Return pieces that begin in one part, of ``part`` units, together; at most 16 where there are no parts."""
     if part is None:
         return [list(pieces[at : at + ENDPOINT_BATCHES]) for at in range(0, len(pieces), ENDPOINT_BATCHES)]
     return [list(some) for _, some in groupby(pieces, key=lambda piece: piece.begin // part)]
@@ -277,9 +281,9 @@ class BoxPlan(Plan):
                 high = min(low + rows, end)
                 own = [[low, high], *map(list, self.box[1:])] if self.box else []
                 size = 2 * (high - low) * self._row_bytes
-                yield Batch(number, size, {"box": own}, lambda _, low=low, high=high: self._read(low, high))
+                yield Batch(number, size, {"box": own}, partial(self._read, low, high))
 
-    def _read(self, low: int, high: int) -> Any:
+    def _read(self, low: int, high: int, _: Options) -> Any:
         key = (slice(low, high), *(slice(*one) for one in self.box[1:])) if self.box else ()
         values = np.asarray(self._array[key])
         return batch_of(values if self.box else values.reshape(1), self._array.dtype, self.schema)
@@ -305,19 +309,18 @@ class ProgramPlan(Plan):
         self.command, self._asked, self._array = command, program, array
         self._box = _checked_box(command.box, array)
         has_dtypes = bool(library.describe(program.name).dtypes)
-        dtype = {"dtype": array.dtype} if has_dtypes else {}
         unknown = {"dtype", "kind", "target"} & set(program.parameters)
         if unknown:
             raise InvalidError(f"{program.name}: {min(unknown)!r} must not be among the parameters: the array has it")
-        self._program = library.get(program.name, **dtype, **program.parameters)
+        self._program = library.get(program.name, dtype=array.dtype if has_dtypes else None, **program.parameters)
         scalars = [str(one["name"]) for one in self._program.scalars]
         for name in program.scalars:
             if name not in scalars:
                 raise InvalidError(f"{program.name} has no scalar {name!r}; it has {', '.join(scalars) or 'none'}")
         ports = {str(one["name"]): one for one in self._program.outputs}
         names = list(ports)
-        self._output = program.output or (names[0] if len(names) == 1 else None)
-        if self._output is None or self._output not in ports:
+        self._output = program.output or (names[0] if len(names) == 1 else "")
+        if self._output not in ports:
             raise NotFoundError(f"output must be one of {', '.join(names)}, not {program.output!r}")
         self._dtype = abi.record(ports[self._output]["dtype"], self._output)
         about = {"name": command.name, "program": program.name, "box": self._box}
@@ -329,7 +332,7 @@ class ProgramPlan(Plan):
         return [Ticket(self.command, self.digest, at, rows=_OUTPUT_ROWS)]
 
     def batches(self, ticket: Ticket) -> Iterator[Batch]:
-        """Run the program with the first batch that is asked for, and cut its output."""
+        """Run the program with the first batch that is requested, and cut its output."""
         rows = ticket.rows or _OUTPUT_ROWS
         found: list[np.ndarray[Any, Any]] = []
 
@@ -337,9 +340,9 @@ class ProgramPlan(Plan):
             box = Box(self._array, tuple(slice(*one) for one in self._box))
             done = offload(self._program, [box], dict(self._asked.scalars), **options)
             found.append(np.atleast_1d(np.asarray(done.outputs[self._output])).reshape(-1))
-            return cut(ticket.from_batch)
+            return cut(ticket.from_batch, options)
 
-        def cut(number: int) -> Any:
+        def cut(number: int, _: Options) -> Any:
             some = found[0][number * rows : (number + 1) * rows]
             return pa.RecordBatch.from_arrays([arrow_array(pa, some, self._dtype)], schema=self.schema)
 
@@ -347,4 +350,4 @@ class ProgramPlan(Plan):
         yield Batch(number, 2 * BATCH_BYTES, {}, run)
         while (number + 1) * rows < len(found[0]):
             number += 1
-            yield Batch(number, found[0].nbytes, {}, lambda _, number=number: cut(number))
+            yield Batch(number, found[0].nbytes, {}, partial(cut, number))

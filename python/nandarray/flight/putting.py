@@ -1,4 +1,4 @@
-"""What clients put: rows behind a table, or a box of an array; whole or not at all.
+"""Puts of clients: rows behind a table, or a box of an array; whole or not at all.
 
 Everything that a client sends is in memory, reserved of its tenant's budget, before the store gets it: by one command
 where the store is one file, by one transaction where it has parts. A client that ends before has changed nothing.

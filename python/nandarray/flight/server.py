@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -456,7 +456,7 @@ class _Stream:
         self._call.close()
 
 
-def _batches(call: Call, plan: Plan, ticket: Ticket) -> Iterator[Any]:
+def _batches(call: Call, plan: Plan, ticket: Ticket) -> Generator[Any]:
     try:
         for batch in plan.batches(ticket):
             call.goes_on()

@@ -2,7 +2,7 @@
 
 A command says what is wanted; :func:`get_flight_info` cuts it into tickets, one for each endpoint, which say besides
 which part it is and where its batches begin and end. A ticket proves nothing: all that it says is checked again by the
-call that brings it. ``docs/guides/flight.md`` has the keys. What is read stands in :mod:`nandarray.flight.plans`.
+call that brings it. ``docs/guides/flight.md`` has the keys. Reading itself is :mod:`nandarray.flight.plans`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Command:
-    """What is wanted of a table or an array.
+    """A request for a table or an array.
 
     Parameters
     ----------
@@ -107,7 +107,8 @@ class Command:
         said |= {"columns": self.columns, "box": self.box}
         if self.filter is not None:
             is_tree = isinstance(self.filter, tuple)
-            said["filter"] = self.filter if is_tree else {"substrait": base64.b64encode(self.filter).decode()}
+            text = "" if isinstance(self.filter, tuple) else base64.b64encode(self.filter).decode()
+            said["filter"] = self.filter if is_tree else {"substrait": text}
         if self.program is not None:
             said["program"] = asdict(self.program)
         return said
@@ -122,7 +123,7 @@ class Ticket:
     command : Command
         The command; its box is the endpoint's own.
     schema : str
-        Digest of the schema that the client was told.
+        Digest of the schema that the client has.
     at : int, optional
         Version of a store of parts.
     pieces : tuple of (int, int)
@@ -297,7 +298,9 @@ def _tree(value: Any) -> tuple[Any, ...]:
         return (op, *map(_tree, rest))
     if op not in _COMPARISONS:
         raise InvalidError(f"must be one of {', '.join(_JOINS + _COMPARISONS)}, not {op!r}")
-    if len(rest) != 2 or not isinstance(rest[0], str) or isinstance(rest[1], bool | list | dict | None):  # noqa: PLR2004
+    if len(rest) != 2 or not isinstance(rest[0], str):  # noqa: PLR2004
+        raise InvalidError(f"{op!r} must have a column's name and a number or a text behind it, not {rest!r}")
+    if isinstance(rest[1], bool | list | dict | None):
         raise InvalidError(f"{op!r} must have a column's name and a number or a text behind it, not {rest!r}")
     return op, rest[0], rest[1]
 

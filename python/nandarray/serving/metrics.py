@@ -118,8 +118,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "failures_total",
         "counter",
-        "Commands that ended with an error, by the name of the NVMe status, or the one of gRPC; a full store is Capacity "
-        "Exceeded.",
+        "Commands that ended with an error, by the name of the NVMe status, or of that of gRPC; a full store is "
+        "Capacity Exceeded.",
         _by("failures"),
         ("status",),
     ),

@@ -615,3 +615,31 @@ def test_options_that_would_be_without_effect_are_refused(options: list[str], tm
     words = [sys.executable, "-m", "nandarray", "serve", str(tmp_path / "a.nand"), *options]
     done = subprocess.run(words, capture_output=True, text=True)
     assert (done.returncode, "--" in done.stderr) == (2, True)
+
+
+JARS = Path(__file__).resolve().parents[2] / "target" / "flight-jars"
+HOW = "mvn -f tests/flight/pom.xml dependency:copy-dependencies brings Arrow's Flight client in Java"
+
+
+@pytest.mark.skipif(shutil.which("java") is None or not list(JARS.glob("flight-core-*.jar")), reason=HOW)
+@pytest.mark.parametrize("store", ["parts"], indirect=True)
+def test_a_client_in_java_reads_tables_and_arrays(store: Any) -> None:
+    source = Path(__file__).resolve().parents[1] / "flight" / "FlightReader.java"
+    secret = new_secret()
+    commands = [
+        {"version": 1, "table": "t", "columns": ["id"], "filter": ["<", "id", 100]},
+        {"version": 1, "array": "sky/cube", "box": [[0, 5], [0, 3], [0, 2]]},
+    ]
+    with nandarray.serve_flight(store, secrets={SALES: secret}) as server:
+        location = server.url.replace("grpc://", "grpc+tcp://")
+        words = [location, token_of(SALES, secret), *map(json.dumps, commands)]
+        java = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{JARS}/*", str(source)]
+        done = subprocess.run([*java, *words], capture_output=True, text=True, timeout=60)
+    names = [f"listed {name}" for name in ("line", "number", "records", "sky/cube", "t")]
+    assert done.stdout.splitlines() == [
+        *names,
+        "read 100 4950",
+        "read 5 435",
+        "failed NOT_FOUND",
+        "failed UNAUTHENTICATED",
+    ]

@@ -1,9 +1,9 @@
 """Commands that other processes of the same user send to a running server: one line of JSON, and one in answer.
 
-:data:`COMMANDS` declares them. The server listens on a socket of mode 0600: beside its store,
-``STORE.serve.sock`` (``serve-shm``, ``serve-flight``), or where no socket can be there, in
-``$XDG_RUNTIME_DIR/nandarray`` or else a folder of this user in ``/tmp``. Server and client check each other's user; nothing that is planted at the path
-is followed, or replaced. A server without a socket goes on: control is a convenience.
+:data:`COMMANDS` declares them. The server listens on a socket of mode 0600: beside its store, ``STORE.serve.sock``
+(``serve-shm``, ``serve-flight``), or where no socket can be there, in ``$XDG_RUNTIME_DIR/nandarray`` or else a folder
+of this user in ``/tmp``. Server and client check each other's user; nothing that is planted at the path is followed, or
+replaced. A server without a socket goes on: control is a convenience.
 """
 
 from __future__ import annotations

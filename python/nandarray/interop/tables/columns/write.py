@@ -34,7 +34,7 @@ from nandarray.interop.tables.columns import encoding
 from nandarray.interop.tables.columns.dictionary import add_values, codes_most, dictionary_of, make_dictionary, plainly
 from nandarray.interop.tables.columns.forms import element, outer_of, stored, validity
 from nandarray.interop.tables.columns.layout import ENDS, TABLE, Layout, Place
-from nandarray.interop.tables.columns.source import Source, fitted, slabs
+from nandarray.interop.tables.columns.source import Source, check_schema, fitted, slabs
 from nandarray.interop.tables.columns.zones import ZoneMaker, zone_dtype
 
 if TYPE_CHECKING:
@@ -349,8 +349,7 @@ def append(store: Store, path: str, layout: Layout, source: Source) -> int:
     """
     with alone(store, path):
         count = rows_of(store, path)
-        if source.schema.names != layout.schema.names:  # also where there is no batch
-            fitted(source.schema.empty_table().to_batches()[0], layout.schema, source.shown)
+        check_schema(source.schema, layout.schema, source.shown)
         columns = _columns(store, path, layout, count)
         batches = (fitted(batch, layout.schema, source.shown) for batch in source)
         added = _written(columns, slabs(batches, count, layout.zone_rows * _SLAB_ZONES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import json
 import shutil
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,59 @@ def test_filters_are_those_of_a_scan(store: Any) -> None:
         assert read(client, command(table="t", columns=["id"], filter=text(rest)))["id"].to_pylist() == [19_998]
 
 
+def columns(rows: int) -> Any:
+    """Return rows of many types, some values missing."""
+    numbers = np.arange(rows)
+    gone = numbers % 7 == 0
+    day = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    return pa.table(
+        {
+            "id": pa.array(numbers),
+            "price": pa.array([Decimal(n).scaleb(-2) for n in range(rows)], pa.decimal128(12, 2), mask=gone),
+            "name": pa.array([f"n{n % 50}" for n in range(rows)], mask=gone),
+            "at": pa.array([day + datetime.timedelta(minutes=n) for n in range(rows)], pa.timestamp("ms", "UTC")),
+            "tags": pa.array([[n] * (n % 3) for n in range(rows)], pa.list_(pa.int32())),
+        }
+    )
+
+
+def test_tables_of_columns_are_read_and_appended_to(store: Any) -> None:
+    whole = columns(5000)
+    table = tables.create(store, "c", whole.slice(0, 3000), zone_rows=500)
+    substrait = pytest.importorskip("pyarrow.substrait")
+    with served(store) as (_, client):
+        assert [b"/".join(one.descriptor.path) for one in client.list_flights(b"c*")] == [b"c"]
+        assert len(list(client.do_get(ticket_of(client, command(table="c"))))) > 1, "a batch a run of zones"
+        told = put(client, fl.FlightDescriptor.for_path("c"), whole.slice(3000))
+        assert told == {"rows": 2000} | ({"version": store.version + 1} if "version" in told else {})
+        assert read(client, command(table="c")).equals(whole)
+        price, name, at = pc.field("price"), pc.field("name"), pc.field("at")
+        moment = datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
+        for tree, expression in (
+            (["in", "name", ["n1", "n2"]], name.isin(["n1", "n2"])),
+            (["and", ["null", "price"], [">=", "id", 4000]], price.is_null() & (pc.field("id") >= 4000)),
+            (["<", ["*", "id", ["value", 2]], 31], pc.field("id") * 2 < 31),
+            (["<", "price", {"decimal": "1.50"}], price < pa.scalar(Decimal("1.50"), pa.decimal128(12, 2))),
+            ([">", "at", {"timestamp": "2020-01-02T00:00:00+00:00"}], at > pa.scalar(moment, pa.timestamp("ms", "UTC"))),
+        ):
+            wanted = whole.filter(expression)
+            assert read(client, command(table="c", filter=tree)).equals(wanted), tree
+            body = json.dumps({"version": 1, "table": "c", "filter": tree}).encode()
+            (result,) = client.do_action(fl.Action("count", body))
+            assert json.loads(result.body.to_pybytes()) == {"rows": len(wanted)}
+        message = substrait.serialize_expressions([pc.field("id") * 2 < 31], ["f"], whole.schema)
+        text = {"substrait": base64.b64encode(bytes(message)).decode()}
+        assert read(client, command(table="c", columns=["at"], filter=text)).equals(whole.slice(0, 16).select(["at"]))
+        for wrong, why in (
+            (whole.drop_columns("at"), "must have the schema"),
+            (whole.cast(whole.schema.set(0, pa.field("id", pa.int32()))), r"id: int64, .* not \(id: int32"),
+        ):
+            with pytest.raises((pa.ArrowInvalid, fl.FlightServerError), match=why):
+                put(client, command(table="c"), wrong)
+    store.refresh()
+    assert table.num_rows == 5000
+
+
 def test_a_stream_goes_on_from_any_batch(store: Any) -> None:
     with served(store) as (_, client):
         for descriptor in (command(table="t", filter=["==", "colour", "red"]), command(array="sky/cube")):
@@ -237,7 +292,10 @@ WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     ({"version": 1, "table": "t", "columns": []}, "at least one name"),
     ({"version": 1, "table": "t", "columns": [3]}, "must be a text, not 3"),
     ({"version": 1, "table": "t", "filter": ["like", "colour", "r%"]}, "must be one of and, or, not"),
-    ({"version": 1, "table": "t", "filter": ["<", "id", None]}, "a number or a text"),
+    ({"version": 1, "table": "t", "filter": ["<", "id", None]}, "a constant must be a number, a text"),
+    ({"version": 1, "table": "t", "filter": ["<", ["^", "id"], 3]}, "a value must be a column's name"),
+    ({"version": 1, "table": "t", "filter": ["not"]}, "must have what belongs to it"),
+    ({"version": 1, "table": "t", "filter": ["<", ["+", "id", "id"], 3]}, "a column with a value, not with what is"),
     ({"version": 1, "table": "t", "filter": ["<", "id", "red"]}, "'red' is no number"),
     ({"version": 1, "table": "t", "filter": {"substrait": "!"}}, "base64"),
     ({"version": 1, "table": "t", "filter": {"substrait": "AAAA"}}, "expression of Substrait"),

@@ -25,7 +25,7 @@ from nandarray.array.array import Array
 from nandarray.array.arrow import arrow_array, arrow_type
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight.tensors import COLUMN, batch_of, row_type
-from nandarray.flight.tickets import Command, Program, Ticket
+from nandarray.flight.tickets import Command, Program, Ticket, tree_of
 from nandarray.interop.tables import Piece, Table, TextTable
 from nandarray.interop.tables.where import Test
 from nandarray.parts.store import PartedStore
@@ -125,7 +125,7 @@ class TablePlan(Plan):
         if isinstance(command.filter, bytes):
             self._read_substrait(command.filter)
         elif command.filter is not None:
-            self._test = Test(command.filter)
+            self._test = Test(tree_of(command.filter))
         whole = table.scan(self._columns, self._test, pieces=[]).schema
         self.schema = whole.with_metadata({b"nandarray.table": command.name.encode()})
 
@@ -135,17 +135,24 @@ class TablePlan(Plan):
         every = list(self._table.schema.names)
         if unknown := [name for name in names if name not in every]:
             raise NotFoundError(f"the filter's column {unknown[0]!r} is none of the table; there is {', '.join(every)}")
+        self._test, whole = self._decided(expression, names)
+        if whole:
+            return
+        self._rest, self._names = expression, names
+        self._read = list(dict.fromkeys([*self._columns, *names]))
+
+    def _decided(self, expression: Any, names: list[str]) -> tuple[Test | None, bool]:
+        """Return the part of an expression that the data decides, and whether that is all of it."""
+        if not isinstance(self._table, TextTable):
+            return self._table.decided(expression)
         said = str(expression)
         used = {names[int(number)] for number in _FIELD.findall(said) if int(number) < len(names)}
         # The words of a text are no fields, and a name that is no word may be read as something else.
         if not any("FieldPath" in quoted for quoted in re.findall(r'"[^"]*"', said)) and all(
             map(_PLAIN.fullmatch, used)
         ):
-            self._test, whole = self._table.decided(_FIELD.sub(lambda found: names[int(found[1])], said))
-            if whole:
-                return
-        self._rest, self._names = expression, names
-        self._read = list(dict.fromkeys([*self._columns, *names]))
+            return self._table.decided(_FIELD.sub(lambda found: names[int(found[1])], said))
+        return None, False
 
     def tickets(self, at: int | None) -> list[Ticket]:
         """Cut it into endpoints, in order: pieces of one part, or 16."""
@@ -187,6 +194,8 @@ class TablePlan(Plan):
         return count
 
     def _counted(self, piece: Piece, options: Options) -> int:
+        if not isinstance(self._table, TextTable):
+            return self._table.count_rows(self._test, pieces=[piece])
         found = self._table.scan(self._columns[:1], self._test, pieces=[piece], **options)
         return sum(batch.num_rows for batch in found)
 

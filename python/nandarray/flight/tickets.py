@@ -9,21 +9,32 @@ from __future__ import annotations
 
 import base64
 import binascii
+import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from nandarray.errors import InvalidError
 
-__all__ = ["VERSION", "Command", "Program", "Ticket", "resumed"]
+__all__ = ["VERSION", "Command", "Program", "Ticket", "resumed", "tree_of"]
 
 #: Version of commands and tickets.
 VERSION = 1
 #: Bytes of a command, or of a ticket, at most.
 _BYTES_MAX = 1 << 20
 _JOINS = ("and", "or", "not")
-_COMPARISONS = ("<", "<=", "==", "!=", ">=", ">", "begins", "ends", "holds")
+_COMPARED = ("<", "<=", "==", "!=", ">=", ">")
+_CHARACTERS = ("begins", "ends", "holds")
+_ALONE = ("is", "null", "valid")
+#: Values that are computed of others, with the elements of their lists.
+_COMPUTED = {"negative": 2, "+": 3, "-": 3, "*": 3, "/": 3}
+_TYPED: dict[str, Callable[[str], Any]] = {
+    "decimal": Decimal,
+    "date": datetime.date.fromisoformat,
+    "timestamp": datetime.datetime.fromisoformat,
+}
 _T = TypeVar("_T")
 
 
@@ -49,9 +60,9 @@ class Command:
         Its full name.
     columns : tuple of str, optional
         Columns of a table, in this order; all if left out.
-    filter : tuple or bytes, optional
-        The test of a table's rows: a tree of :class:`nandarray.interop.tables.Test`, or an extended expression of
-        Substrait.
+    filter : list or bytes, optional
+        The test of a table's rows: the JSON of a tree of :class:`nandarray.interop.tables.Test` (:func:`tree_of`), or
+        an extended expression of Substrait.
     box : tuple of (int, int), optional
         Begin and end along each axis of an array; the whole if left out.
     program : Program, optional
@@ -61,7 +72,7 @@ class Command:
     kind: str
     name: str
     columns: tuple[str, ...] | None = None
-    filter: tuple[Any, ...] | bytes | None = None
+    filter: list[Any] | bytes | None = None
     box: tuple[tuple[int, int], ...] | None = None
     program: Program | None = None
 
@@ -106,9 +117,8 @@ class Command:
         said: dict[str, Any] = {"version": VERSION, self.kind: self.name}
         said |= {"columns": self.columns, "box": self.box}
         if self.filter is not None:
-            is_tree = isinstance(self.filter, tuple)
-            text = "" if isinstance(self.filter, tuple) else base64.b64encode(self.filter).decode()
-            said["filter"] = self.filter if is_tree else {"substrait": text}
+            text = "" if isinstance(self.filter, list) else base64.b64encode(self.filter).decode()
+            said["filter"] = self.filter if isinstance(self.filter, list) else {"substrait": text}
         if self.program is not None:
             said["program"] = asdict(self.program)
         return said
@@ -277,7 +287,7 @@ def _list_of(read: Callable[[Any], _T]) -> Callable[[Any], tuple[_T, ...]]:
     return all_of
 
 
-def _filter(value: Any) -> tuple[Any, ...] | bytes:
+def _filter(value: Any) -> list[Any] | bytes:
     if isinstance(value, dict):
         if set(value) != {"substrait"} or not isinstance(value["substrait"], str):
             raise InvalidError("must be a test's tree, or an object with the key 'substrait' and base64")
@@ -285,24 +295,67 @@ def _filter(value: Any) -> tuple[Any, ...] | bytes:
             return base64.b64decode(value["substrait"], validate=True)
         except binascii.Error as error:
             raise InvalidError(f"substrait must be base64: {error}") from None
-    return _tree(value)
+    tree_of(value)
+    found: list[Any] = value
+    return found
 
 
-def _tree(value: Any) -> tuple[Any, ...]:
+def tree_of(value: Any) -> tuple[Any, ...]:
+    """Return the tree of a test, as :class:`nandarray.interop.tables.Test` has it, that JSON says.
+
+    Raises
+    ------
+    InvalidError
+        It says none.
+    """
     if not isinstance(value, list) or not value or not isinstance(value[0], str):
-        raise InvalidError(f"must be a list that begins with a word, not {value!r}")
+        raise InvalidError(f"must be a list that begins with a word, not {value!r:.60}")
     op, *rest = value
-    if op in _JOINS:
-        if (op == "not" and len(rest) != 1) or not rest:
-            raise InvalidError(f"{op!r} must have {'one test' if op == 'not' else 'tests'} behind it, not {rest!r}")
-        return (op, *map(_tree, rest))
-    if op not in _COMPARISONS:
-        raise InvalidError(f"must be one of {', '.join(_JOINS + _COMPARISONS)}, not {op!r}")
-    if len(rest) != 2 or not isinstance(rest[0], str):  # noqa: PLR2004
-        raise InvalidError(f"{op!r} must have a column's name and a number or a text behind it, not {rest!r}")
-    if isinstance(rest[1], bool | list | dict | None):
-        raise InvalidError(f"{op!r} must have a column's name and a number or a text behind it, not {rest!r}")
-    return op, rest[0], rest[1]
+    if op in _JOINS and rest and (op != "not" or len(rest) == 1):
+        return (op, *map(tree_of, rest))
+    if op == "true" and not rest:
+        return ("true",)
+    if op in _ALONE and len(rest) == 1:
+        return op, _operand(rest[0])
+    if op in _CHARACTERS and len(rest) == 2 and isinstance(rest[1], str):  # noqa: PLR2004
+        return op, _operand(rest[0]), rest[1]
+    if op == "in" and len(rest) == 2 and isinstance(rest[1], list):  # noqa: PLR2004
+        return op, _operand(rest[0]), tuple(map(_constant, rest[1]))
+    if op in _COMPARED and len(rest) == 2:  # noqa: PLR2004
+        return op, _operand(rest[0]), _operand(rest[1]) if isinstance(rest[1], list) else _constant(rest[1])
+    words = (*_JOINS, *_ALONE, *_CHARACTERS, "in", *_COMPARED, "true")
+    if op not in words:
+        raise InvalidError(f"must be one of {', '.join(words)}, not {op!r}")
+    raise InvalidError(f"{op!r} must have what belongs to it behind it, not {rest!r:.60}")
+
+
+def _operand(value: Any) -> Any:
+    """Return a column's name, or a tree of values, of a test."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and len(value) == 2 and value[0] == "col" and isinstance(value[1], str):  # noqa: PLR2004
+        return "col", value[1]
+    if isinstance(value, list) and len(value) == 2 and value[0] == "value":  # noqa: PLR2004
+        return "value", _constant(value[1])
+    if isinstance(value, list) and value and value[0] in _COMPUTED and len(value) == _COMPUTED[value[0]]:
+        return (value[0], *map(_operand, value[1:]))
+    raise InvalidError(
+        f"a value must be a column's name, or a list with col, value, negative, +, -, * or /: {value!r:.60}"
+    )
+
+
+def _constant(value: Any) -> Any:
+    """Return a constant of a test: a number, a text, a truth value, or an object that says its type."""
+    if isinstance(value, int | float | str):
+        return value
+    try:
+        ((kind, text),) = value.items()
+        return _TYPED[kind](text)
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
+        kinds = ", ".join(_TYPED)
+        raise InvalidError(
+            f"a constant must be a number, a text, true or false, or an object with {kinds} and a text: {value!r:.60}"
+        ) from None
 
 
 def _program(value: Any) -> Program:

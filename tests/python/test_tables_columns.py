@@ -438,6 +438,9 @@ def test_a_killed_writer_leaves_whole_appends_and_deletions(tmp_path: Path) -> N
         child.stdout.close()
         with nandarray.open(path) as store:
             assert store.check()["ok"]
+            if "t" not in store:
+                assert not told, seed
+                continue
             table = tables.open_table(store, "t")
             assert isinstance(table, ColumnTable)
             found = table.scan().read_all().to_pylist()

@@ -26,6 +26,7 @@ from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight import plans, token_of
 from nandarray.interop import tables
 from nandarray.nvme import new_secret
+from nandarray.parts import PartedStore
 
 pa = pytest.importorskip("pyarrow")
 fl = pytest.importorskip("pyarrow.flight")
@@ -182,7 +183,7 @@ def test_tables_of_columns_are_read_and_appended_to(store: Any) -> None:
         assert [b"/".join(one.descriptor.path) for one in client.list_flights(b"c*")] == [b"c"]
         assert len(list(client.do_get(ticket_of(client, command(table="c"))))) > 1, "a batch a run of zones"
         told = put(client, fl.FlightDescriptor.for_path("c"), whole.slice(3000))
-        assert told == {"rows": 2000} | ({"version": store.version + 1} if "version" in told else {})
+        assert told == {"rows": 2000} | ({"version": store.version} if isinstance(store, PartedStore) else {})
         assert read(client, command(table="c")).equals(whole)
         price, name, at = pc.field("price"), pc.field("name"), pc.field("at")
         moment = datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
@@ -191,7 +192,10 @@ def test_tables_of_columns_are_read_and_appended_to(store: Any) -> None:
             (["and", ["null", "price"], [">=", "id", 4000]], price.is_null() & (pc.field("id") >= 4000)),
             (["<", ["*", "id", ["value", 2]], 31], pc.field("id") * 2 < 31),
             (["<", "price", {"decimal": "1.50"}], price < pa.scalar(Decimal("1.50"), pa.decimal128(12, 2))),
-            ([">", "at", {"timestamp": "2020-01-02T00:00:00+00:00"}], at > pa.scalar(moment, pa.timestamp("ms", "UTC"))),
+            (
+                [">", "at", {"timestamp": "2020-01-02T00:00:00+00:00"}],
+                at > pa.scalar(moment, pa.timestamp("ms", "UTC")),
+            ),
         ):
             wanted = whole.filter(expression)
             assert read(client, command(table="c", filter=tree)).equals(wanted), tree

@@ -338,7 +338,7 @@ def _operand(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 2 and value[0] == "value":  # noqa: PLR2004
         return "value", _constant(value[1])
     if isinstance(value, list) and value and value[0] in _COMPUTED and len(value) == _COMPUTED[value[0]]:
-        return (value[0], *map(_operand, value[1:]))
+        return (value[0], *(("col", one) if isinstance(one, str) else _operand(one) for one in value[1:]))
     raise InvalidError(
         f"a value must be a column's name, or a list with col, value, negative, +, -, * or /: {value!r:.60}"
     )

@@ -29,6 +29,8 @@ __all__ = ["Call", "Calls", "Event"]
 _LOOK_S = 0.2
 #: Time for calls to end by themselves when the server stops.
 _END_S = 2.0
+#: Instructions of a run where a tenant's rules say no fewer (docs/reference/tenants.md).
+_INSTRUCTIONS_MAX = 20_000_000_000_000
 #: Events that wait for the log, at most.
 _EVENTS_MAX = 256
 #: An event of the log: its kind, its time in seconds since 1970, its fields.
@@ -93,7 +95,7 @@ class Call:
                 self.check()
                 self._watch = watch
             try:
-                return work({"seconds": max(self.until - time.monotonic(), 0.001), "_watch": watch})
+                return work(self._options(watch))
             except (ProgramFailedError, CancelledError):
                 self.check()
                 if time.monotonic() >= self.until:
@@ -101,6 +103,12 @@ class Call:
                 raise
             finally:
                 self._watch = None
+
+    def _options(self, watch: _nandarray.Watch) -> dict[str, Any]:
+        options = {"seconds": max(self.until - time.monotonic(), 0.001), "_watch": watch}
+        most = self.guest.limit("instructions")
+        # Native forms count none, so that a limit is for tenants that have one.
+        return options if most >= _INSTRUCTIONS_MAX else options | {"instructions": most}
 
     def reserve(self, size: int) -> None:
         """Have a number of bytes of memory reserved, and no others.

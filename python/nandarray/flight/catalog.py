@@ -40,6 +40,8 @@ class Catalog:
     def newest(self) -> tuple[Store, int | None]:
         """Return the store as it is now, with its version if it has some."""
         if not isinstance(self.store, PartedStore):
+            if self.store.read_only:  # another process may write to it
+                self.store.refresh()
             return self.store, None
         with self._lock:
             self.store.refresh()

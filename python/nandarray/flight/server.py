@@ -392,7 +392,7 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
         with self._call(context, "flight_info") as call:
             store, _ = self.catalog.newest()
             command = self._command(call, descriptor, store)
-            return fl.SchemaResult(self._plan(call, command, store).schema)
+            return fl.SchemaResult(call.work(0, lambda _: self._plan(call, command, store)).schema)
 
     @tells
     def do_get(self, context: Any, ticket: Any) -> Any:
@@ -400,7 +400,7 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
         call = self._begun(context, "flight_get")
         try:
             wanted = Ticket.parse(ticket.ticket)
-            plan = self._plan(call, wanted.command, self.catalog.at(wanted.at))
+            plan = call.work(0, lambda _: self._plan(call, wanted.command, self.catalog.at(wanted.at)))
             plan.check(wanted)
         except BaseException as error:
             call.close(error)
@@ -428,7 +428,8 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
                 told: dict[str, Any] = {"version": _nandarray.__version__, "tickets": VERSION}
             elif action.type == "count":
                 store, _ = self.catalog.newest()
-                plan = self._plan(call, Command.parse(action.body.to_pybytes()), store)
+                command = Command.parse(action.body.to_pybytes())
+                plan = call.work(0, lambda _: self._plan(call, command, store))
                 if not isinstance(plan, TablePlan):
                     raise InvalidError("a count must be of a table")
                 told = {"rows": plan.count(call.work)}

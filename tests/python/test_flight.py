@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 import pytest
 from processes import ended
+from typer.testing import CliRunner
 
 import nandarray
+from nandarray.cli import app
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight import plans, token_of
 from nandarray.interop import tables
@@ -613,11 +615,6 @@ def test_the_command_line_serves_and_operates(store: Any, tmp_path: Path) -> Non
     config = tmp_path / "node.toml"
     config.write_text(f'[tenants.all]\nhosts = ["{SALES}"]\nread = ["*"]\n')
 
-    def nand(*words: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-m", "nandarray", *words], check=True, capture_output=True, text=True
-        ).stdout
-
     assert nand("nvme", "token", str(secrets)).split() == [SALES, token_of(SALES, secret)]
     metrics = tmp_path / "metrics.sock"
     options = ["--secret-file", str(secrets), "--config", str(config), "--metrics", str(metrics), "--log-level", "info"]
@@ -674,9 +671,14 @@ def asked(path: Path) -> str:
 )
 def test_options_that_would_be_without_effect_are_refused(options: list[str], tmp_path: Path) -> None:
     nandarray.open(tmp_path / "a.nand", "w").close()
-    words = [sys.executable, "-m", "nandarray", "serve", str(tmp_path / "a.nand"), *options]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert (done.returncode, "--" in done.stderr) == (2, True)
+    done = CliRunner().invoke(app, ["serve", str(tmp_path / "a.nand"), *options])
+    assert (done.exit_code, "--flight" in done.output) == (2, True)
+
+
+def nand(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 JARS = Path(__file__).resolve().parents[2] / "target" / "flight-jars"

@@ -128,7 +128,7 @@ _LAZY = {
     for name in names
 }
 # Public name -> module that has it, and its name there.
-_RENAMED = {"serve_flight": ("nandarray.flight.server", "serve")}
+_RENAMED = {"serve_flight": ("nandarray.flight", "serve")}
 #: Modules that ``import nandarray`` makes reachable, each loaded when it is first used.
 _MODULES = ("flight", "gpu", "lab", "nvme", "parts")
 

@@ -112,7 +112,16 @@ def test_what_is_read_is_the_stores_own(store: Any) -> None:
     with served(store) as (_, client):
         names = ["/".join(part.decode() for part in one.descriptor.path) for one in client.list_flights()]
         assert names == ["line", "number", "records", "sky/cube", "t"], "complex numbers have no form in Arrow"
-        assert [one.descriptor.path for one in client.list_flights(b"sky/*")] == [[b"sky", b"cube"]]
+        for pattern, count in (
+            (b"sky/*", 1),
+            (b"*e*", 4),
+            (b"t", 1),
+            (b"*/c*e", 1),
+            (b"sky", 0),
+            (b"*x*", 0),
+            (b"**", 5),
+        ):
+            assert len(list(client.list_flights(pattern))) == count, pattern
         cube = read(client, fl.FlightDescriptor.for_path("sky", "cube"))
         about = json.loads(cube.schema.metadata[b"nandarray.array"])
         assert (about["shape"], about["dtype"]) == ([3000, 3, 2], "<f4")
@@ -213,6 +222,8 @@ def test_tables_of_columns_are_read_and_appended_to(store: Any) -> None:
         ):
             with pytest.raises((pa.ArrowInvalid, fl.FlightServerError), match=why):
                 put(client, command(table="c"), wrong)
+        with pytest.raises((pa.ArrowInvalid, fl.FlightServerError), match="is a column of table 'c'"):
+            put(client, command(array="c/id"), pa.table({"values": pa.array(range(5000))}))
     store.refresh()
     assert table.num_rows == 5000
 
@@ -300,6 +311,7 @@ WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     ({"version": 1, "table": "t", "filter": ["like", "colour", "r%"]}, "must be one of and, or, not"),
     ({"version": 1, "table": "t", "filter": ["<", "id", None]}, "a constant must be a number, a text"),
     ({"version": 1, "table": "t", "filter": ["<", ["^", "id"], 3]}, "a value must be a column's name"),
+    ({"version": 1, "table": "t", "filter": ["<", [["+"], "id", "id"], 3]}, "a value must be a column's name"),
     ({"version": 1, "table": "t", "filter": ["not"]}, "must have what belongs to it"),
     ({"version": 1, "table": "t", "filter": ["<", ["+", "id", "id"], 3]}, "a column with a value, not with what is"),
     ({"version": 1, "table": "t", "filter": ["<", "id", "red"]}, "'red' is no number"),

@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from nandarray.optional import needs
+
 if TYPE_CHECKING:
     from nandarray.flight.access import token_of
     from nandarray.flight.server import FlightServer, serve
@@ -25,5 +27,6 @@ _MODULES = {"FlightServer": "server", "resumed": "tickets", "serve": "server", "
 def __getattr__(name: str) -> Any:
     """Load what is named when it is first used: a server needs PyArrow, a token does not."""
     if name in _MODULES:
-        return getattr(importlib.import_module(f"nandarray.flight.{_MODULES[name]}"), name)
+        with needs("pyarrow", "lab"):
+            return getattr(importlib.import_module(f"nandarray.flight.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'nandarray.flight' has no attribute {name!r}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import Any
 
 from nandarray.array.array import Array
@@ -80,7 +79,7 @@ class Catalog:
             table = _table(store, name)
             if table is not None and not isinstance(item, Array):
                 inside = f"{name}/"
-            if not fnmatchcase(name, pattern) or not all(map(guest.tenant.reads, _arrays(store, name))):
+            if not _fits(name, pattern) or not all(map(guest.tenant.reads, _arrays(store, name))):
                 continue
             if table is not None:
                 yield "table", name, table
@@ -111,6 +110,8 @@ class Catalog:
         names = self._check_readable(store, guest, name)
         if write and not all(map(guest.tenant.writes, names)):
             raise ProtectedError(f"{guest.tenant.name} may not write {name!r}")
+        if write and kind == "array" and (whole := _table_around(store, name)) is not None:
+            raise InvalidError(f"{name!r} is a column of table {whole!r}, which knows what it has: append rows to that")
         if kind == "table":
             return tables.open_table(store, name)
         found = store[name]
@@ -136,6 +137,30 @@ def _arrays(store: Store, name: str) -> list[str]:
     """Return the full names of the arrays that something consists of."""
     item = store[name]
     return [f"{name}/{inner}" for inner in item.array_names()] if isinstance(item, Group) else [name]
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a name fits a pattern, in which ``*`` stands for any characters, as in rules of tenants."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return name == first
+    *inner, last = rest
+    if not name.startswith(first):
+        return False
+    at = len(first)
+    for part in inner:
+        found = name.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(name) - len(last) >= at and name.endswith(last)
+
+
+def _table_around(store: Store, name: str) -> str | None:
+    """Return the table of columns that an array belongs to, if it is one's."""
+    parts = name.split("/")
+    above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+    return next((one for one in above if _table(store, one) is not None), None)
 
 
 def _table(store: Store, name: str) -> Any:

@@ -16,6 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import flight as fl
+
 from nandarray import _nandarray
 from nandarray.array.store import Store
 from nandarray.errors import CancelledError, InvalidError, NandarrayError, ProtectedError, ReadOnlyError
@@ -28,13 +31,8 @@ from nandarray.flight.putting import put
 from nandarray.flight.tickets import VERSION, Command, Ticket
 from nandarray.inputs import open_input
 from nandarray.nvme.admission import Admission, Secrets
-from nandarray.optional import needs
 from nandarray.serving.endpoint import MetricsEndpoint
 from nandarray.serving.metrics import exposition, observe
-
-with needs("pyarrow", "lab"):
-    import pyarrow as pa
-    from pyarrow import flight as fl
 
 __all__ = ["FlightServer", "serve"]
 

@@ -28,8 +28,8 @@ _JOINS = ("and", "or", "not")
 _COMPARED = ("<", "<=", "==", "!=", ">=", ">")
 _CHARACTERS = ("begins", "ends", "holds")
 _ALONE = ("is", "null", "valid")
-#: Values that are computed of others, with the elements of their lists.
-_COMPUTED = {"negative": 2, "+": 3, "-": 3, "*": 3, "/": 3}
+#: Values that are computed of others, with the number of those.
+_COMPUTED = {"negative": 1, "+": 2, "-": 2, "*": 2, "/": 2}
 _TYPED: dict[str, Callable[[str], Any]] = {
     "decimal": Decimal,
     "date": datetime.date.fromisoformat,
@@ -333,12 +333,14 @@ def _operand(value: Any) -> Any:
     """Return a column's name, or a tree of values, of a test."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and len(value) == 2 and value[0] == "col" and isinstance(value[1], str):  # noqa: PLR2004
-        return "col", value[1]
-    if isinstance(value, list) and len(value) == 2 and value[0] == "value":  # noqa: PLR2004
-        return "value", _constant(value[1])
-    if isinstance(value, list) and value and value[0] in _COMPUTED and len(value) == _COMPUTED[value[0]]:
-        return (value[0], *(("col", one) if isinstance(one, str) else _operand(one) for one in value[1:]))
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        op, *rest = value
+        if op == "col" and len(rest) == 1 and isinstance(rest[0], str):
+            return "col", rest[0]
+        if op == "value" and len(rest) == 1:
+            return "value", _constant(rest[0])
+        if _COMPUTED.get(op) == len(rest):
+            return (op, *(("col", one) if isinstance(one, str) else _operand(one) for one in rest))
     raise InvalidError(
         f"a value must be a column's name, or a list with col, value, negative, +, -, * or /: {value!r:.60}"
     )

@@ -252,6 +252,16 @@ def test_a_version_is_read_whatever_is_committed_since(tmp_path: Path) -> None:
             assert read(client, command(array="a"))["values"].to_pylist() == [1] * 4
 
 
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_drive_is_served_as_a_file_is(store: Any) -> None:
+    with nandarray.serve(store) as drive, nandarray.open(drive.url, "r+") as remote, served(remote) as (_, client):
+        assert read(client, command(table="t", columns=["id"], filter=["<", "id", 9]))["id"].to_pylist() == [*range(9)]
+        assert read(client, command(array="line", program={"name": "sum"})).to_pylist() == [{"result": 4_999_950_000}]
+        put(client, command(array="line", box=[[0, 2]]), pa.table({"values": [7, 8]}))
+        assert read(client, command(array="line", box=[[0, 3]]))["values"].to_pylist() == [7, 8, 2]
+    assert store["line"][:3].tolist() == [7, 8, 2]
+
+
 def test_what_is_put_is_there_whole_or_not_at_all(store: Any) -> None:
     rows = pa.table({"values": pa.array(range(1000), pa.int64())})
     at = command(array="line", box=[[500, 1500]])

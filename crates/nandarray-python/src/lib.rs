@@ -71,9 +71,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nvme::PyNvme>()?;
     m.add_class::<nvme_tcp::PyNvmeServer>()?;
     m.add_class::<nvme_tcp::PyNvmeHost>()?;
-    m.add_class::<nvme_tenants::PyDoorTenants>()?;
-    m.add_class::<nvme_tenants::PyDoorTenant>()?;
-    m.add_class::<nvme_tenants::PyDoorMemory>()?;
+    nvme_tenants::add_classes(m)?;
     m.add_class::<queues::PyQueueServer>()?;
     m.add_class::<queues::PyQueueClient>()?;
     m.add_class::<clock::PyClock>()?;

@@ -10,6 +10,13 @@ use pyo3::types::PyDict;
 
 use crate::nvme_tcp::{RulesText, rules_of};
 
+/// Adds the classes to the module.
+pub(crate) fn add_classes(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyDoorTenants>()?;
+    m.add_class::<PyDoorTenant>()?;
+    m.add_class::<PyDoorMemory>()
+}
+
 /// The tenants of a node.
 #[pyclass(module = "nandarray._nandarray", name = "DoorTenants", frozen)]
 pub(crate) struct PyDoorTenants(DoorTenants);

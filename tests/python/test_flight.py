@@ -26,6 +26,7 @@ import nandarray
 from nandarray.cli import app
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight import plans, token_of
+from nandarray.flight.tickets import Ticket
 from nandarray.interop import tables
 from nandarray.nvme import new_secret
 from nandarray.parts import PartedStore
@@ -355,6 +356,7 @@ def test_wrong_commands_and_tickets_are_told_what_is_wrong(store: Any) -> None:
                 with pytest.raises((pa.ArrowInvalid, pa.ArrowKeyError)):
                     client.do_get(fl.Ticket(body)).read_all()
         ticket = json.loads(client.get_flight_info(command(array="line")).endpoints[0].ticket.ticket)
+        assert Ticket.parse(json.dumps(ticket).encode()).encode() == json.dumps(ticket, separators=(",", ":")).encode()
         for change, text in (
             ({"version": 9}, "must have version 1"),
             ({"schema": "0" * 16}, "must have the schema of 'line'"),
@@ -402,6 +404,11 @@ def test_a_tenant_sees_and_changes_what_its_rules_say(shared: Any) -> None:
             with pytest.raises(fl.FlightUnauthenticatedError, match="bearer token"):
                 list(client.list_flights(b"", wrong))
         assert server.status()["refused_logins"] == 3
+        since = time.monotonic()
+        for _ in range(14):  # the seventeenth of a minute waits
+            with pytest.raises(fl.FlightUnauthenticatedError):
+                list(client.list_flights())
+        assert time.monotonic() - since > 0.9
 
         def names(options: Any) -> list[Any]:
             return [b"/".join(one.descriptor.path) for one in client.list_flights(b"", options)]
@@ -496,12 +503,18 @@ def test_deadlines_end_a_call_on_both_sides(shared: Any, monkeypatch: Any) -> No
         assert "stopped by the operator" in str(caught[0])
         with pytest.raises(NotFoundError):
             server.kill(1 << 40)
+        other = new_secret()
+        running = begun()
+        assert server.reload(secrets={**secrets, SALES: other}, config=config) == [SALES]
+        running.join()
+        assert "token or tenant is another one now" in str(caught[1])
+        server.reload(secrets=secrets, config=config)
         running = begun()
         since = time.monotonic()
         server.stop()
         assert time.monotonic() - since < 5
         running.join()
-        assert isinstance(caught[1], fl.FlightUnavailableError), caught
+        assert isinstance(caught[2], fl.FlightUnavailableError), caught
 
 
 def error_of(work: Callable[[], Any]) -> Exception | None:

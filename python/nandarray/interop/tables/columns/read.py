@@ -1,6 +1,6 @@
 """Reading columns of a table as Arrow arrays: ranges of rows, and single rows.
 
-A :class:`Reader` has the arrays of the columns that are asked for, as they were when it was made, and the number of
+A :class:`Reader` has the arrays of the requested columns, as they were when it was made, and the number of
 rows then: what is appended later is not seen. Single rows are read by index arrays, of which only these rows cross a
 door.
 """
@@ -152,7 +152,7 @@ class Reader:
     path : str
         The full name of the table.
     layout : Layout
-        Where its columns lie.
+        The places of its columns.
     rows : int
         Its rows.
     names : iterable of str
@@ -162,7 +162,7 @@ class Reader:
     def __init__(self, store: Store, path: str, layout: Layout, rows: int, names: Iterable[str]) -> None:
         self.rows = rows
         self.schema = layout.schema
-        #: A range is read whole where at least one of so many of its rows is wanted.
+        #: A range is read whole where at least one of this number of its rows is wanted.
         self.near = _NEAR_BEHIND_A_DOOR if isinstance(store._engine, Source) else _NEAR
         self.deleted: Array | None = store.open_array(f"/{path}/{DELETED}") if f"{path}/{DELETED}" in store else None
         self.columns = {name: _Column(store, path, layout.place(name), rows) for name in dict.fromkeys(names)}

@@ -1,7 +1,7 @@
-"""Which rows of a table of columns pass a test, and the batches that have them.
+"""The rows of a table of columns that pass a test, and the batches that have them.
 
 Rows are chosen in two steps: numbers of rows that pass, without those that are deleted; then the wanted columns of
-these rows, all of a range where many pass, single rows where few do. What no program decides is decided by Arrow over
+these rows, all of a range where many pass, single rows where few do. Arrow decides what no program can, over
 the rows that come back.
 """
 
@@ -36,14 +36,14 @@ RUN_ROWS = 1 << 22
 
 
 def checked_columns(layout: Layout, columns: Sequence[str] | None) -> list[str]:
-    """Return the columns that are asked for.
+    """Return the requested columns.
 
     Raises
     ------
     NotFoundError
         There is no such column.
     InvalidError
-        None is asked for, or one twice.
+        None is requested.
     """
     known = layout.schema.names
     if columns is None:

@@ -1,7 +1,7 @@
 """A table of columns: an array a column, all of equal length; appended to, deleted from, scanned beside the data.
 
-Which arrays there are says :mod:`nandarray.interop.tables.columns.layout`; writing, reading, zones and the choice of
-rows have modules of their own. This one has the object that users hold.
+The object that users hold. Arrays and their names are :mod:`nandarray.interop.tables.columns.layout`'s; writing,
+reading, zones and the choice of rows have modules of their own.
 """
 
 from __future__ import annotations
@@ -449,7 +449,7 @@ def _checked(where: Test | None) -> Test | None:
 
 
 class _Live:
-    """Where the rows lie that are not deleted."""
+    """The places of the rows that are not deleted."""
 
     _ROWS = 1 << 16
 

@@ -94,7 +94,7 @@ class Aggregates:
     def _part(self, batch: Any) -> Any:
         """Aggregate a batch; a column is named by the number of its aggregate, and the step."""
         keys = [f"k{number}" for number in range(len(self._by))]
-        arrays = [_unpacked(batch.column(name)) for name in self._by]
+        arrays = [_key(batch.column(name)) for name in self._by]
         names = list(keys)
         asked: list[tuple[Any, str]] = []
         for number, one, step in self._steps():
@@ -123,7 +123,8 @@ class Aggregates:
         steps = [f"{step}{number}" for number, _, step in self._steps()]
         at = [found.column_names.index(key) for key in keys]
         rest = [number for number in range(found.num_columns) if number not in at]
-        return pa.table([found.column(number) for number in [*at, *rest]], names=[*keys, *steps])
+        columns = [_decoded(found.column(number)) for number in [*at, *rest]]
+        return pa.table(columns, names=[*keys, *steps])
 
     def _finished(self, found: Any) -> Any:
         fields = [self._schema.field(name) for name in self._by]
@@ -161,6 +162,18 @@ def _one(name: str, what: Any, schema: Any) -> _One:
 
 def _is_key(kind: Any) -> bool:
     return not _types.is_nested(kind)
+
+
+def _key(array: Any) -> Any:
+    """Return values as Arrow groups by them: by codes, where none of these stands for another's value."""
+    array = outer_of(array)
+    if _types.is_dictionary(array.type) and not array.dictionary.null_count:
+        return array
+    return _unpacked(array)
+
+
+def _decoded(column: Any) -> Any:
+    return column.cast(_compared(column.type.value_type)) if _types.is_dictionary(column.type) else column
 
 
 def _unpacked(array: Any) -> Any:

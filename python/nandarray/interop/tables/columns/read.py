@@ -7,7 +7,7 @@ door.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from nandarray.door import Source
 from nandarray.errors import CorruptError
 from nandarray.interop.tables.choosing import Operand
 from nandarray.interop.tables.columns.dictionary import dictionary_of
-from nandarray.interop.tables.columns.forms import arrow_of, is_list
+from nandarray.interop.tables.columns.forms import arrow_of, is_list, is_text
 from nandarray.interop.tables.columns.layout import DELETED, Layout, Place
 
 if TYPE_CHECKING:
@@ -55,14 +55,23 @@ class _Column:
             if part is not None and part.shape[0] < length:
                 raise CorruptError(f"{part.name!r} has {part.shape[0]} rows, its table has {length}")
 
-    def read(self, key: slice | _NdArray) -> Any:
-        """Return rows as an Arrow array of the column's type."""
-        kind = self.place.field.type
+    def field(self, *, coded: bool) -> Any:
+        """Return the column's field; if ``coded``, with text that lies by codes as a dictionary."""
+        field = self.place.field
+        if coded and self.place.form == "codes" and is_text(field.type):
+            return field.with_type(pa.dictionary(pa.int32(), field.type))
+        return field
+
+    def read(self, key: slice | _NdArray, chosen: _NdArray | None, kind: Any) -> Any:
+        """Return rows, or some of these, as an Arrow array of a type that :meth:`field` gives."""
         if self.ragged is not None:
-            return _as(self.ragged.to_arrow(key), kind)
+            found = self.ragged.to_arrow(key)
+            return _as(found if chosen is None else found.take(pa.array(chosen)), kind)
         assert self.values is not None
         found = np.asarray(self.values[key])
         there = None if self.valid is None else np.asarray(self.valid[key], bool)
+        if chosen is not None:
+            found, there = found[chosen], None if there is None else there[chosen]
         if there is not None and there.all():
             there = None
         if self.place.form == "array":
@@ -78,16 +87,15 @@ class _Column:
                 values = dictionary_of(self._store, self._path, self.place, used)
                 return _as(values.take(_indices(codes, there)), kind)
         values = self.dictionary
-        if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < max(1, len(values)):
-            raise CorruptError(
-                f"codes of {self._path!r} are from {codes.min()} to {codes.max()}, of {len(values)} values"
-            )
         indices = _indices(codes, there)
-        if not pa.types.is_dictionary(inner):
-            return _as(values.take(indices), kind)
-        whole = pa.DictionaryArray.from_arrays(
-            indices.cast(inner.index_type), _as(values, inner.value_type), ordered=inner.ordered
-        )
+        try:
+            if not pa.types.is_dictionary(inner):
+                return _as(values.take(indices), kind)
+            whole = pa.DictionaryArray.from_arrays(
+                indices.cast(inner.index_type), _as(values, inner.value_type), ordered=inner.ordered
+            )
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+            raise CorruptError(f"codes of {self._path!r} must be of its {len(values)} values: {error}") from None
         return kind.wrap_array(whole) if isinstance(kind, pa.BaseExtensionType) else whole
 
     @property
@@ -167,10 +175,17 @@ class Reader:
         self.deleted: Array | None = store.open_array(f"/{path}/{DELETED}") if f"{path}/{DELETED}" in store else None
         self.columns = {name: _Column(store, path, layout.place(name), rows) for name in dict.fromkeys(names)}
 
-    def batch(self, names: list[str], key: slice | _NdArray) -> Any:
-        """Return rows of some columns."""
-        schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
-        return pa.RecordBatch.from_arrays([self.columns[name].read(key) for name in names], schema=schema)
+    def fields(self, names: Sequence[str], *, coded: bool = False) -> Any:
+        """Return the schema of some columns; if ``coded``, with text that lies by codes as dictionaries."""
+        return pa.schema([self.columns[name].field(coded=coded) for name in names], self.schema.metadata)
+
+    def batch(
+        self, names: list[str], key: slice | _NdArray, chosen: _NdArray | None = None, *, coded: bool = False
+    ) -> Any:
+        """Return rows of some columns; of a range that is read whole, those that are chosen by their places in it."""
+        schema = self.fields(names, coded=coded)
+        arrays = [self.columns[field.name].read(key, chosen, field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def gone(self, begin: int, end: int) -> _NdArray | None:
         """Return which rows of a range are deleted; None if none is."""

@@ -243,6 +243,7 @@ class ColumnTable(Table):
         *,
         pieces: Sequence[Piece] | None = None,
         batch_rows: int = BATCH_ROWS,
+        dictionaries: bool = False,
         **options: Any,
     ) -> Any:
         """Scan the table beside the data.
@@ -257,6 +258,8 @@ class ColumnTable(Table):
             Pieces to scan, of those that :meth:`pieces` gave; the whole table if left out.
         batch_rows : int
             Rows that are looked at for one batch, at most.
+        dictionaries : bool
+            Text that lies by codes as dictionaries, which is faster, and of another type than the table's.
         **options
             Options of :func:`nandarray.offload`.
 
@@ -288,7 +291,7 @@ class ColumnTable(Table):
         where = _checked(where)
         rows = checked_rows("batch_rows", batch_rows)
         reader = self._reader([*wanted, *columns_of(where, self._layout)])
-        scan = Scan(reader, wanted, where, options)
+        scan = Scan(reader, wanted, where, options, coded=dictionaries)
         chosen = self._pieces(reader.rows, where) if pieces is None else _within(pieces, reader.rows)
         return pa.RecordBatchReader.from_batches(scan.schema, scan.batches(chosen, rows))
 
@@ -354,7 +357,7 @@ class ColumnTable(Table):
         asked = Aggregates(aggregates, by, self.schema)
         where = _checked(where)
         columns = asked.columns or columns_of(where, self._layout)[:1] or self.schema.names[:1]
-        return asked.of(self.scan(columns, where, pieces=pieces, **options))
+        return asked.of(self.scan(columns, where, pieces=pieces, dictionaries=True, **options))
 
     def zones(self, column: str) -> Any:
         """Return the zone map of a column.

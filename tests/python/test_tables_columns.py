@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,8 @@ def file(tmp_path: Path) -> Any:
         yield made
 
 
-def test_rows_are_those_of_a_table_in_memory(store: Any) -> None:
+def test_rows_are_those_of_a_table_in_memory(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("nandarray.interop.tables.columns.write._SLAB_ROWS", 13)
     for seed in range(4 if doors.is_file(store) else 1):
         random_ = random.Random(seed)
         names = list(TYPES) if seed == 0 else random_.sample(list(TYPES), 5)
@@ -317,6 +319,7 @@ def test_what_crosses_to_a_drives_host_is_the_rows_that_pass(tmp_path: Path) -> 
 
 def test_text_that_gets_many_values_lies_plainly(store: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("nandarray.interop.tables.columns.encoding.CROWD", 20)
+    monkeypatch.setattr("nandarray.interop.tables.columns.write._SLAB_ROWS", 20)
     first = ["a", "b", None, "b"] * 10
     model = pa.table({"x": first + [f"{at}" for at in range(60)] + first, "y": first * 2 + first[:20] + first})
     table = tables.create(store, "t", model, zone_rows=5)
@@ -374,6 +377,47 @@ def test_rows_come_from_files_streams_and_views(file: nandarray.Store, tmp_path:
         table.append(views)
     again = pickle.loads(pickle.dumps(tables.open_table(file, "t1")))
     same(again.scan().read_all(), plain)
+
+
+def test_handles_and_processes_see_what_others_did(tmp_path: Path) -> None:
+    model = pa.table({"id": [1, 2], "name": ["a", None], "list": [[1], None]})
+    with (
+        nandarray.open(tmp_path / "s.nand", "w") as file,
+        nandarray.serve(file, "127.0.0.1:0") as server,
+        nandarray.open(server.url, "r+") as one,
+        nandarray.open(server.url, "r+") as other,
+    ):
+        first = tables.create(one, "g/t", model)
+        second = tables.open_table(other, "g/t")
+        assert isinstance(second, ColumnTable)
+        whole = model
+        for table, again in ((first, second), (second, first), (first, second)):
+            begun = again.scan(batch_rows=1)
+            assert table.append(model) == len(whole) + 2
+            same(begun.read_all(), whole)  # as it was when the scan began
+            whole = pa.concat_tables([whole, model])
+            same(again.scan().read_all(), whole)
+            assert (again.take([len(whole) - 1])["id"].to_pylist(), again.zones("id")["rows"][0].as_py()) == (
+                [2],
+                len(whole),
+            )
+        assert (first.delete(col("name") == "a"), second.num_rows) == (4, 4)
+        same(pa.table(second), whole.filter(pc.field("id") == 2))
+        copy = tables.create(other, "copy", second)
+        one.rename("g/t", "moved")
+        same(pa.table(tables.open_table(other, "moved")), pa.table(copy))
+
+
+def test_threads_append_and_scan_at_the_same_time(file: nandarray.Store) -> None:
+    table = tables.create(file, "t", {"id": [0] * 10, "text": ["0"] * 10}, zone_rows=7)
+    with ThreadPoolExecutor(4) as pool:
+        writes = [pool.submit(table.append, {"id": [at] * 10, "text": [str(at)] * 10}) for at in range(1, 25)]
+        reads = [pool.submit(lambda: pa.table(table).to_pydict()) for _ in range(24)]
+        assert sorted(one.result() for one in writes)[-1] == 250
+        for found in [one.result() for one in reads] + [pa.table(table).to_pydict()]:
+            runs = np.array(found["id"]).reshape(-1, 10)
+            assert (runs == runs[:, :1]).all()
+            assert found["text"] == [str(at) for at in found["id"]]
 
 
 def _broken(table: Any, error: Any) -> Any:

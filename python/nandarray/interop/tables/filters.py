@@ -346,5 +346,3 @@ def _cast(part: Call, schema: Any) -> Any:
     elif one.family == "number" and one.unit == 1 and to == pa.float64() and one.high <= _FLOAT_WHOLE:
         return inner
     raise NotUnderstoodError("cast")
-
-

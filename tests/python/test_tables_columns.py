@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import pickle
 import random
@@ -314,6 +315,20 @@ def test_what_crosses_to_a_drives_host_is_the_rows_that_pass(tmp_path: Path) -> 
         assert crossed < len(found) * (4 + 8 + 4 + 1) + 16_384, crossed
 
 
+def test_the_same_on_a_modelled_device() -> None:
+    random_ = random.Random(9)
+    model = rows(random_, 300, ["int8", "text", "few", "decimal9", "float64"])
+    device = nandarray.devices()["mqsim-ideal"].with_({"compute.cores": 2, "compute.clock": "1 GHz"})
+    with nandarray.open(device=device, mode="w") as store:
+        table = tables.create(store, "t", model, zone_rows=64)
+        store.flush()
+        same(table.scan(where=col("int8") > 0).read_all(), model.filter(pc.field("int8") > 0))
+        assert store.report()["programs"]["instructions"] > 0
+        assert table.append(model) == 600
+        assert table.delete(col("few") == "same") > 0
+        assert table.num_rows == table.scan().read_all().num_rows == table.aggregate({"n": "count"})["n"][0].as_py()
+
+
 # --- Sources, bad input -----------------------------------------------------------------------------------------------
 
 
@@ -529,6 +544,55 @@ def test_arrays_that_are_no_table_are_named(file: nandarray.Store) -> None:
 
 
 # --- Crashes ----------------------------------------------------------------------------------------------------------
+
+
+def _stopped(monkeypatch: Any, at: int) -> None:
+    """Let the command of that number, of all that change arrays, stop with an error before it changes anything."""
+    count = itertools.count()
+
+    def stopping(real: Any) -> Any:
+        def call(*given: Any, **options: Any) -> Any:
+            if next(count) >= at:
+                raise MemoryError("stopped")
+            return real(*given, **options)
+
+        return call
+
+    for kind, name in [
+        (nandarray.Array, "append"), (nandarray.Array, "resize"), (nandarray.Array, "__setitem__"),
+        (nandarray.Group, "_create"),
+    ]:  # fmt: skip
+        monkeypatch.setattr(kind, name, stopping(getattr(kind, name)))
+
+
+def test_an_append_or_a_deletion_that_stops_anywhere_changes_nothing(file: nandarray.Store, monkeypatch: Any) -> None:
+    random_ = random.Random(10)
+    names = ["int8", "few", "text", "codes", "list", "pair"]
+    model = pa.table({"id": range(20), **rows(random_, 20, names).to_pydict()})
+    model = model.cast(pa.schema([pa.field("id", pa.int64()), *(pa.field(name, TYPES[name][0]) for name in names)]))
+    table = tables.create(file, "t", model, zone_rows=8)
+    steps = 0
+    for what in ("append", "delete", "append"):
+        for at in range(1000):
+            more = rows(random_, 10, names).add_column(0, "id", pa.array(range(len(model), len(model) + 10)))
+            with monkeypatch.context() as patch:
+                _stopped(patch, at)
+                try:
+                    done = table.append(more) if what == "append" else table.delete(col("id").isin([3, 17]))
+                except MemoryError:
+                    done = None
+            if done is not None:
+                break
+            steps += 1
+            same(table.scan().read_all(), model)
+            zones = table.zones("id").to_pylist()
+            for zone in zones:
+                ids = [one for one in model["id"].to_pylist() if zone["begin"] <= one < zone["begin"] + 8]
+                assert zone["low"] <= min(ids) <= max(ids) <= zone["high"]
+        model = pa.concat_tables([model, more]) if what == "append" else model.filter(~pc.field("id").isin([3, 17]))
+        same(table.scan().read_all(), model)
+    assert steps > 30
+    assert file.check()["ok"]
 
 
 WRITER = """

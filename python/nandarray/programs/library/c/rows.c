@@ -1,8 +1,8 @@
 /* rows.c: the numbers of the elements of one to eight arrays of one length that pass a test, counted from the first
  * record of the run.
  *
- * The test is written by nandarray.programs.library.rows from a description (rows.h). Elements are tested by chunks, and
- * numbers are put together behind that.
+ * The test is written by nandarray.programs.library.rows from a description (rows.h). Elements are tested by chunks,
+ * and numbers are put together behind that.
  */
 #include "rows.h"
 

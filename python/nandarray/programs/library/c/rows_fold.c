@@ -42,7 +42,9 @@ typedef struct {
 } result;
 
 static inline __int128 whole_of(const cell *one) { return (__int128)one->high << 64 | one->low; }
-static inline void set_whole(cell *one, __int128 value) { one->low = (uint64_t)value, one->high = (int64_t)(value >> 64); }
+static inline void set_whole(cell *one, __int128 value) {
+    one->low = (uint64_t)value, one->high = (int64_t)(value >> 64);
+}
 
 /* The elements of a chunk, `keep` for those of the fold. */
 #define EACH(guard, ...)                                         \

@@ -1,17 +1,16 @@
 """Filters as Substrait has them: an extended expression, as Arrow and other engines write it, as a test of rows.
 
-A second source of filters beside Arrow's own expressions (:mod:`nandarray.interop.tables.filters`), which reads the same
-into the same tests. The messages are read as Protocol Buffers encode them, field by field: few of Substrait's are
+A second source of filters beside Arrow's own expressions (:mod:`nandarray.interop.tables.filters`), which become the
+same tests. The messages are read as Protocol Buffers encode them, field by field: few of Substrait's are
 needed, and a package of all of them would be one more that has to fit engines' versions. Literals have units of their
 own: moments are microseconds, whatever the column has.
 
-What is not understood, a function, a type or a field, is a part that no test says; nothing is guessed.
+A function, a type or a field that is not known makes its part one that is not understood; nothing is guessed.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -122,10 +121,10 @@ class _Reader:
     def __init__(self, message: Message) -> None:
         self._message = message
         self._names = [name.decode() for name in _fields(_one(message, 4))[1]]
-        self._functions: Mapping[int, str] = {}
+        self._functions: dict[int, str] = {}
         for one in message.get(2, []):
             function = _fields(_one(_fields(one), 3, b""))
-            self._functions[_one(function, 2, 0)] = _one(function, 3, b"").decode().partition(":")[0]  # type: ignore[index]
+            self._functions[_one(function, 2, 0)] = _one(function, 3, b"").decode().partition(":")[0]
 
     def filter(self) -> Any:
         (reference,) = self._message[3]
@@ -162,7 +161,7 @@ class _Reader:
         if name in _CHARACTERS:
             if options.get("case_sensitivity", "CASE_SENSITIVE") != "CASE_SENSITIVE":
                 raise NotUnderstoodError(name)
-            return Call(name, given[:1], {"pattern": given[1], "ignore_case": pa.scalar(False)})
+            return Call(name, given[:1], {"pattern": given[1], "ignore_case": pa.scalar(value=False)})
         return Call(name, given)
 
     def _if_then(self, fields: Message, depth: int) -> Any:

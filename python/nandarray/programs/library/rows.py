@@ -1,4 +1,4 @@
-"""Definitions of the program ``rows`` from a description: dtypes of arrays and scalars, and a test of their elements.
+"""Definitions of the programs ``rows`` and ``rows_fold``: dtypes of arrays and scalars, and a test of their elements.
 
 A test is a tree of tuples: ``("and", test, ...)``, ``("or", test, ...)``, ``("not", test)``, ``("true",)``;
 ``("flag", number)`` of an array of booleans; ``(op, value, value)`` with one of ``<``, ``<=``, ``>``, ``>=``, ``==``,
@@ -8,6 +8,9 @@ sorted values of a whole array, ``("listed", value, number)`` for a code whose b
 A value is ``("input", number)``, or ``("input", number, low, high)`` where it is known to be from low to high;
 ``("scalar", number)``; ``("const", number)``; ``("+", a, b)``, ``("-", a, b)``, ``("*", a, b)``, ``("/", a, b)``,
 ``("negative", a)``, or ``("float", a)`` for its float64.
+
+Folds of ``rows_fold`` are ``("count", test)``, ``("sum", test, value)``, ``("min", test, value)``, ``("max", test,
+value)``, each over the elements for which both tests are true.
 
 Arithmetic of integers is exact: each value has a range, from which follows how many bits C computes it with; one that
 does not fit 128 bits is refused. Where one side is a float, both are float64, and so is every quotient. Missing values
@@ -25,7 +28,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["COMPARISONS", "Typed", "cost", "rows_", "typed", "written"]
+__all__ = ["COMPARISONS", "Typed", "cost", "folds_", "rows_", "typed", "written"]
 
 INPUTS_MAX, SCALARS_MAX = 8, 16
 COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
@@ -249,3 +252,62 @@ def rows_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[st
         "SIZE": _type(inputs[0]),
         "PASSES": written(where, inputs, scalars),
     }
+
+
+FOLDS_MAX = 32
+_CELL_BYTES, _RESULT_BYTES, _CHUNK = 608, 32, 1024
+#: Bits of an integer that is summed, so that 2^32 of them have 128.
+_SUMMED_BITS = 95
+_ENDS = {"min": "<", "max": ">"}
+
+
+def folds_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the definitions of the C preprocessor for a description with folds."""
+    inputs = [np.dtype(one) for one in values["inputs"]]
+    scalars = [np.dtype(one) for one in values["scalars"]]
+    folds = values["folds"]
+    if not 1 <= len(folds) <= FOLDS_MAX:
+        raise InvalidError(f"rows_fold: folds must be from 1 to {FOLDS_MAX}, not {len(folds)}")
+    made, merged, summed = [], [], 0
+    for number, fold in enumerate(folds):
+        one, other, is_exact = _fold(number, fold, inputs, scalars)
+        made.append(one)
+        merged.append(other)
+        summed |= is_exact << number
+    return {
+        **rows_(None, values),
+        "FOLDS": " ".join(made),
+        "MERGES": " ".join(merged),
+        "FOLDS_COUNT": len(folds),
+        "SUMMED": f"UINT64_C({summed})",
+        "STATE_BYTES": _CELL_BYTES * len(folds),
+        "RESULT_BYTES": _RESULT_BYTES * len(folds),
+    }
+
+
+def _fold(
+    number: int, fold: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dtype[Any]]
+) -> tuple[str, str, bool]:
+    """Write a fold and its merging in C, and say whether it is a sum of floats."""
+    op, guard = fold[0], written(fold[1], inputs, scalars)
+    if op == "count":
+        return f"FOLD_COUNT({number}, {guard})", f"MERGE_COUNT({number})", False
+    one = typed(fold[2], inputs, scalars)
+    if op == "sum":
+        if one.is_float:
+            return f"FOLD_FLOAT_SUM({number}, {guard}, {one.code})", f"MERGE_FLOAT_SUM({number})", True
+        most = max(-one.low, one.high)
+        if most >> _SUMMED_BITS:
+            raise InvalidError(f"rows_fold: integers that are summed must have at most {_SUMMED_BITS} bits")
+        wide = "int64_t" if most * _CHUNK < 2 ** (_WORD - 1) else "__int128"
+        return f"FOLD_SUM({number}, {wide}, {guard}, {one.code})", f"MERGE_SUM({number})", False
+    if op not in _ENDS:
+        raise InvalidError(f"rows_fold: {op!r} is no fold; there is count, sum, min, max")
+    if one.is_float:
+        begins = "__builtin_inf()" if op == "min" else "-__builtin_inf()"
+        folded = f"FOLD_FLOAT_END({number}, {guard}, {one.code}, {_ENDS[op]}, {begins})"
+        return folded, f"MERGE_FLOAT_END({number}, {_ENDS[op]})", False
+    begins = _constant(one.high if op == "min" else one.low).code
+    kind = one.type if "128" in one.type or "64" in one.type else "int64_t"
+    folded = f"FOLD_END({number}, {kind}, {guard}, {one.code}, {_ENDS[op]}, ({kind}){begins})"
+    return folded, f"MERGE_END({number}, {_ENDS[op]})", False

@@ -218,6 +218,16 @@ def test_aggregates_are_those_of_python(store: Any) -> None:
                 else:
                     assert row[name] == wanted or wanted != wanted, name
     assert table.aggregate({"n": "count"}, where=col("int8") > 200).to_pylist() == [{"n": 0}]
+    least = {"n": ("min", "int8"), "m": ("mean", "decimal9"), "k": ("count", "text"), "d": ("max", "date32")}
+    assert table.aggregate(least, where=col("few") == "none").to_pylist() == [{"n": None, "m": None, "k": 0, "d": None}]
+    table.delete(col("int8") < 0)
+    table.append(model.slice(0, 50))
+    whole = pc.field("int8") >= 0
+    model = pa.concat_tables([model.filter(whole | pc.field("int8").is_null()), model.slice(0, 50)])
+    some = [one for one in model["int8"].to_pylist() if one is not None and one < 90]
+    sums = {"n": ("min", "int8"), "m": ("max", "int8"), "s": ("sum", "int8"), "k": "count"}
+    wanted_sums = {"n": min(some), "m": max(some), "s": sum(some), "k": len(some)}
+    assert table.aggregate(sums, where=col("int8") < 90).to_pylist() == [wanted_sums]
     assert table.aggregate({"n": ("sum", "int8")}, ["few"], where=col("int8") > 200).num_rows == 0
     wide = tables.create(store, "w", {"x": pa.array([1 << 62] * 3 + [-(1 << 62)] * 2, pa.int64())})
     assert wide.aggregate({"s": ("sum", "x")}).to_pylist() == [{"s": 1 << 62}]

@@ -213,7 +213,7 @@ class Chooser:
             offload(program, inputs.boxes(first, min(end, first + RUN_ROWS)), inputs.scalars, **options).result
             for first in range(begin, end, RUN_ROWS)
         ]
-        return folding.results([np.asarray(one) for one in found])
+        return folding.results([np.asarray(one).reshape(-1) for one in found])
 
     def _runs(
         self, program: Program, begin: int, end: int, options: Mapping[str, Any]

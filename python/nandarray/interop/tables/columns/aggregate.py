@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -84,6 +85,33 @@ class Aggregates:
             empty = pa.RecordBatch.from_pylist([], pa.schema(nothing))
             parts = [self._part(empty)]
         return self._finished(self._combined(parts))
+
+    @property
+    def folds(self) -> list[tuple[Any, ...]] | None:
+        """The steps of all aggregates as a program takes them, if all rows are one group; None where it has none."""
+        if self._by or any(step == "sum" and self._is_truth(one) for _, one, step in self._steps()):
+            return None
+        return [(step,) if one.column is None else (step, one.column) for _, one, step in self._steps()]
+
+    def _is_truth(self, one: _One) -> bool:
+        return bool(_types.is_boolean(plain(self._schema.field(one.column).type)))
+
+    def of_folds(self, found: Sequence[Any]) -> Any:
+        """Return the aggregates of what a program computed, as a table of Arrow."""
+        columns = {}
+        for (number, one, step), value in zip(self._steps(), found, strict=True):
+            if isinstance(value, pa.Scalar):
+                column = _unpacked(pa.array([value.as_py()], value.type) if value.is_valid else pa.nulls(1, value.type))
+            elif value is None:
+                column = pa.nulls(1)
+            elif isinstance(value, float):
+                column = pa.array([value])
+            else:
+                kind = plain(self._schema.field(one.column).type) if one.column and step == "sum" else None
+                scale = kind.scale if kind is not None and _types.is_decimal(kind) else 0
+                column = pa.array([Decimal(value)], pa.decimal128(38, scale))
+            columns[f"{step}{number}"] = column
+        return self._finished(pa.table(columns))
 
     def _steps(self) -> Iterable[tuple[int, _One, str]]:
         """Give the steps of all aggregates: a mean is a sum and a count."""

@@ -16,6 +16,7 @@ from nandarray.errors import BadIndexError, NotFoundError
 from nandarray.interop.tables.columns import write
 from nandarray.interop.tables.columns.aggregate import Aggregates
 from nandarray.interop.tables.columns.delete import delete
+from nandarray.interop.tables.columns.fold import fold
 from nandarray.interop.tables.columns.forms import settled
 from nandarray.interop.tables.columns.layout import TABLE, ZONE_ROWS, Layout
 from nandarray.interop.tables.columns.read import Reader
@@ -356,6 +357,12 @@ class ColumnTable(Table):
         checked_columns(self._layout, [*by, *self.schema.names[:1]])
         asked = Aggregates(aggregates, by, self.schema)
         where = _checked(where)
+        reader = self._reader([*asked.columns, *columns_of(where, self._layout)])
+        if (folds := asked.folds) is not None:
+            chosen = self._pieces(reader.rows, where) if pieces is None else _within(pieces, reader.rows)
+            found = fold(folds, reader, where, chosen, {k: v for k, v in options.items() if k != "batch_rows"})
+            if found is not None:
+                return asked.of_folds(found)
         columns = asked.columns or columns_of(where, self._layout)[:1] or self.schema.names[:1]
         return asked.of(self.scan(columns, where, pieces=pieces, dictionaries=True, **options))
 

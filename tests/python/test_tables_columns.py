@@ -545,6 +545,34 @@ def test_arrays_that_are_no_table_are_named(file: nandarray.Store) -> None:
     with pytest.raises(nandarray.UnsupportedVersionError, match="has version 2"):
         tables.open_table(file, "t")
     file["t"].attrs["_TABLE"] = told
+    dates = {"d": pa.array([[1]] * 40, pa.list_(pa.date32())), "k": pa.array(range(40)).dictionary_encode()}
+    other = tables.create(file, "u", {"x": pa.array([1] * 40, pa.int64()), "v": [None] * 20 + [1] * 20, **dates})
+    other.delete(col("x") == 2)
+    other.delete(col("v") == 1)
+    for name, what in [
+        ("x", "i4"),
+        ("v.valid", "u1"),
+        ("d/values", "u1"),
+        ("k", "i8"),
+        ("k.dictionary", "i4"),
+        ("deleted", "u1"),
+    ]:
+        kept = file[f"u/{name}"][:]
+        del file[f"u/{name}"]
+        file.create(f"u/{name}", data=kept.astype(what))
+        with pytest.raises(CorruptError, match=f"'u/{name}' must have rows of"):
+            other.scan().read_all()
+        del file[f"u/{name}"]
+        file.create(f"u/{name}", data=kept)
+    assert other.scan().read_all().num_rows == 20
+    for code in (-1, 40):
+        file["u/k"][3] = code
+        for read in (other.take, lambda _: other.scan(["k"]).read_all()):
+            with pytest.raises(CorruptError, match="codes of 'u/k' must be of its 40 values"):
+                read([3])
+    file["u/ends"][-1] = -1
+    with pytest.raises(CorruptError, match="must have a number of rows, not -1"):
+        other.scan()
     file["t/id"].resize((2,))
     with pytest.raises(CorruptError, match="'t/id' has 2 rows, its table has 3"):
         table.scan()

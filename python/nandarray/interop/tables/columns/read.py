@@ -19,8 +19,8 @@ from nandarray.door import Source
 from nandarray.errors import CorruptError
 from nandarray.interop.tables.choosing import Operand
 from nandarray.interop.tables.columns.dictionary import dictionary_of
-from nandarray.interop.tables.columns.forms import arrow_of, is_list, is_text
-from nandarray.interop.tables.columns.layout import DELETED, Layout, Place
+from nandarray.interop.tables.columns.forms import arrow_of, element, is_list, is_text
+from nandarray.interop.tables.columns.layout import DELETED, Layout, Place, check_elements
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -51,9 +51,25 @@ class _Column:
                 self.valid = store.open_array(f"/{self._path}.valid")
         else:
             self.ragged = Ragged(store, self._path, place.form)
+        for array, dtype in ((self.values, self._dtype), (self.valid, np.dtype(bool)), (self._items, self._dtype)):
+            if array is not None:
+                check_elements(array, dtype)
         for part, length in ((self.values, rows), (self.valid, rows), (self.ragged, rows)):
             if part is not None and part.shape[0] < length:
                 raise CorruptError(f"{part.name!r} has {part.shape[0]} rows, its table has {length}")
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        """The dtype of the column's elements, or of those of its lists."""
+        if self.place.form in ("text", "bytes"):
+            return np.dtype("u1")
+        if self.place.form == "codes":
+            return np.dtype("<i4")
+        return element(self.place.values.value_type if self.place.form == "list" else self.place.values)
+
+    @property
+    def _items(self) -> Array | None:
+        return None if self.ragged is None else self.ragged.values
 
     def field(self, *, coded: bool) -> Any:
         """Return the column's field; if ``coded``, with text that lies by codes as a dictionary."""
@@ -84,6 +100,10 @@ class _Column:
             length = _length(self._store, f"{self._path}.dictionary", self.place)
             if len(codes) * _WHOLE < length and not pa.types.is_dictionary(inner):
                 used, codes = np.unique(codes, return_inverse=True)
+                if used[0] < 0 or used[-1] >= length:
+                    raise CorruptError(
+                        f"codes of {self._path!r} must be of its {length} values, not {used[0]}, {used[-1]}"
+                    )
                 values = dictionary_of(self._store, self._path, self.place, used)
                 return _as(values.take(_indices(codes, there)), kind)
         values = self.dictionary
@@ -123,8 +143,9 @@ class _Column:
 
 
 def _length(store: Store, path: str, place: Place) -> int:
-    inside = f"/{path}/offsets" if f"{path}/offsets" in store else f"/{path}"
-    return int(store.open_array(inside).shape[0])
+    if f"{path}/offsets" in store:
+        return int(store.open_array(f"/{path}/offsets").shape[0]) - 1
+    return int(store.open_array(f"/{path}").shape[0])
 
 
 def _indices(codes: _NdArray, there: _NdArray | None) -> Any:
@@ -172,7 +193,11 @@ class Reader:
         self.schema = layout.schema
         #: A range is read whole where at least one of this number of its rows is wanted.
         self.near = _NEAR_BEHIND_A_DOOR if isinstance(store._engine, Source) else _NEAR
+        if rows < 0:
+            raise CorruptError(f"table {path!r} must have a number of rows, not {rows}")
         self.deleted: Array | None = store.open_array(f"/{path}/{DELETED}") if f"{path}/{DELETED}" in store else None
+        if self.deleted is not None:
+            check_elements(self.deleted, np.dtype(bool))
         self.columns = {name: _Column(store, path, layout.place(name), rows) for name in dict.fromkeys(names)}
 
     def fields(self, names: Sequence[str], *, coded: bool = False) -> Any:

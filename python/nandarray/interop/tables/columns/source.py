@@ -209,4 +209,8 @@ def slabs(batches: Iterator[Any], first: int, rows: int) -> Iterator[Any]:
 
 
 def _joined(batches: list[Any]) -> Any:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if len(batches) == 1:
+        return batches[0]
+    whole = pa.Table.from_batches(batches)
+    arrays = [pa.concat_arrays(column.chunks) for column in whole.columns]  # which brings dictionaries together
+    return pa.RecordBatch.from_arrays(arrays, names=whole.column_names)

@@ -1,4 +1,4 @@
-"""What every table offers: a schema of Arrow's, pieces, scans beside the data, and a dataset for engines.
+"""The interface of all tables: a schema of Arrow's, pieces, scans beside the data, and a dataset for engines.
 
 Tables are of text (:mod:`nandarray.interop.tables.text`) or of columns (:mod:`nandarray.interop.tables.columns`). A
 piece is a run of neighbouring rows that can be scanned by itself: one fragment of a dataset, one partition of an

@@ -8,7 +8,7 @@
 
 from nandarray.interop.tables.schema import Column
 from nandarray.interop.tables.table import Piece, Table
-from nandarray.interop.tables.text import TextTable, create, open_table
+from nandarray.interop.tables.text import TextForm, TextTable, create, open_table
 from nandarray.interop.tables.where import Test, col, lowered
 
-__all__ = ["Column", "Piece", "Table", "Test", "TextTable", "col", "create", "lowered", "open_table"]
+__all__ = ["Column", "Piece", "Table", "Test", "TextForm", "TextTable", "col", "create", "lowered", "open_table"]

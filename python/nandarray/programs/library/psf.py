@@ -8,8 +8,8 @@ Values are integers as rows have them (decimals scaled, dates as days since 1970
 A test that is a conjunction is taken apart: each part is decided behind the last field that it needs, so that a line
 that fails early is not read to its end. Characters become numbers in the C source, so no text can end up as code.
 
-Where values may be missing (``null``), a test is true, false or neither, as in SQL: two expressions of C say whether it is
-true and whether it is false, and "not" exchanges them. ``("valid", field)`` asks whether a value is there.
+Where values may be missing (``null``), a test is true, false or neither, as in SQL: two expressions of C say whether it
+is true and whether it is false, and "not" exchanges them. ``("valid", field)`` asks whether a value is there.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def _spellings(null: Any, delimiter: int, quote: int) -> tuple[bytes, ...]:
     for one in found:
         if not isinstance(one, bytes) or len(one) > SPELLING_MAX or ends & set(one):
             raise InvalidError(
-                f"psf: a spelling of null must be at most {SPELLING_MAX} bytes without delimiter, quote and end of a line, "
-                f"not {one!r}"
+                f"psf: a spelling of null must be at most {SPELLING_MAX} bytes without delimiter, quote and end of a "
+                f"line, not {one!r}"
             )
     return found
 

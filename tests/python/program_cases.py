@@ -52,7 +52,10 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
             "quoted_ends": 1,
             "line_bytes": 400,
             "null": (b"",),
-            "where": ("not", ("and", (">", 1, 0), ("or", ("holds", 0, b"a"), ("<", 4, 0)), ("valid", 3))),
+            "where": (
+                "not",
+                ("and", (">", 1, 0), ("or", ("holds", 0, b"a"), ("<", 4, 0)), ("valid", 3), ("given", 1, ("valid", 0))),
+            ),
         },
         {"fields": ("skip",) * 33 + ("int32", "bytes4"), "columns": (33, 34), "quote": 34, "null": (b"NULL",)},
     ],
@@ -65,7 +68,11 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
                 "or",
                 ("and", ("<", ("input", 0), ("input", 1)), ("not", (">=", ("input", 3), ("scalar", 0)))),
                 (">", ("*", ("input", 0), ("-", ("const", 1), ("input", 1))), ("const", 2**100)),
-                ("and", ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0))), ("listed", ("input", 2), 6)),
+                (
+                    "and",
+                    ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0))),
+                    ("listed", ("input", 2), 6),
+                ),
                 ("and", ("within", ("input", 5), ((3, 9), (200, 200))), ("among", ("input", 0), 7)),
                 ("==", ("negative", ("input", 2)), ("scalar", 1)),
             ),
@@ -245,9 +252,7 @@ def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
 def _rows(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     """Arrays of one length; the tables of the second variant are its last two inputs, sorted values among them."""
     count = size(rng)
-    made = [
-        rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype) for dtype in values["inputs"]
-    ]
+    made = [rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype) for dtype in values["inputs"]]
     if len(made) > 3:
         made[6:] = [rng.integers(0, 2, 100, np.uint8), np.sort(rng.choice(made[0], min(count, 50)))]
     return made, [numbers(rng, 1, dtype)[0] for dtype in values["scalars"]]

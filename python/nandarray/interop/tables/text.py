@@ -65,7 +65,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class TextForm:
-    """How a text is written.
+    """The form of a text.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class TextForm:
     quote : str, optional
         The character around quoted fields; None where there are none.
     null : tuple of str
-        What a missing value is written as, without quotes.
+        Spellings of a missing value, without quotes.
     """
 
     delimiter: str = "|"
@@ -90,6 +90,8 @@ class TextForm:
                 continue
             if not isinstance(one, str) or len(one) != 1 or not one.isascii() or one == "\0":
                 raise InvalidError(f"the {what} must be one ASCII character, not {one!r}")
+            if one in "\r\n" or (what == "quote" and one == self.delimiter):
+                raise InvalidError(f"the {what} must be no end of a line, and another than the delimiter, not {one!r}")
         whole = isinstance(self.line_bytes, int | np.integer) and not isinstance(self.line_bytes, bool)
         if not whole or self.line_bytes < 1:
             raise InvalidError(f"line_bytes must be a number of bytes from 1 on, not {self.line_bytes!r}")
@@ -111,7 +113,7 @@ class TextTable(Table):
     columns : tuple of Column
         Name and type of each field, in the order of a line.
     form : TextForm
-        How it is written.
+        The form of the lines.
     begin : int
         The first byte behind a mark of UTF-8 and a head line.
     cuts : tuple of int, optional
@@ -542,7 +544,7 @@ def create(
         The character that fields may be put between, as RFC 4180 has it: ``'"'``. Delimiters and ends of lines within
         are characters, and two quotes are one. By default there are no quotes.
     null : str or sequence of str
-        What a missing value is written as, in any column, if without quotes: ``["", "NULL"]``. By default none is.
+        Spellings of a missing value, in any column, if without quotes: ``["", "NULL"]``. By default there are none.
     line_bytes : int
         Bytes of a line with its end, at most.
     check : bool

@@ -9,7 +9,8 @@ A test that is a conjunction is taken apart: each part is decided behind the las
 that fails early is not read to its end. Characters become numbers in the C source, so no text can end up as code.
 
 Where values may be missing (``null``), a test is true, false or neither, as in SQL: two expressions of C say whether it
-is true and whether it is false, and "not" exchanges them. ``("valid", field)`` asks whether a value is there.
+is true and whether it is false, and "not" exchanges them. ``("valid", field)`` asks whether a value is there;
+``("given", field, test)`` is neither where it is not.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def needed(where: Test) -> set[int]:
         return set()
     if where[0] in ("and", "or", "not"):
         return set().union(*(needed(part) for part in where[1:]))
+    if where[0] == "given":
+        return {int(where[1])} | needed(where[2])
     return {int(where[1])}
 
 
@@ -190,6 +193,8 @@ def _decided(where: Test, kinds: Sequence[Field], *, wanted: bool) -> str:
         return "(" + (" && " if every else " || ").join(_decided(part, kinds, wanted=wanted) for part in rest) + ")"
     if op == "valid" and len(rest) == 1:
         return f"{'' if wanted else '!'}VALID({rest[0]})"
+    if op == "given" and len(rest) == 2:  # noqa: PLR2004
+        return f"(VALID({rest[0]}) && {_decided(rest[1], kinds, wanted=wanted)})"
     return f"(VALID({rest[0]}) && {'' if wanted else '!'}{_expression(where, kinds)})"
 
 

@@ -15,11 +15,11 @@
  * with the status FAULT, which says where and why.
  *
  * -DQUOTE=34: fields may be quoted as RFC 4180 has it; quotes are followed to the end of each line, needed or not. With
- * -DQUOTED_ENDS=1 there may be ends of lines within quotes, so that no one can cut the text without reading it: a
- * block program sees a window of bytes and takes the whole lines in it (metadata "ahead"), a stream program has one task.
- * -DSPELLINGS='SPELT(n, characters) ...' has what a missing value is written as; fields that are not quoted are compared
- * with it. Behind a row is then a word with a bit for each field that is there, and a test is true, false or neither: TESTS
- * ask for true. Without these three definitions this file makes the program that it made before it had them.
+ * -DQUOTED_ENDS=1 there may be ends of lines within quotes, so that no one can cut the text without reading it: a block
+ * program sees a window of bytes and takes the whole lines in it (metadata "ahead"), a stream program has one task.
+ * -DSPELLINGS='SPELT(n, characters) ...' has what a missing value is written as; fields that are not quoted are
+ * compared with it. Behind a row is then a word with a bit for each field that is there, and a test is true, false or
+ * neither: TESTS ask for true. Without these three definitions this file makes the program that it made before them.
  */
 #include "common.h"
 
@@ -174,8 +174,8 @@ INLINE int ended(text *t, int c) { return c == '\r' && PEEK(t, 0) == '\n' ? NEXT
 #endif
 
 #if QUOTE
-/* Characters behind a quote, up to the one that closes, two of which are one: `kept` as for characters without quotes. The
- * character behind it is given. A text that ends before, and a line that is too long, end the loop. */
+/* Characters behind a quote, up to the one that closes, two of which are one: `kept` as for characters without quotes.
+ * The character behind it is given. A text that ends before, and a line that is too long, end the loop. */
 INLINE int quoted_characters(text *t, unsigned char *to, unsigned room, unsigned *length, int kept, size_t begin) {
     unsigned n = 0;
     for (;; n++) {
@@ -206,7 +206,7 @@ INLINE int passed_over(text *t, size_t begin) {
 #endif
 
 #if VALID_BYTES
-/* Whether the text goes on with a word and the end of a field; characters behind the end of a line are not looked at. */
+/* Whether the text goes on with a word and the end of a field; nothing behind the end of a line is looked at. */
 INLINE int spelt(text *t, const unsigned char *word, unsigned n) {
     for (unsigned k = 0; k < n; k++)
         if (PEEK(t, k) != word[k]) return 0;

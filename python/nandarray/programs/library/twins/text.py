@@ -153,6 +153,8 @@ def _truth(where: tuple[Any, ...], values: dict[int, Any]) -> bool | None:
     value = values[rest[0]]
     if op == "valid":
         return value is not None
+    if op == "given":
+        return None if value is None else _truth(rest[1], values)
     return None if value is None else _TESTS[op](value, rest[1])
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from nandarray.errors import InvalidError
 
-__all__ = ["Kind", "bound", "characters", "comparable", "fraction", "kind_of", "number_range", "value_type"]
+__all__ = ["Kind", "bound", "characters", "comparable", "fraction", "kind_of", "number_range", "value_type", "whole_bound"]
 
 _UNITS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}
 _DAY = 86400
@@ -215,6 +215,14 @@ def bound(name: str, kind: Any, op: str, value: Any) -> tuple[str, Any] | bool:
         return op, bool(value)
     if not made.is_whole:
         return op, characters(name, made, value)
+    return whole_bound(name, made, op, value)
+
+
+def whole_bound(name: str, made: Kind, op: str, value: Any) -> tuple[str, int] | bool:
+    """Return a comparison with a constant in whole numbers of a kind's unit, as :func:`bound` does.
+
+    A kind without ends has every whole number.
+    """
     exact = fraction(name, made, value)
     if isinstance(exact, float):
         return op == "!=" or (op in ("<", "<=") and exact > 0) or (op in (">", ">=") and exact < 0)
@@ -225,7 +233,7 @@ def bound(name: str, kind: Any, op: str, value: Any) -> tuple[str, Any] | bool:
         number = int(exact)
     else:
         return op == "!="
-    if not made.low <= number <= made.high:
+    if made.low < made.high and not made.low <= number <= made.high:
         return (number > 0) == (op in ("<", "<=")) if op in _FLIPPED else op == "!="
     return op, number
 

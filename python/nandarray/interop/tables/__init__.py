@@ -11,7 +11,7 @@ from nandarray.interop.tables.columns import ColumnTable
 from nandarray.interop.tables.naming import create, open_table
 from nandarray.interop.tables.schema import Column
 from nandarray.interop.tables.table import Piece, Table
-from nandarray.interop.tables.text import TextTable
+from nandarray.interop.tables.text import TextForm, TextTable
 from nandarray.interop.tables.where import Test, col, lowered
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Piece",
     "Table",
     "Test",
+    "TextForm",
     "TextTable",
     "col",
     "create",

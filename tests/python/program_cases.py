@@ -68,11 +68,8 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
                 "or",
                 ("and", ("<", ("input", 0), ("input", 1)), ("not", (">=", ("input", 3), ("scalar", 0)))),
                 (">", ("*", ("input", 0), ("-", ("const", 1), ("input", 1))), ("const", 2**100)),
-                (
-                    "and",
-                    ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0))),
-                    ("listed", ("input", 2), 6),
-                ),
+                ("and", ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0)))),
+                ("listed", ("input", 2), 6),
                 ("and", ("within", ("input", 5), ((3, 9), (200, 200))), ("among", ("input", 0), 7)),
                 ("==", ("negative", ("input", 2)), ("scalar", 1)),
             ),

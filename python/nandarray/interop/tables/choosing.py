@@ -23,10 +23,19 @@ import pyarrow as pa
 
 from nandarray.errors import InvalidError
 from nandarray.interop.tables.expressions import column_type, expression_of, operand_kind
-from nandarray.interop.tables.kinds import DIGITS_64, Kind, bound, comparable, fraction, kind_of, value_type, whole_bound
+from nandarray.interop.tables.kinds import (
+    DIGITS_64,
+    Kind,
+    bound,
+    comparable,
+    fraction,
+    kind_of,
+    value_type,
+    whole_bound,
+)
 from nandarray.interop.tables.where import Test, conjuncts, names
 from nandarray.programs import library
-from nandarray.programs.library.rows import INPUTS_MAX, SCALARS_MAX, cost, typed
+from nandarray.programs.library.rows import INPUTS_MAX, SCALARS_MAX, cost, typed, written
 from nandarray.programs.ports import Box
 from nandarray.programs.run import offload
 
@@ -110,7 +119,8 @@ class Chooser:
             expression_of(Test(part), self._schema)  # what fits no column is refused now
             kept = self._inputs.copy()
             try:
-                lowered = Lowering(self._inputs, self._schema).truth(part, wanted=True)
+                lowered = simple(Lowering(self._inputs, self._schema).truth(part, wanted=True))
+                self._inputs.check(lowered)
                 if sum(map(cost, [*self._decided, lowered])) > _COMPARISONS_MAX:
                     raise _Undecided("too many comparisons")
             except (_Undecided, InvalidError):
@@ -244,7 +254,15 @@ class Inputs:
 
     def typed(self, value: Tree) -> Any:
         """Give a value's type and range; an InvalidError says that it does not fit."""
-        return typed(value, [one.dtype for one in self._arrays], [np.dtype(name) for name in self.scalar_dtypes])
+        return typed(value, *self._dtypes)
+
+    def check(self, test: Tree) -> None:
+        """Refuse a test that C does not say, by an InvalidError."""
+        written(test, *self._dtypes)
+
+    @property
+    def _dtypes(self) -> tuple[list[Any], list[Any]]:
+        return [one.dtype for one in self._arrays], [np.dtype(name) for name in self.scalar_dtypes]
 
 
 def simple(tree: Tree) -> Tree:
@@ -275,26 +293,23 @@ class Lowering:
 
     def truth(self, tree: Tree, *, wanted: bool) -> Tree:
         """Return the program's test of whether a test is true, or whether it is false."""
-        return simple(self._truth(tree, wanted))
-
-    def _truth(self, tree: Tree, wanted: bool) -> Tree:
         op, *rest = tree
         if op == "true":
             return _TRUE if wanted else _FALSE
         if op == "not":
-            return self._truth(rest[0], not wanted)
+            return self.truth(rest[0], wanted=not wanted)
         if op in ("and", "or"):
-            return ("and" if (op == "and") == wanted else "or", *(self._truth(part, wanted) for part in rest))
+            return ("and" if (op == "and") == wanted else "or", *(self.truth(part, wanted=wanted) for part in rest))
         if op in ("null", "valid"):
             there = self._there(rest[0])
             return there if (op == "valid") == wanted else ("not", there)
         if op == "given":
-            return "and", self._there(rest[0]), self._truth(rest[1], wanted)
+            return "and", self._there(rest[0]), self.truth(rest[1], wanted=wanted)
         if op == "in" and not isinstance(rest[0], str):
-            return self._truth(("or", *(("==", rest[0], value) for value in rest[1])), wanted)
+            return self.truth(("or", *(("==", rest[0], value) for value in rest[1])), wanted=wanted)
         left = ("col", rest[0]) if isinstance(rest[0], str) else rest[0]
         if left[0] == "col" and self._operand(left[1]).dictionary is not None:
-            return self._of_codes(tree, left[1], wanted)
+            return self._of_codes(tree, left[1], wanted=wanted)
         made = self._leaf(op, left, rest[1:])
         there = self._there(left)
         if len(rest) > 1 and op != "in" and isinstance(rest[1], tuple):
@@ -332,8 +347,10 @@ class Lowering:
         if "float" in (one.family, other.family):
             return op, self._float(left), self._float(rest[0])
         unit = min(one.unit, other.unit)
-        sides = (_scaled(self._value(left, one), one.unit, unit), _scaled(self._value(rest[0], other), other.unit, unit))
-        self._inputs.typed(("-", *sides))  # both fit one type, of 128 bits at most
+        sides = (
+            _scaled(self._value(left, one), one.unit, unit),
+            _scaled(self._value(rest[0], other), other.unit, unit),
+        )
         return op, *sides
 
     def _bounded(self, op: str, left: Tree, kind: Kind, value: Any) -> Tree:
@@ -380,7 +397,7 @@ class Lowering:
         dtype = "float64" if shape.is_float else "uint64" if shape.type.startswith("u") else "int64"
         return "among", made, self._inputs.table(np.array(found, dtype))
 
-    def _of_codes(self, tree: Tree, name: str, wanted: bool) -> Tree:
+    def _of_codes(self, tree: Tree, name: str, *, wanted: bool) -> Tree:
         """Decide a test of one column over its dictionary."""
         if names(tree) != {name}:
             raise _Undecided("two columns, of which one is stored by codes")

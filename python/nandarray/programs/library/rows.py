@@ -25,7 +25,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["COMPARISONS", "Typed", "cost", "rows_", "typed"]
+__all__ = ["COMPARISONS", "Typed", "cost", "rows_", "typed", "written"]
 
 INPUTS_MAX, SCALARS_MAX = 8, 16
 COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
@@ -58,7 +58,7 @@ def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _type(dtype: np.dtype[Any]) -> str:
-    """Give the type in C of an element; moments and spans of time are 64-bit integers."""
+    """Give the type in C of an element; moments and spans of time are 64-bit integers, float16 are bits."""
     if dtype.kind == "f" and dtype.itemsize <= 8:  # noqa: PLR2004
         return {2: "uint16_t", 4: "float", 8: "double"}[dtype.itemsize]
     if dtype.kind in "iubmM" and dtype.isnative:
@@ -73,7 +73,7 @@ def _holding(low: int, high: int) -> str:
             return f"int{bits}_t"
     if low >= 0 and high < 2**_WORD:
         return "uint64_t"
-    if -(2 ** (_WHOLE - 1)) <= low and high < 2 ** (_WHOLE - 1):
+    if low >= -(2 ** (_WHOLE - 1)) and high < 2 ** (_WHOLE - 1):
         return "__int128"
     raise InvalidError("rows: a value of the test does not fit 128 bits")
 
@@ -88,8 +88,8 @@ def typed(value: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dty
         dtype = known[rest[0]]
         code = f"x{rest[0]}[i]" if op == "input" else f"s{rest[0]}"
         if dtype.kind == "f":
-            half = dtype.itemsize == 2 and op == "input"  # noqa: PLR2004
-            return Typed(f"half({code})" if half else code, "double" if dtype.itemsize == 8 else "float")  # noqa: PLR2004
+            made = _type(dtype)
+            return Typed(f"half({code})", "float") if made == "uint16_t" else Typed(code, made)
         low, high = _range(dtype)
         if len(rest) > 1:
             low, high = max(low, rest[1]), min(high, rest[2])
@@ -161,15 +161,15 @@ def _compared(op: str, one: Typed, other: Typed) -> str:
     return f"(({made}){one.code} {op} ({made}){other.code})"
 
 
-def _test(where: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dtype[Any]]) -> str:
+def written(where: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dtype[Any]]) -> str:
     """Write a test in C: 0 or 1, without a branch."""
     op, *rest = where
     if op == "true":
         return "1"
     if op == "not":
-        return f"!{_test(rest[0], inputs, scalars)}"
+        return f"!{written(rest[0], inputs, scalars)}"
     if op in ("and", "or"):
-        joined = (" & " if op == "and" else " | ").join(_test(part, inputs, scalars) for part in rest)
+        joined = (" & " if op == "and" else " | ").join(written(part, inputs, scalars) for part in rest)
         return f"({joined})" if rest else str(int(op == "and"))
     if op == "flag":
         return f"({typed(('input', rest[0]), inputs, scalars).code} != 0)"
@@ -247,5 +247,5 @@ def rows_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[st
         "SCALARS": ", ".join(json.dumps({"name": f"s{k}", "dtype": one.name}) for k, one in enumerate(scalars)),
         "BIND": " ".join(bound),
         "SIZE": _type(inputs[0]),
-        "PASSES": _test(where, inputs, scalars),
+        "PASSES": written(where, inputs, scalars),
     }

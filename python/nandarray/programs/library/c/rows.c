@@ -12,7 +12,9 @@
 #ifndef PORTS
 #define PORTS {"name": "x0", "dtype": "int32"}
 #define SCALARS {"name": "s0", "dtype": "int32"}
-#define BIND const int32_t *restrict x0 = ND_INPUT(args, 0, int32_t); const int32_t s0 = (int32_t)nd_scalar_i64(args, 0);
+#define BIND                                           \
+    const int32_t *restrict x0 = ND_INPUT(args, 0, int32_t); \
+    const int32_t s0 = (int32_t)nd_scalar_i64(args, 0);
 #define SIZE int32_t
 #define PASSES (x0[i] < s0)
 #endif
@@ -35,7 +37,7 @@ SEARCHED(among_f64, double)
 /* The byte of a code; the last byte is that of all codes that the table does not have. */
 #define LISTED(table, code) table[(uint64_t)(code) < table##_count - 1 ? (uint64_t)(code) : table##_count - 1]
 
-/* A float16 by its bits: normal numbers and subnormal ones by a multiplication, infinities and NaNs by their exponent. */
+/* A float16 by its bits: normal and subnormal numbers by a multiplication, infinities and NaNs by their exponent. */
 static inline float half(uint16_t bits) {
     uint32_t magnitude = (uint32_t)(bits & 0x7FFF) << 13, scale = 0x77800000; /* 2^112 */
     float value, factor;

@@ -79,7 +79,7 @@ def _value(value: tuple[Any, ...], inputs: Sequence[Array], scalars: Sequence[An
 def _passes(where: tuple[Any, ...], inputs: Sequence[Array], scalars: Sequence[Any]) -> Any:
     op, *rest = where
     if op == "true":
-        return np.bool_(True)
+        return np.ones((), bool)
     if op in ("and", "or", "not"):
         parts = [np.asarray(_passes(part, inputs, scalars), bool) for part in rest]
         if op == "not":

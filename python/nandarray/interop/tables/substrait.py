@@ -5,7 +5,7 @@ same into the same tests. The messages are read as Protocol Buffers encode them,
 needed, and a package of all of them would be one more that has to fit engines' versions. Literals have units of their
 own: moments are microseconds, whatever the column has.
 
-What is not understood, a function, a type or a field, is a part that no test says; nothing is guessed.
+A part with a function, a type or a field that is not understood becomes no test; nothing is guessed.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nandarray.array.joined import Joined
 from nandarray.errors import InvalidError
 from nandarray.interop.tables.expressions import column_type, expression_of, literal, operand_kind
 from nandarray.interop.tables.kinds import (
@@ -37,7 +38,6 @@ from nandarray.interop.tables.kinds import (
 )
 from nandarray.interop.tables.where import Test, Value, conjuncts, names
 from nandarray.programs import library
-from nandarray.programs.operand import Operand as Stored
 from nandarray.programs.library.rows import INPUTS_MAX, SCALARS_MAX, cost, typed, written
 from nandarray.programs.ports import Box
 from nandarray.programs.run import offload
@@ -75,8 +75,9 @@ class Operand:
     type : pyarrow.DataType
         Its Arrow type.
     values : Array or None
-        Values, an element a row (or, for :meth:`Chooser.numbers`, of any dimensions), as Arrow stores them: whole numbers of the type's unit (a decimal of at most 18 digits times 10^S),
-        floats, or booleans; codes where a dictionary is given; None for text that no program reads.
+        Values, an element a row (of any dimensions for :meth:`Chooser.numbers`), as Arrow stores them: whole numbers of
+        the type's unit (a decimal of at most 18 digits times 10^S), floats, or booleans; codes where a dictionary is
+        given; None for text that no program reads.
     valid : Array or None
         Booleans, false for missing values; None if none is missing.
     dictionary : pyarrow.Array or None
@@ -223,7 +224,9 @@ class Chooser:
             count = max(end - begin, 0) if tree == _TRUE else 0
             return [count for _ in asked]
         found = [
-            offload(program, inputs.boxes((slice(first, min(end, first + RUN_ROWS)),)), inputs.scalars, **options).result
+            offload(
+                program, inputs.boxes((slice(first, min(end, first + RUN_ROWS)),)), inputs.scalars, **options
+            ).result
             for first in range(begin, end, RUN_ROWS)
         ]
         return folding.results([np.asarray(one) for one in found])
@@ -309,15 +312,15 @@ class Inputs:
         return {f"s{number}": value for number, (_, value) in enumerate(self._scalars)}
 
     def boxes(self, box: tuple[slice, ...]) -> list[Any]:
-        """Give the inputs of a box; of arrays beside which no program runs, like joined ones, the elements."""
+        """Give the inputs of a box; of joined arrays, beside which no program runs, the elements."""
         given: list[Any] = []
         for number, one in enumerate(self._arrays):
             if number in self._tables:
                 given.append(one)
-            elif isinstance(one, Stored):
-                given.append(Box(one, box))
-            else:
+            elif isinstance(one, Joined):
                 given.append(np.ascontiguousarray(one[box]).reshape(-1))
+            else:
+                given.append(Box(one, box))
         return given
 
     def typed(self, value: Tree) -> Any:

@@ -1,8 +1,8 @@
 """Arrays of one shape as a table: a row an element, its coordinates and its value in each array as columns.
 
-``elements`` makes one of arrays, views, fields or joined arrays of any stores. Tests of rows are decided beside the data
-as those of tables of columns are, box by box of whole building blocks, so that memory is that of a box; a box that a
-test of the coordinates excludes is not read. Values are read where few elements pass one by one, else by the box. Rows
+``elements`` makes one of arrays, views, fields or joined arrays of any stores. Tests of rows are decided beside the
+data as those of tables of columns are, box by box of whole building blocks, so that memory is that of a box. A box that a
+test of coordinates excludes is not read; values are read one by one where few elements pass, else by the box. Rows
 come box after box, within a box in C order: coordinates say which element each is.
 
 Nothing is stored, and nothing is missing but NaT, which Arrow has as a missing value.
@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS
+from nandarray.array.joined import Joined
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.index.shapes import aligned_chunks, box_shape, boxes, run_shape
 from nandarray.interop.tables.choosing import Chooser, Operand
@@ -40,7 +41,7 @@ __all__ = ["ElementTable", "elements"]
 #: Bytes of a box of the widest array, about.
 BOX_BYTES = 8 << 20
 BATCH_ROWS = 131_072
-#: Of a box with at least as many elements that pass, one in this number, values are read by the box.
+#: Values are read by the box where at least one element in this number passes.
 _SPARSE = 16
 
 
@@ -71,11 +72,16 @@ class ElementTable(Table):
 
     @property
     def store(self) -> Store:
-        """The store of the first array that is in one."""
+        """The store of the first array that is in one; joined arrays are in many."""
         for one in self.arrays.values():
-            if isinstance(one, Array) or hasattr(one, "store"):
+            if not isinstance(one, Joined):
                 return one.store  # type: ignore[no-any-return]
         raise InvalidError("arrays that are joined are in no one store")
+
+    @property
+    def place(self) -> str:
+        """The names, for messages."""
+        return f"elements of {self.name}"
 
     @property
     def name(self) -> str:
@@ -104,7 +110,7 @@ class ElementTable(Table):
         if not kept.size:
             return []
         runs = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1)
-        most = max(1, -(-kept.size // max(1, at_least)))
+        most = max(1, kept.size // max(1, at_least))
         cut = [run[at : at + most] for run in runs for at in range(0, run.size, most)]
         return [Piece(int(run[0]), int(run[-1]) + 1) for run in cut]
 
@@ -207,8 +213,8 @@ class ElementTable(Table):
     def _table(self, box: tuple[slice, ...], numbers: np.ndarray[Any, Any], names: list[str]) -> Any:
         shape = box_shape(box)
         is_dense = numbers.size * _SPARSE >= math.prod(shape)
-        places = np.unravel_index(numbers, shape) if shape else ()
-        places = [place + one.start for place, one in zip(places, box, strict=True)]
+        within = np.unravel_index(numbers, shape) if shape else ()
+        places = [place + one.start for place, one in zip(within, box, strict=True)]
         columns = []
         for name in names:
             if name in self.dimensions:
@@ -216,12 +222,13 @@ class ElementTable(Table):
                 continue
             grid = self.arrays[name]
             if not numbers.size:
-                values = np.empty(0, grid.dtype)
-            elif is_dense or not shape:
+                values = np.empty(0, np.dtype(grid.dtype))
+            elif is_dense or not shape or not hasattr(grid, "vindex"):
                 values = np.asarray(grid[box]).reshape(-1)[numbers]
             else:
                 values = np.asarray(grid.vindex[tuple(places)])
-            columns.append(pa.array(values, self._types[name]))
+            plain = values.astype(values.dtype.newbyteorder("="), copy=False)
+            columns.append(pa.array(plain, self._types[name]))
         return pa.table(columns, pa.schema([self.schema.field(name) for name in names]))
 
 
@@ -235,7 +242,7 @@ def elements(
     arrays : Store, Group or mapping of str to array
         Arrays, views, fields or joined arrays by the names of columns; or a store or group that has them.
     pattern : str, optional
-        Of a store or group: the names of its arrays, with ``*`` and ``?``; columns have the last part of a name.
+        Names of arrays of a store or group, with ``*`` and ``?``; columns have the last part of a name.
     dimensions : sequence of str, optional
         Names of the columns of coordinates; those of the first array that has names of dimensions if left out, else
         ``axis0``, ``axis1`` and so on.
@@ -258,12 +265,12 @@ def elements(
     >>> from nandarray.interop import tables
     >>> from nandarray.interop.tables import col
     >>> store = nandarray.open("data.nand", mode="w")
-    >>> store["temperature"] = np.array([[20.0, 31.0], [35.0, 32.0]])
+    >>> store["heat"] = np.array([[20.0, 31.0], [35.0, 12.0]])
     >>> store["pressure"] = np.array([[1000, 950], [890, 880]])
     >>> sky = tables.elements(store, "*")
-    >>> sky.scan(where=(col("temperature") > 30) & (col("pressure") < 900)).read_all().to_pylist()
-    [{'axis0': 1, 'axis1': 0, 'pressure': 890, 'temperature': 35.0}, {'axis0': 1, 'axis1': 1, 'pressure': 880, 'temperature': 32.0}]
-    """  # noqa: E501
+    >>> sky.scan(where=(col("heat") > 30) & (col("pressure") < 900)).read_all().to_pylist()
+    [{'axis0': 1, 'axis1': 0, 'heat': 35.0, 'pressure': 890}]
+    """
     found = _named(arrays, pattern) if not isinstance(arrays, Mapping) or pattern is not None else dict(arrays)
     if not found:
         raise InvalidError("a table of elements must have at least one array")
@@ -278,7 +285,9 @@ def elements(
         raise InvalidError(f"dimensions must be {len(shape)} names, not {len(named)}")
     columns = [*named, *found]
     if len(set(columns)) < len(columns):
-        raise InvalidError(f"columns must have different names, not {', '.join(columns)}: name the dimensions otherwise")
+        raise InvalidError(
+            f"columns must have different names, not {', '.join(columns)}: name the dimensions otherwise"
+        )
     return ElementTable(found, named, types)
 
 

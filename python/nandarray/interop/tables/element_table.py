@@ -1,9 +1,9 @@
 """Arrays of one shape as a table: a row an element, its coordinates and its value in each array as columns.
 
 ``elements`` makes one of arrays, views, fields or joined arrays of any stores. Tests of rows are decided beside the
-data as those of tables of columns are, box by box of whole building blocks, so that memory is that of a box. A box that a
-test of coordinates excludes is not read; values are read one by one where few elements pass, else by the box. Rows
-come box after box, within a box in C order: coordinates say which element each is.
+data as those of tables of columns are, box by box of whole building blocks, so that memory is that of a box. A box
+that a test of coordinates excludes is not read; values are read one by one where few elements pass, else by the box.
+Rows come box after box, within a box in C order: coordinates say which element each is.
 
 Nothing is stored, and nothing is missing but NaT, which Arrow has as a missing value.
 """

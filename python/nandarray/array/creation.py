@@ -36,6 +36,11 @@ def settle(
             data = data.data if isinstance(data, np.ma.MaskedArray) else data  # its mask is stored apart
             data = np.asarray(data) if element is None else buffers.as_source(data, element.base)
         except (TypeError, ValueError) as error:
+            if "inhomogeneous" in str(error):
+                raise InvalidError(
+                    f"array {name!r} must be given elements of one shape, not lists of different lengths: "
+                    f"create_ragged({name!r}, data) stores these"
+                ) from error
             raise InvalidError(f"array {name!r} cannot be made of {type(data).__name__}: {error}") from error
     if element is None:
         element = dtypes.check(None if data is None else data.dtype)

@@ -603,9 +603,7 @@ def test_elements_of_lists_are_whole_or_refused(tmp_path: Path) -> None:
                 InvalidError, match="row 1 must be a list of elements of one shape, not of lists of diff"
             ):
                 call()
-        with pytest.raises(
-            InvalidError, match="must be given elements of one shape, .* create_ragged.'deep', data. st"
-        ):
+        with pytest.raises(InvalidError, match="must be given elements of one shape, .* create_ragged"):
             store["deep"] = [[1, 2], [3]]
         assert "deep" not in store
         assert len(texts) == 3

@@ -382,7 +382,7 @@ def test_thirty_two_dimensions(store: nandarray.Store) -> None:
     a = store.create("a", data=model)
     assert np.array_equal(a[...], model)
     assert np.array_equal(a[..., ::-1, 0], model[..., ::-1, 0])
-    with pytest.raises(nandarray.InvalidError, match="33 dimensions; at most 32"):
+    with pytest.raises(nandarray.InvalidError, match="at most 32 dimensions, not 33"):
         store.create("b", (1,) * 33, "u1")
 
 

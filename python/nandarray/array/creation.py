@@ -93,7 +93,7 @@ def check_word(what: str, value: Any) -> None:
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
-        raise InvalidError(f"{what} is a word, not {value!r}") from None
+        raise InvalidError(f"{what} must be a word, not {value!r}") from None
 
 
 def check_packable(compression: str | None, dtype: np.dtype[Any]) -> None:

@@ -56,18 +56,20 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise InvalidError(f"a column's name is a text; {self.name!r} is none")
+            raise InvalidError(f"a column's name must be a text, not {self.name!r}")
         if not isinstance(self.type, str) or _TYPE.fullmatch(self.type) is None:
             raise InvalidError(
-                f"column {self.name}: {self.type!r} is no type; there is "
-                "int32, int64, date, decimal(P,S), text(N), skip"
+                f"column {self.name} must be of type int32, int64, date, decimal(P,S), text(N) or skip, not "
+                f"{self.type!r}"
             )
         if self._decimal is not None:
             precision, scale = self._decimal
             if not 0 <= scale < precision <= _DIGITS_MAX:
-                raise InvalidError(f"column {self.name}: {self.type} has 0 <= S < P <= {_DIGITS_MAX}")
+                raise InvalidError(
+                    f"column {self.name}: decimal(P,S) must have 0 <= S < P <= {_DIGITS_MAX}, not {self.type}"
+                )
         if self.type.startswith("text") and not 1 <= self._room <= TEXT_MAX:
-            raise InvalidError(f"column {self.name}: {self.type} has 1 <= N <= {TEXT_MAX}")
+            raise InvalidError(f"column {self.name}: text(N) must have 1 <= N <= {TEXT_MAX}, not {self.type}")
 
     @property
     def _decimal(self) -> tuple[int, int] | None:
@@ -133,9 +135,9 @@ class Column:
             if isinstance(value, str):
                 value = value.encode()
             if not isinstance(value, bytes):
-                raise InvalidError(f"column {self.name} is text; {value!r} is none")
+                raise InvalidError(f"column {self.name} must be compared with text, not with {value!r}")
             if op not in ("==", "!="):
-                raise InvalidError(f"column {self.name} is text: it is compared by == and !=, not by {op}")
+                raise InvalidError(f"column {self.name}, text, must be compared by == and !=, not by {op}")
             return op, value
         exact = self._exact(value)
         if op in _FLIPPED:
@@ -157,21 +159,23 @@ class Column:
     def _exact(self, value: Any) -> Decimal | int:
         """Give the value in units of a row."""
         if isinstance(value, datetime.datetime):
-            raise InvalidError(f"column {self.name} is compared with {value!r}, which has a time of day")
+            raise InvalidError(
+                f"column {self.name} must be compared with a value without a time of day, not with {value!r}"
+            )
         if self.type == "date":
             try:
                 day = datetime.date.fromisoformat(value) if isinstance(value, str) else value
             except ValueError:
                 day = None
             if not isinstance(day, datetime.date):
-                raise InvalidError(f"column {self.name} is a date; {value!r} is none")
+                raise InvalidError(f"column {self.name} must be compared with a date, not with {value!r}")
             return (day - _EPOCH).days
         try:
             number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
         except (InvalidOperation, TypeError, ValueError):
-            raise InvalidError(f"column {self.name} is {self.type}; {value!r} is no number") from None
+            raise InvalidError(f"column {self.name} must be compared with a number, not with {value!r}") from None
         if isinstance(value, bool) or not number.is_finite():
-            raise InvalidError(f"column {self.name} is {self.type}; {value!r} is no number")
+            raise InvalidError(f"column {self.name} must be compared with a number, not with {value!r}")
         return number.scaleb(self._decimal[1] if self._decimal else 0)
 
 

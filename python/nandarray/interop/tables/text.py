@@ -614,7 +614,7 @@ def _headed(data: Any, begin: int, form: TextForm, schema: Sequence[Column]) -> 
     window = data[begin : begin + form.line_bytes]
     ends = line_ends(window, form.quote)[0]
     if not ends.size and begin + len(window) < data.size:
-        raise InvalidError(f"the head line is longer than {form.line_bytes} bytes")
+        raise InvalidError(f"the head line must have at most {form.line_bytes} bytes")
     size = int(ends[0]) if ends.size else len(window)
     line = window[:size].tobytes().removesuffix(b"\n").removesuffix(b"\r")
     return head_of(line, form.delimiter, form.quote, schema), begin + size

@@ -64,7 +64,7 @@ def field(text: str) -> Field:
         return Field(*{"skip": ("SKIP", 0, 0), "date": ("DATE", 4, 0), "int": ("INT", 8, 0)}.get(plain, ("INT", 4, 0)))
     if room is not None:
         if not 0 < int(room) <= _TEXT_MAX or int(room) % 4:
-            raise InvalidError(f"psf: the size of {text!r} is a multiple of 4, from 4 to {_TEXT_MAX}")
+            raise InvalidError(f"psf: the size of {text!r} must be a multiple of 4, from 4 to {_TEXT_MAX}")
         return Field("TEXT_FIELD", int(room), 0)
     size = 4 if small else 8
     if int(places) >= DIGITS[size]:
@@ -115,16 +115,16 @@ def psf_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[str
     used = needed(where) | set(columns)
     for number in used:
         if not 0 <= number < len(kinds):
-            raise InvalidError(f"psf: there is no field {number}; a line has {len(kinds)}")
+            raise InvalidError(f"psf: a field must be from 0 to {len(kinds) - 1}, not {number}")
         if kinds[number].kind == "SKIP":
             raise InvalidError(f"psf: field {number} is passed over; it cannot be kept or tested")
     if not columns:
-        raise InvalidError("psf: no column is kept")
+        raise InvalidError("psf: at least one column must be kept")
     delimiter, quote, line_bytes = values["delimiter"], values["quote"], values["line_bytes"]
     if delimiter in _NO_DELIMITER:
-        raise InvalidError(f"psf: {bytes([delimiter])!r} cannot be the delimiter")
+        raise InvalidError(f"psf: the delimiter must be no end of a line and in no number, not {bytes([delimiter])!r}")
     if quote and (quote in _NO_DELIMITER or quote == delimiter):
-        raise InvalidError(f"psf: {bytes([quote])!r} cannot be the quote beside the delimiter {bytes([delimiter])!r}")
+        raise InvalidError(f"psf: the quote must be no delimiter and in no number, not {bytes([quote])!r}")
     spellings = _spellings(values["null"], delimiter, quote)
     if values["quoted_ends"] and not quote:
         raise InvalidError("psf: quoted_ends must be 0 where there is no quote")
@@ -216,7 +216,7 @@ def _expression(where: Test, kinds: Sequence[Field]) -> str:
     if op not in _COMPARE or isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidError(f"psf: {where!r} is no test of a number; there is {', '.join(sorted(_COMPARE))} and in")
     if not -(2**63) <= value < 2**63:
-        raise InvalidError(f"psf: {value} does not fit 64 bits")
+        raise InvalidError(f"psf: a number must fit 64 bits, not {value}")
     fits = kind.bytes == 4 and bool(-(2**31) <= value < 2**31)  # noqa: PLR2004
     return f"({'SMALL' if fits else 'NUMBER'}({number}) {op} {_literal(int(value), small=fits)})"
 

@@ -195,7 +195,10 @@ def test_inputs_that_do_not_fit_a_program_are_named(store: nandarray.Store) -> N
             lambda: x.map_blocks(lambda a, b: None, block=(2,)),
             "block must have 2 lengths from 1 on, as the box (4, 3), not (2,)",
         ),
-        (lambda: x.map_blocks(lambda a, b: None, block=(0, 1)), "block is (0, 1)"),
+        (
+            lambda: x.map_blocks(lambda a, b: None, block=(0, 1)),
+            "block must have 2 lengths from 1 on, as the box (4, 3), not (0, 1)",
+        ),
         (lambda: x.map_blocks(lambda a, b: None, block=(9000, 9000)), "does not fit a task of 67108864 bytes"),
         (
             lambda: x.map_blocks(lambda a, b: None, block=(2, 2), out=store["y"]),

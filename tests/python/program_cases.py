@@ -32,6 +32,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "psf": [
         {},
         {"listing": 1},
+        {"quote": 34, "null": (b"", b"NA", b"-7")},
         {
             "fields": ("int32", "decimal2", "date", "bytes12", "skip", "decimal32_1", "bytes4"),
             "columns": (5, 1, 3),
@@ -43,6 +44,20 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
             ),
         },
         {"fields": ("bytes8", "int"), "columns": (0,), "where": ("or", ("ends", 0, b"c"), ("==", 0, b"ba"))},
+        {
+            "fields": ("bytes8", "int", "skip", "date", "decimal2"),
+            "columns": (4, 0, 3),
+            "delimiter": ord(","),
+            "quote": ord("'"),
+            "quoted_ends": 1,
+            "line_bytes": 400,
+            "null": (b"",),
+            "where": (
+                "not",
+                ("and", (">", 1, 0), ("or", ("holds", 0, b"a"), ("<", 4, 0)), ("valid", 3), ("given", 1, ("valid", 0))),
+            ),
+        },
+        {"fields": ("skip",) * 33 + ("int32", "bytes4"), "columns": (33, 34), "quote": 34, "null": (b"NULL",)},
     ],
     "rows": [
         {},
@@ -53,13 +68,30 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
                 "or",
                 ("and", ("<", ("input", 0), ("input", 1)), ("not", (">=", ("input", 3), ("scalar", 0)))),
                 (">", ("*", ("input", 0), ("-", ("const", 1), ("input", 1))), ("const", 2**100)),
-                ("and", ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0))), ("listed", ("input", 2), 6)),
+                ("and", ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0)))),
+                ("listed", ("input", 2), 6),
                 ("and", ("within", ("input", 5), ((3, 9), (200, 200))), ("among", ("input", 0), 7)),
                 ("==", ("negative", ("input", 2)), ("scalar", 1)),
             ),
         },
         {"inputs": ("uint16",), "scalars": (), "where": ("true",)},
         {"inputs": ("int64",), "scalars": (), "where": ("==", ("input", 0), ("const", -(2**63)))},
+    ],
+    "rows_fold": [
+        {},
+        {
+            "inputs": ("int64", "uint64", "float32", "bool"),
+            "scalars": (),
+            "where": ("not", ("==", ("input", 0), ("const", 0))),
+            "folds": (
+                ("sum", ("flag", 3), ("-", ("input", 0), ("input", 1))),
+                ("min", ("true",), ("*", ("input", 0), ("input", 1))),
+                ("max", ("flag", 3), ("input", 1)),
+                ("min", ("true",), ("input", 2)),
+                ("max", ("not", ("flag", 3)), ("/", ("input", 2), ("input", 0))),
+                ("sum", ("flag", 3), ("*", ("input", 2), ("const", 0.1))),
+            ),
+        },
     ],
     "parse": [{}, {"fields": ("date",)}, {"fields": ("bytes16", "int", "decimal0", "decimal18", "skip", "float")}],
     "raid4_encode": [{"disks": 2}, {}, {"disks": 8}],
@@ -101,6 +133,11 @@ def variants(name: str) -> list[tuple[Any, dict[str, Any]]]:
     if name.startswith("bit"):
         found += [("uint8", {"width": 3}), ("uint16", {"width": 11})]
     return found
+
+
+def few(name: str) -> list[tuple[Any, dict[str, Any]]]:
+    """The first of these, for tests over all forms: of ``psf`` the form without an end, and that with quotes, too."""
+    return variants(name)[: 3 if name == "psf" else 2]
 
 
 def size(rng: Generator) -> int:
@@ -201,6 +238,9 @@ def _parse(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
 
 def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     """Well-formed lines; what happens to others is in ``test_tables.py``."""
+    delimiter, quote = chr(values["delimiter"]), chr(values["quote"])
+    letters = list("abc" + (delimiter + quote if values["quote"] else "") + ("\n\r" if values["quoted_ends"] else ""))
+    null = [one.decode() for one in values["null"]]
     lines = []
     for _ in range(int(rng.integers(0, 60))):
         parts = []
@@ -211,20 +251,22 @@ def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
             if kind == "date":
                 number = f"{rng.integers(1, 9999):04d}-{rng.integers(1, 13):02d}-{rng.integers(1, 29):02d}"
             if kind.startswith("bytes"):
-                number = "".join(rng.choice(list("abc"), rng.integers(0, int(kind[5:]) + 1)))
+                number = "".join(rng.choice(letters, rng.integers(0, int(kind[5:]) + 1)))
+            if null and rng.random() < 0.3:
+                number = str(rng.choice(null))
+            elif values["quote"] and (set(number) - set("abc-.0123456789") or rng.random() < 0.3):
+                number = quote + number.replace(quote, quote * 2) + quote
             parts.append(number)
         parts += ["more"] * int(rng.random() < 0.1) + [""] * int(rng.random() < 0.5)
-        lines.append("|".join(parts) + ("\r\n" if rng.random() < 0.2 else "\n"))
+        lines.append(delimiter.join(parts) + ("\r\n" if rng.random() < 0.2 else "\n"))
     return [np.frombuffer("".join(lines).encode(), np.uint8)], []
 
 
 def _rows(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     """Arrays of one length; the tables of the second variant are its last two inputs, sorted values among them."""
     count = size(rng)
-    made = [
-        rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype) for dtype in values["inputs"]
-    ]
-    if len(made) > 3:
+    made = [rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype) for dtype in values["inputs"]]
+    if len(made) > 4:
         made[6:] = [rng.integers(0, 2, 100, np.uint8), np.sort(rng.choice(made[0], min(count, 50)))]
     return made, [numbers(rng, 1, dtype)[0] for dtype in values["scalars"]]
 
@@ -357,6 +399,7 @@ MAKERS: dict[str, Callable[[Generator, Any, dict[str, Any]], Made]] = {
     "parse": _parse,
     "psf": _psf,
     "rows": _rows,
+    "rows_fold": _rows,
     "raid5_encode": lambda rng, _d, values: (
         [raw_bytes(rng, int(rng.integers(0, 20)) * (values["disks"] - 1) * values["chunk_bytes"])],
         [],
@@ -408,6 +451,8 @@ def cuts(name: str, parameters: dict[str, Any], inputs: list[Array], seed: int) 
     """Records where tasks begin, but for 0; where the first input's records have no common size, the ends of some."""
     rng = np.random.default_rng(seed + 1)
     raw = np.ascontiguousarray(inputs[0]).reshape(-1).view(np.uint8)
+    if name == "psf" and parameters.get("quoted_ends"):
+        return [int(rng.integers(1, 2000))]  # bytes that a task sees
     if name in ("parse", "psf"):
         ends = (np.flatnonzero(raw == ord("\n")) + 1).tolist()
     elif name == "lz4_decompress":

@@ -41,7 +41,7 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
     """
 
     def __init__(self, table: Table, options: dict[str, Any] | None = None) -> None:
-        files = fs.PyFileSystem(_NoFiles(f"{table.store.path}: {table.name}"))
+        files = fs.PyFileSystem(_NoFiles(table.place))
         form = ds.IpcFileFormat()
         super().__init__([form.make_fragment(table.name, filesystem=files)], table.schema, form, files)
         self._table = table
@@ -197,7 +197,7 @@ class _NoFiles(fs.FileSystemHandler):  # type: ignore[misc]
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise InvalidError(
-            f"{self._where} is a table of text in a store, no file that Arrow can open: read it by its dataset's own "
+            f"{self._where} is a table in a store, no file that Arrow can open: read it by its dataset's own "
             "scanner(), to_batches() or to_table(), and give that to Arrow"
         )
 

@@ -11,14 +11,18 @@ import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from nandarray.errors import CorruptError, InvalidError, UnsupportedVersionError
 from nandarray.interop.tables.columns.forms import FORMS, form_of, is_text, plain
 
-__all__ = ["DELETED", "ENDS", "TABLE", "ZONE_ROWS", "Layout", "Place"]
+if TYPE_CHECKING:
+    from nandarray.array.array import Array
+
+__all__ = ["check_elements", "DELETED", "ENDS", "TABLE", "ZONE_ROWS", "Layout", "Place"]
 
 #: The attribute of a group that makes it a table of columns.
 TABLE = "_TABLE"
@@ -32,7 +36,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ -]{0,99}(?<! )")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a column lies.
+    """The place of a column.
 
     Parameters
     ----------
@@ -59,16 +63,31 @@ class Place:
         return plain(self.field.type)
 
 
+def check_elements(array: Array, dtype: np.dtype[Any]) -> None:
+    """Refuse an array that has other elements than its column's form says, whose bytes would be read as these.
+
+    Raises
+    ------
+    CorruptError
+        It has.
+    """
+    if array.dtype != dtype.base or array.shape[1:] != dtype.shape:
+        raise CorruptError(
+            f"{array.name!r} must have rows of {dtype.base} of shape {dtype.shape}, not {array.dtype} of "
+            f"{array.shape[1:]}"
+        )
+
+
 @dataclass(frozen=True)
 class Layout:
-    """What ``_TABLE`` says.
+    """The description of a table: the value of ``_TABLE``.
 
     Parameters
     ----------
     schema : pyarrow.Schema
         Names and types of the columns.
     places : tuple of Place
-        Where they lie, in the order of the schema.
+        Their places, in the order of the schema.
     zone_rows : int
         Rows of a zone.
     """

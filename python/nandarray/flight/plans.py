@@ -27,6 +27,7 @@ from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight.tensors import COLUMN, batch_of, row_type
 from nandarray.flight.tickets import Command, Program, Ticket, tree_of
 from nandarray.interop.tables import ColumnTable, Piece, Table, TextTable
+from nandarray.interop.tables.substrait import of_substrait
 from nandarray.interop.tables.where import Test
 from nandarray.parts.store import PartedStore
 from nandarray.programs import abi, library
@@ -142,16 +143,17 @@ class TablePlan(Plan):
         every = list(self._table.schema.names)
         if unknown := [name for name in names if name not in every]:
             raise NotFoundError(f"the filter's column {unknown[0]!r} is none of the table; there is {', '.join(every)}")
-        self._test, whole = self._decided(expression, names)
+        if isinstance(self._table, TextTable):
+            self._test, whole = self._decided(expression, names)
+        else:
+            self._test, whole = of_substrait(text, self._table.schema)
         if whole:
             return
         self._rest, self._names = expression, names
         self._read = list(dict.fromkeys([*self._columns, *names]))
 
     def _decided(self, expression: Any, names: list[str]) -> tuple[Test | None, bool]:
-        """Return the part of an expression that the data decides, and whether that is all of it."""
-        if not isinstance(self._table, TextTable):
-            return self._table.decided(expression)
+        """Return the part of an expression that a table of text decides, and whether that is all of it."""
         said = str(expression)
         used = {names[int(number)] for number in _FIELD.findall(said) if int(number) < len(names)}
         # The words of a text are no fields, and a name that is no word may be read as something else.

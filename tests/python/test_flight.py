@@ -462,7 +462,7 @@ def test_a_tenants_memory_and_rates_are_those_of_the_rules(shared: Any) -> None:
                 client, command(array="shared/wide", program={"name": "filter", "scalars": {"low": 1, "high": 2}}), lab
             )
         ticket = json.loads(client.get_flight_info(command(table="shared/c"), lab).endpoints[0].ticket.ticket)
-        ticket["pieces"] = [[0, 1 << 40]]
+        ticket["pieces"] = [[0, (1 << 63) - 1]]
         with pytest.raises(fl.FlightUnavailableError, match="bytes of memory left"):
             client.do_get(fl.Ticket(json.dumps(ticket)), lab).read_all()
         begun = time.monotonic()

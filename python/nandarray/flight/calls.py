@@ -31,6 +31,8 @@ _LOOK_S = 0.2
 _END_S = 2.0
 #: Instructions of a run where a tenant's rules say no fewer (docs/reference/tenants.md).
 _INSTRUCTIONS_MAX = 20_000_000_000_000
+#: A number of bytes that no tenant has.
+_BYTES_MAX = 1 << 62
 #: Events that wait for the log, at most.
 _EVENTS_MAX = 256
 #: An event of the log: its kind, its time in seconds since 1970, its fields.
@@ -119,7 +121,7 @@ class Call:
             The tenant, or the node, has fewer left.
         """
         self.give_back()
-        self._memory = self.guest.tenant.reserve(size)
+        self._memory = self.guest.tenant.reserve(min(size, _BYTES_MAX))
         if self._memory is None:
             most = self.guest.limit("memory_mib")
             raise BusyError(

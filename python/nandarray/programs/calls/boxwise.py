@@ -98,8 +98,7 @@ def map_boxes(
     if isinstance(name, str):
         out = store.create(name, made_shape, kind)
     elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != made_shape:
-        like = "box" if chunks is None else "result"
-        raise InvalidError(f"out must have shape {made_shape}, as the {like}, not {got}")
+        raise InvalidError(f"out must have shape {made_shape}, not {got}")
     try:
         target = _tiled(out, made_first, results.chunk) if ports.is_stored(out) else out
         done: Any = run.offload(made, [tiled(box), *map(tiled, map(_given, others))], values, out=target, **given)

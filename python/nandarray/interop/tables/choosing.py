@@ -229,7 +229,7 @@ class Chooser:
             ).result
             for first in range(begin, end, RUN_ROWS)
         ]
-        return folding.results([np.asarray(one) for one in found])
+        return folding.results([np.asarray(one).reshape(-1) for one in found])
 
     def _runs(
         self, program: Program, box: tuple[slice, ...], options: Mapping[str, Any], first: int = 0

@@ -94,6 +94,10 @@ class Table(ABC):
         first = self.schema.names[:1]
         return sum(batch.num_rows for batch in self.scan(first, where, pieces=pieces))
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Share all rows as batches that are read as they are requested: ``pyarrow.table(table)``."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
     def dataset(self) -> Any:
         """Return what engines that read Arrow datasets ask: DuckDB gives it the columns and tests of each query.
 

@@ -317,7 +317,7 @@ def lowered(tree: Tree, columns: Sequence[Column]) -> Tree | bool:
     return found[0], number, found[1]
 
 
-def _given(number: int, inner: Tree | bool) -> Tree:
+def _given(number: int, inner: Tree | bool) -> Tree:  # noqa: FBT001
     """Make a test neither true nor false where a column has no value."""
     if isinstance(inner, bool):
         inner = ("valid", number) if inner else ("not", ("valid", number))

@@ -197,8 +197,8 @@ def col(name: str) -> Name:
     >>> from nandarray.interop.tables import col
     >>> (col("day") >= "1998-01-01") & ~col("name").startswith("a")
     <nandarray.interop.tables.Test ('and', ('>=', 'day', '1998-01-01'), ('not', ('begins', 'name', 'a')))>
-    >>> col("price") * (1 - col("cut")) > col("sum")
-    <nandarray.interop.tables.Test ('>', ('*', ('col', 'price'), ('-', ('value', 1), ('col', 'cut'))), ('col', 'sum'))>
+    >>> col("price") * (1 - col("cut")) > 5
+    <nandarray.interop.tables.Test ('>', ('*', ('col', 'price'), ('-', ('value', 1), ('col', 'cut'))), 5)>
     """
     return Name(name)
 

@@ -72,6 +72,9 @@ def test_a_text_of_csv_is_a_table_of_any_span(store: Any) -> None:
     assert table.rows(["price"], col("id").is_null())["price"].tolist() == [-300, 700]
     assert table.count_rows(~(col("note") == "NULL")) == 2
     assert table.count_rows(~col("note").is_null()) == 3
+    there = table.count_rows(col("id").is_valid())
+    for never in (col("id") == 10**30, col("id") == 1.5, col("id").isin([])):  # missing where there is no value
+        assert (table.count_rows(never), table.count_rows(~never)) == (0, there)
     assert tables.create(store, "empty", b"id,note,price,day\n", SCHEMA, **OPTIONS).scan().read_all().num_rows == 0
     # Without ends of lines within quotes each end of a line is one.
     plain = tables.create(store, "plain", TEXT.replace(b"\nd", b"").replace(b"y,\n", b""), SCHEMA, **OPTIONS)

@@ -724,3 +724,13 @@ def test_a_transaction_has_an_append_or_not(tmp_path: Path) -> None:
             inside.delete(col("id") == 1)
         assert table.scan().read_all()["id"].to_pylist() == [2, 3, 2, 3]
         assert store.at(version=store.version - 1)["t/ends"][-1] == 3
+        one, other = store.transaction(), store.transaction()
+        for tx in (one, other):
+            inside = tables.open_table(tx, "t")
+            assert isinstance(inside, ColumnTable)
+            inside.append(model)
+        one.commit()
+        with pytest.raises(nandarray.ConflictError):
+            other.commit()
+        store.refresh()
+        assert pa.table(tables.open_table(store, "t"))["id"].to_pylist() == [2, 3, 2, 3, 1, 2, 3]

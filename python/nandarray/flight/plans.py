@@ -13,7 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from math import prod
 from typing import Any
@@ -26,12 +26,13 @@ from nandarray.array.arrow import arrow_array, arrow_type
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight.tensors import COLUMN, batch_of, row_type
 from nandarray.flight.tickets import Command, Program, Ticket, tree_of
-from nandarray.interop.tables import Piece, Table, TextTable
+from nandarray.interop.tables import ColumnTable, Piece, Table, TextTable
+from nandarray.interop.tables.substrait import of_substrait
 from nandarray.interop.tables.where import Test
 from nandarray.parts.store import PartedStore
 from nandarray.programs import abi, library
 from nandarray.programs.ports import Box
-from nandarray.programs.run import offload
+from nandarray.programs.run import TASK_BYTES, offload
 
 __all__ = ["Batch", "BoxPlan", "Plan", "ProgramPlan", "TablePlan", "plan_of"]
 
@@ -41,8 +42,10 @@ BATCH_BYTES = 4 << 20
 ENDPOINT_BATCHES = 16
 #: Rows of a batch of a program's output.
 _OUTPUT_ROWS = 65_536
-#: Bytes that a column of no fixed width has in a row, about, until its table says better.
+#: Bytes that a value of no fixed width has at least, about.
 _VARIABLE_BYTES = 32
+#: Bytes of a column from which on they say how long its values are: fewer are blocks that are not full.
+_MEASURED_BYTES = 1 << 20
 #: Pieces of a table, at most.
 _PIECES_MAX = 1 << 16
 _FIELD = re.compile(r"FieldPath\((\d+)\)")
@@ -70,8 +73,8 @@ class Plan(ABC):
 
     @property
     def digest(self) -> str:
-        """A short text that differs where the schema does."""
-        return hashlib.sha256(self.schema.serialize().to_pybytes()).hexdigest()[:16]
+        """A short text that differs where names and types do; an array that grows keeps it."""
+        return hashlib.sha256(self.schema.remove_metadata().serialize().to_pybytes()).hexdigest()[:16]
 
     @abstractmethod
     def tickets(self, at: int | None) -> list[Ticket]:
@@ -80,6 +83,11 @@ class Plan(ABC):
     @abstractmethod
     def batches(self, ticket: Ticket) -> Iterator[Batch]:
         """Cut an endpoint into batches, from that which the ticket says on."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that it holds from batch to batch."""
+        return 0
 
     def check(self, ticket: Ticket) -> None:
         """Refuse a ticket of another schema.
@@ -135,16 +143,17 @@ class TablePlan(Plan):
         every = list(self._table.schema.names)
         if unknown := [name for name in names if name not in every]:
             raise NotFoundError(f"the filter's column {unknown[0]!r} is none of the table; there is {', '.join(every)}")
-        self._test, whole = self._decided(expression, names)
+        if isinstance(self._table, TextTable):
+            self._test, whole = self._decided(expression, names)
+        else:
+            self._test, whole = of_substrait(text, self._table.schema)
         if whole:
             return
         self._rest, self._names = expression, names
         self._read = list(dict.fromkeys([*self._columns, *names]))
 
     def _decided(self, expression: Any, names: list[str]) -> tuple[Test | None, bool]:
-        """Return the part of an expression that the data decides, and whether that is all of it."""
-        if not isinstance(self._table, TextTable):
-            return self._table.decided(expression)
+        """Return the part of an expression that a table of text decides, and whether that is all of it."""
         said = str(expression)
         used = {names[int(number)] for number in _FIELD.findall(said) if int(number) < len(names)}
         # The words of a text are no fields, and a name that is no word may be read as something else.
@@ -166,9 +175,26 @@ class TablePlan(Plan):
     def _pieces(self) -> list[Piece]:
         whole = self._table.pieces()
         units = whole[-1].end if whole else 0
-        width = 1 if isinstance(self._table, TextTable) else sum(map(_width, self._table.schema.types))
-        count = min(-(-units * width // BATCH_BYTES), _PIECES_MAX)
-        return self._table.pieces(self._test, at_least=max(count, 1))
+        count = min(-(-units * self._unit_bytes // BATCH_BYTES), _PIECES_MAX)
+        found = self._table.pieces(self._test, at_least=max(count, 1))
+        if isinstance(self._table, TextTable):
+            return found  # pieces of lines
+        most = max(1, BATCH_BYTES // self._unit_bytes)
+        return [Piece(begin, min(begin + most, one.end)) for one in found for begin in range(one.begin, one.end, most)]
+
+    @cached_property
+    def _unit_bytes(self) -> int:
+        """Bytes of a row in memory, about; of text, of a byte."""
+        if isinstance(self._table, TextTable):
+            return 1
+        widths = dict(zip(self._table.schema.names, map(_width, self._table.schema.types), strict=True))
+        if None in widths.values() and isinstance(self._table, ColumnTable):
+            whole = self._table.pieces()
+            rows = whole[-1].end if whole else 1
+            for told in self._table.statistics().select(["column", "bytes"]).to_pylist():
+                if widths[told["column"]] is None and (told["bytes"] or 0) > _MEASURED_BYTES:
+                    widths[told["column"]] = max(_VARIABLE_BYTES, 2 * told["bytes"] // max(rows, 1))  # compressed
+        return max(1, sum(width or _VARIABLE_BYTES for width in widths.values()))
 
     def _rows_of_part(self) -> int | None:
         store = self._table.store
@@ -181,7 +207,7 @@ class TablePlan(Plan):
         for number, (begin, end) in enumerate(ticket.pieces):
             if number >= ticket.from_batch:
                 piece = Piece(begin, end)
-                yield Batch(number, 2 * BATCH_BYTES, {}, partial(self._scan, piece))
+                yield Batch(number, 2 * (end - begin) * self._unit_bytes, {}, partial(self._scan, piece))
 
     def count(self, work: Callable[[int, Callable[[Options], Any]], int]) -> int:
         """Count the rows that pass, a piece a time; ``work`` does a piece of work that needs some bytes."""
@@ -228,11 +254,12 @@ def _expression(text: bytes) -> tuple[Any, list[str]]:
     return next(iter(found.expressions.values())), list(found.schema.names)
 
 
-def _width(kind: Any) -> int:
+def _width(kind: Any) -> int | None:
+    """Return the bytes of a value; None of one of no fixed width."""
     try:
         return max(int(kind.bit_width) // 8, 1)
     except ValueError:
-        return _VARIABLE_BYTES
+        return None
 
 
 def _grouped(pieces: Sequence[Piece], part: int | None) -> list[list[Piece]]:
@@ -333,8 +360,14 @@ class ProgramPlan(Plan):
             raise NotFoundError(f"output must be one of {', '.join(names)}, not {program.output!r}")
         self._dtype = abi.record(ports[self._output]["dtype"], self._output)
         about = {"name": command.name, "program": program.name, "box": self._box}
+        self._found: list[np.ndarray[Any, Any]] = []
         field = pa.field(self._output, arrow_type(pa, self._dtype))
         self.schema = pa.schema([field], metadata={b"nandarray.program": json.dumps(about).encode()})
+
+    @property
+    def held(self) -> int:
+        """Bytes of the output, from the run on."""
+        return sum(one.nbytes for one in self._found)
 
     def tickets(self, at: int | None) -> list[Ticket]:
         """Give the one endpoint: a program is run as a whole."""
@@ -343,7 +376,7 @@ class ProgramPlan(Plan):
     def batches(self, ticket: Ticket) -> Iterator[Batch]:
         """Run the program with the first batch that is requested, and cut its output."""
         rows = ticket.rows or _OUTPUT_ROWS
-        found: list[np.ndarray[Any, Any]] = []
+        found = self._found
 
         def run(options: Options) -> Any:
             box = Box(self._array, tuple(slice(*one) for one in self._box))
@@ -356,7 +389,18 @@ class ProgramPlan(Plan):
             return pa.RecordBatch.from_arrays([arrow_array(pa, some, self._dtype)], schema=self.schema)
 
         number = ticket.from_batch
-        yield Batch(number, 2 * BATCH_BYTES, {}, run)
+        yield Batch(number, self._bound(), {}, run)
         while (number + 1) * rows < len(found[0]):
             number += 1
-            yield Batch(number, found[0].nbytes, {}, partial(cut, number))
+            yield Batch(number, 2 * rows * self._dtype.itemsize, {}, partial(cut, number))
+
+    def _bound(self) -> int:
+        """Bytes of all outputs, at most, by what the program says of them."""
+        data = prod(end - begin for begin, end in self._box) * self._array.dtype.itemsize
+        records, tasks = data // int(self._program.inputs[0]["record_bytes"]), data // TASK_BYTES + 1
+        total = 0.0
+        for one in self._program.outputs:
+            bound, is_end = one["bound"], one["phase"] == "end"
+            each = 0 if is_end else data * bound["per_input_byte"] + records * bound["per_record"]
+            total += each + bound["fixed"] * (1 if is_end else tasks)
+        return int(total)

@@ -459,8 +459,8 @@ def _batches(call: Call, plan: Plan, ticket: Ticket) -> Generator[Any]:
     try:
         for batch in plan.batches(ticket):
             call.goes_on()
-            made = call.work(batch.size, batch.work)
-            call.reserve(made.nbytes)
+            made = call.work(batch.size + plan.held, batch.work)
+            call.reserve(made.nbytes + plan.held)
             call.keep_pace(made.nbytes)
             call.sent += made.nbytes
             about = json.dumps({"batch": batch.number, **batch.where}).encode()

@@ -45,6 +45,10 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield tables.create(store, "t", lines(900), SCHEMA)
 
 
+def in_fragments(dataset: Any, read: Any) -> Any:
+    return pa.concat_tables(map(read, dataset.get_fragments(ID > 0)))
+
+
 ID, NAME = pc.field("id"), pc.field("name")
 CALLS: dict[str, Any] = {
     "count_rows": lambda d: d.count_rows(),
@@ -60,7 +64,9 @@ CALLS: dict[str, Any] = {
     "join": lambda d: d.join(d, "big", right_suffix="r").sort_by("big").to_table(),
     "batches": lambda d: max(batch.num_rows for batch in d.to_batches(batch_size=10)),
     "by place": lambda d: d.scanner(["id"], ID > 3, 100).to_table(),
-    "fragments": lambda d: [one.to_table(filter=ID > 3, columns=["big"]) for one in d.get_fragments(ID > 0)][0],
+    "fragments": lambda d: in_fragments(d, lambda f: f.to_table(filter=ID > 3, columns=["big"])),
+    "counts of fragments": lambda d: sum(f.count_rows(filter=NAME >= "g") for f in d.get_fragments()),
+    "the first rows that pass": lambda d: d.head(3, filter=(ID > 5) & (NAME >= "g"), columns=["big"]),
     "its own schema": lambda d: d.replace_schema(d.schema).to_table(),
     "partition_expression": lambda d: str(d.partition_expression),
 }
@@ -81,12 +87,12 @@ def test_what_arrow_reads_by_itself_is_an_error_that_says_what_to_do(table: Any)
         lambda: ds.dataset([dataset, dataset]).to_table(),
         lambda: memory.join(dataset, "big", right_suffix="r"),
     ):
-        with pytest.raises(InvalidError, match=rf"{where}: t is a table of text.*to_table"):
+        with pytest.raises(InvalidError, match=rf"{where}: t is a table in a store.*to_table"):
             call()
     # Arrow's own limit: the call came as far as its join.
     with pytest.raises(pa.ArrowInvalid, match="Unsupported type for data field price"):
         dataset.join_asof(pa.table({"big": [0, 5], "x": [1, 2]}), "big", [], 0)
-    with pytest.raises(InvalidError, match="the schema of table 't'"):
+    with pytest.raises(InvalidError, match="must be that of table 't'"):
         dataset.replace_schema(pa.schema([("id", pa.int64())]))
     with pytest.raises(InvalidError, match="filtered dataset has no fragments"):
         dataset.filter(ID > 3).get_fragments()
@@ -102,7 +108,22 @@ def test_a_dataset_is_written_and_pickled(table: Any, tmp_path: Path) -> None:
         dataset = tables.open_table(store, "t").dataset().filter(ID > 3)
         again = pickle.loads(pickle.dumps(dataset))
         assert again.to_table().equals(whole.filter(ID > 3))
+        fragments = list(tables.open_table(store, "t").dataset().get_fragments())
+        parts = [pickle.loads(pickle.dumps(one)) for one in fragments]
+        assert pa.concat_tables(one.to_table(filter=ID > 3) for one in parts).equals(whole.filter(ID > 3))
         again._table.text.store.close()
+
+
+def test_what_went_to_the_data_is_counted(table: Any) -> None:
+    dataset = table.dataset()
+    odd = pc.field("big") * 2 > ID  # arithmetic, which no program of text decides
+    assert dataset.count_rows() == 900
+    assert dataset.count_rows(filter=ID > 5) == dataset.to_table(filter=ID > 5).num_rows
+    assert dataset.pushed[0] == ([], None, True)
+    assert dataset.to_table(filter=(NAME >= "g") & (ID > 5)).num_rows
+    assert dataset.to_table(filter=odd, columns=[]).num_rows
+    assert dataset.pushed[-1] == (["id", "big"], None, False)
+    assert dataset.counts == {"unfiltered": 1, "pushed": 2, "in part": 1, "left to Arrow": 1}
 
 
 def test_arrow_finds_every_buffer_aligned(table: Any, capfd: Any) -> None:

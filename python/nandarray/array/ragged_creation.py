@@ -78,12 +78,16 @@ def make_ragged(
     *,
     compression: str | None,
     encryption_key: bytes | None,
+    packed: bool = False,
 ) -> Ragged:
-    """Make one under a full name, which may be hidden, by a command for each part; the group's attribute comes last."""
+    """Make one under a full name, which may be hidden, by a command for each part; the group's attribute comes last.
+
+    The compression is that of all parts; if ``packed``, offsets are packed by their bits instead.
+    """
     kind, item = what
     how: dict[str, Any] = {"compression": compression, "encryption_key": encryption_key}
     told = to_json({**attrs, RAGGED: kind})
-    store._create(f"{path}/offsets", (1,), np.int64, **how)
+    store._create(f"{path}/offsets", (1,), np.int64, **{**how, **({"compression": "bitpack"} if packed else {})})
     store._create(f"{path}/values", (0, *item.shape), item.base, **how)
     made = Ragged(store, path, kind, encryption_key)
     if data is not None:

@@ -1,0 +1,146 @@
+"""A table of columns on the medium: names of its arrays, and the attribute that describes it.
+
+A table is a group with the attribute ``_TABLE``; the design note (``docs/design/014-tables-of-columns.md``) and
+``docs/reference/tables.md`` have the layout. This module names arrays, writes the description and verifies it; it moves
+no rows.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from nandarray.errors import CorruptError, InvalidError, UnsupportedVersionError
+from nandarray.interop.tables.columns.forms import FORMS, form_of, is_text, plain
+
+__all__ = ["DELETED", "ENDS", "TABLE", "ZONE_ROWS", "Layout", "Place"]
+
+#: The attribute of a group that makes it a table of columns.
+TABLE = "_TABLE"
+VERSION = 1
+#: The arrays of a table that are of no column.
+DELETED, ENDS = "deleted", "ends"
+#: Rows of a zone, if a table says nothing else.
+ZONE_ROWS = 65_536
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ -]{0,99}(?<! )")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a column lies.
+
+    Parameters
+    ----------
+    field : pyarrow.Field
+        Its name and type.
+    base : str
+        The name of its array within the table's group.
+    form : str
+        One of :data:`~nandarray.interop.tables.columns.forms.FORMS`.
+    """
+
+    field: Any
+    base: str
+    form: str
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return str(self.field.name)
+
+    @property
+    def values(self) -> Any:
+        """The type of what lies there, without dictionaries and extensions."""
+        return plain(self.field.type)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What ``_TABLE`` says.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Names and types of the columns.
+    places : tuple of Place
+        Where they lie, in the order of the schema.
+    zone_rows : int
+        Rows of a zone.
+    """
+
+    schema: Any
+    places: tuple[Place, ...]
+    zone_rows: int
+
+    @classmethod
+    def of(cls, schema: Any, zone_rows: Any, few: Sequence[str] = ()) -> Layout:
+        """Settle the layout of a new table; text columns named in ``few`` lie as codes.
+
+        Raises
+        ------
+        InvalidError
+            A column has a type that no form has, or the name of another.
+        """
+        names = schema.names
+        if not names:
+            raise InvalidError("a table must have at least one column")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InvalidError(f"a table must have columns of different names, and {twice[0]!r} is there twice")
+        if isinstance(zone_rows, bool) or not isinstance(zone_rows, int) or not 1 <= zone_rows <= 1 << 31:
+            raise InvalidError(f"zone_rows must be a number of rows from 1 to 2^31, not {zone_rows!r}")
+        places = []
+        for number, field in enumerate(schema):
+            plainly = _PLAIN.fullmatch(field.name) and field.name not in (DELETED, ENDS)
+            form = form_of(field.name, field.type)
+            if form == "text" and field.name in few:
+                form = "codes"
+            places.append(Place(field, field.name if plainly else f"column.{number}", form))
+        return cls(schema, tuple(places), zone_rows)
+
+    def told(self) -> dict[str, Any]:
+        """Return the attribute's value."""
+        return {
+            "version": VERSION,
+            "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
+            "zone_rows": self.zone_rows,
+            "columns": [[one.base, one.form] for one in self.places],
+        }
+
+    @classmethod
+    def read(cls, path: str, told: Any) -> Layout:
+        """Read the attribute's value.
+
+        Raises
+        ------
+        UnsupportedVersionError
+            A later version wrote it.
+        CorruptError
+            It describes no table.
+        """
+        version = told.get("version") if isinstance(told, Mapping) else None
+        if isinstance(version, int) and version > VERSION:
+            raise UnsupportedVersionError(f"table {path!r} has version {version}, this nandarray reads {VERSION}")
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"], validate=True)))
+            columns = [(str(base), str(form)) for base, form in told["columns"]]
+            layout = cls.of(schema, told["zone_rows"])
+            if len(columns) != len(layout.places) or len({base for base, _ in columns}) < len(columns):
+                raise InvalidError(f"{len(columns)} places of {len(layout.places)} columns")
+            places = []
+            for place, (base, form) in zip(layout.places, columns, strict=True):
+                fits = form == place.form or (form == "codes" and is_text(place.values))
+                if form not in FORMS or not fits or "/" in base or not base:
+                    raise InvalidError(f"column {place.name!r} at {base!r} has the form {form!r}")
+                places.append(Place(place.field, base, form))
+        except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+            raise CorruptError(f"the attribute {TABLE!r} of {path!r} describes no table: {error}") from None
+        return cls(schema, tuple(places), layout.zone_rows)
+
+    def place(self, name: str) -> Place:
+        """Return the place of a column that is there."""
+        return next(one for one in self.places if one.name == name)

@@ -1,0 +1,181 @@
+"""Reading columns of a table as Arrow arrays: ranges of rows, and single rows.
+
+A :class:`Reader` has the arrays of the columns that are asked for, as they were when it was made, and the number of
+rows then: what is appended later is not seen. Single rows are read by index arrays, of which only these rows cross a
+door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nandarray.array.array import Array
+from nandarray.array.ragged import Ragged
+from nandarray.errors import CorruptError
+from nandarray.interop.tables.columns.dictionary import dictionary_of
+from nandarray.interop.tables.columns.forms import arrow_of, is_list
+from nandarray.interop.tables.columns.layout import DELETED, Layout, Place
+
+if TYPE_CHECKING:
+    from nandarray.array.store import Store
+
+__all__ = ["Reader"]
+
+_NdArray = np.ndarray[Any, Any]
+#: Bytes of texts, bytes or lists of a column that a batch has, about, at most.
+_BATCH_BYTES = 64 << 20
+#: Codes for each value of a dictionary, from which on all of the dictionary is read.
+_WHOLE = 8
+
+
+class _Column:
+    """One column."""
+
+    def __init__(self, store: Store, path: str, place: Place, rows: int) -> None:
+        self.place, self.rows = place, rows
+        self._store, self._path = store, f"{path}/{place.base}"
+        self._all: Any = None
+        self.ragged: Ragged | None = None
+        self.values: Array | None = None
+        self.valid: Array | None = None
+        if place.form in ("array", "codes"):
+            self.values = store.open_array(f"/{self._path}")
+            if f"{self._path}.valid" in store:
+                self.valid = store.open_array(f"/{self._path}.valid")
+        else:
+            self.ragged = Ragged(store, self._path, place.form)
+        for part, length in ((self.values, rows), (self.valid, rows), (self.ragged, rows)):
+            if part is not None and part.shape[0] < length:
+                raise CorruptError(f"{part.name!r} has {part.shape[0]} rows, its table has {length}")
+
+    def read(self, key: slice | _NdArray) -> Any:
+        """Return rows as an Arrow array of the column's type."""
+        kind = self.place.field.type
+        if self.ragged is not None:
+            return _as(self.ragged.to_arrow(key), kind)
+        assert self.values is not None
+        found = np.asarray(self.values[key])
+        there = None if self.valid is None else np.asarray(self.valid[key], bool)
+        if there is not None and there.all():
+            there = None
+        if self.place.form == "array":
+            return arrow_of(found, there, kind)
+        return self._decoded(found, there, kind)
+
+    def _decoded(self, codes: _NdArray, there: _NdArray | None, kind: Any) -> Any:
+        inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        if self._all is None and len(codes):
+            length = _length(self._store, f"{self._path}.dictionary", self.place)
+            if len(codes) * _WHOLE < length and not pa.types.is_dictionary(inner):
+                used, codes = np.unique(codes, return_inverse=True)
+                values = dictionary_of(self._store, self._path, self.place, used)
+                return _as(values.take(_indices(codes, there)), kind)
+        values = self.dictionary
+        if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < max(1, len(values)):
+            raise CorruptError(
+                f"codes of {self._path!r} are from {codes.min()} to {codes.max()}, of {len(values)} values"
+            )
+        indices = _indices(codes, there)
+        if not pa.types.is_dictionary(inner):
+            return _as(values.take(indices), kind)
+        whole = pa.DictionaryArray.from_arrays(
+            indices.cast(inner.index_type), _as(values, inner.value_type), ordered=inner.ordered
+        )
+        return kind.wrap_array(whole) if isinstance(kind, pa.BaseExtensionType) else whole
+
+    @property
+    def dictionary(self) -> Any:
+        """All values of the dictionary, as an Arrow array."""
+        if self._all is None:
+            self._all = dictionary_of(self._store, self._path, self.place)
+        return self._all
+
+    def bytes_of(self, begin: int, end: int) -> int:
+        """Return how many bytes rows of different lengths have."""
+        if self.ragged is None or end <= begin:
+            return 0
+        first, last = (int(self.ragged.offsets[at]) for at in (begin, end))
+        return (last - first) * self.ragged.values.dtype.itemsize
+
+
+def _length(store: Store, path: str, place: Place) -> int:
+    inside = f"/{path}/offsets" if f"{path}/offsets" in store else f"/{path}"
+    return int(store.open_array(inside).shape[0])
+
+
+def _indices(codes: _NdArray, there: _NdArray | None) -> Any:
+    return pa.array(codes.astype("<i4", copy=False), mask=None if there is None else ~there)
+
+
+def _as(array: Any, kind: Any) -> Any:
+    """Return rows in the layout that a type says."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.wrap_array(_as(array, kind.storage_type))
+    if array.type == kind:
+        return array
+    if is_list(kind):
+        _, offsets = array.buffers()[:2]
+        low = array.offset
+        whole = np.frombuffer(offsets, np.int64)[low : low + len(array) + 1] if len(array) else np.zeros(1, np.int64)
+        inner = arrow_of(np.asarray(array.values.to_numpy(zero_copy_only=False)), None, kind.value_type)
+        there = np.asarray(array.is_valid()) if array.null_count else None
+        bits = None if there is None else pa.array(there).buffers()[1]
+        large = pa.large_list(kind.value_field)
+        made = pa.Array.from_buffers(large, len(array), [bits, pa.py_buffer(whole.copy())], children=[inner])
+        return made if large == kind else made.cast(kind)
+    return array.cast(kind)
+
+
+class Reader:
+    """Columns of a table at one state.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    path : str
+        The full name of the table.
+    layout : Layout
+        Where its columns lie.
+    rows : int
+        Its rows.
+    names : iterable of str
+        The columns.
+    """
+
+    def __init__(self, store: Store, path: str, layout: Layout, rows: int, names: Iterable[str]) -> None:
+        self.rows = rows
+        self.schema = layout.schema
+        self.deleted: Array | None = store.open_array(f"/{path}/{DELETED}") if f"{path}/{DELETED}" in store else None
+        self.columns = {name: _Column(store, path, layout.place(name), rows) for name in dict.fromkeys(names)}
+
+    def batch(self, names: list[str], key: slice | _NdArray) -> Any:
+        """Return rows of some columns."""
+        schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
+        return pa.RecordBatch.from_arrays([self.columns[name].read(key) for name in names], schema=schema)
+
+    def gone(self, begin: int, end: int) -> _NdArray | None:
+        """Return which rows of a range are deleted; None if none is."""
+        if self.deleted is None or begin >= self.deleted.shape[0]:
+            return None
+        found = np.zeros(end - begin, bool)
+        some = np.asarray(self.deleted[begin : min(end, self.deleted.shape[0])], bool)
+        found[: len(some)] = some
+        return found if some.any() else None
+
+    def cut(self, begin: int, end: int, rows: int) -> Iterator[tuple[int, int]]:
+        """Cut a range into such of at most ``rows`` rows, with few enough bytes."""
+        for first in range(begin, end, rows):
+            yield from self._halved(first, min(end, first + rows))
+
+    def _halved(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        if end - begin > 1 and any(one.bytes_of(begin, end) > _BATCH_BYTES for one in self.columns.values()):
+            middle = (begin + end) // 2
+            yield from self._halved(begin, middle)
+            yield from self._halved(middle, end)
+        else:
+            yield begin, end

@@ -1,0 +1,196 @@
+"""What rows of a table are made of: tables, batches and streams of Arrow, and files, as one stream of batches.
+
+A source is read as it is asked, so that memory stays bounded; :func:`slabs` brings its batches to sizes that arrays are
+written in. Whatever is wrong with a source is an InvalidError that names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nandarray.errors import InvalidError
+from nandarray.inputs import open_input
+from nandarray.interop.tables.columns.forms import is_bytes, is_list, is_text
+
+__all__ = ["Source", "fitted", "slabs", "source_of"]
+
+#: Rows of a batch, where a source says nothing.
+_ROWS = 131_072
+#: Bytes of rows that are put together before they are written.
+SLAB_BYTES = 64 << 20
+_FILES = ".parquet, .arrow, .feather, .csv"
+
+
+class Source:
+    """A stream of batches, its schema, and what it is called in errors."""
+
+    def __init__(self, schema: Any, batches: Iterator[Any], shown: str) -> None:
+        self.schema, self.shown = schema, shown
+        self._batches = batches
+
+    def as_schema(self, schema: Any) -> Source:
+        """Return it with some of its columns, and their values cast, where none is lost."""
+
+        def batches() -> Iterator[Any]:
+            for batch in self:
+                if missing := [name for name in schema.names if name not in batch.schema.names]:
+                    raise InvalidError(f"{self.shown} has no column {missing[0]!r}")
+                arrays = [_cast(batch.column(field.name), field, self.shown) for field in schema]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        return Source(schema, batches(), self.shown)
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self._batches
+        except pa.ArrowException as error:
+            raise InvalidError(f"{self.shown} cannot be read: {error}") from None
+
+
+def _cast(array: Any, field: Any, shown: str) -> Any:
+    try:
+        return array if array.type == field.type else array.cast(field.type)
+    except pa.ArrowException as error:
+        raise InvalidError(f"column {field.name!r} of {shown} has type {array.type}, and {error}") from None
+
+
+def source_of(source: Any, schema: Any = None) -> Source:
+    """Return a source as a stream of batches.
+
+    Raises
+    ------
+    InvalidError
+        It is none, or its file cannot be read.
+    OSError
+        There is no such file.
+    """
+    if isinstance(source, str | os.PathLike):
+        shown = os.fspath(source)
+        try:
+            return _of_file(Path(source), schema, str(shown))
+        except pa.ArrowException as error:
+            raise InvalidError(f"{shown} cannot be read: {error}") from None
+    shown = f"the {type(source).__name__}"
+    try:
+        if isinstance(source, Mapping):
+            source = pa.table(dict(source))
+        if isinstance(source, pa.RecordBatch):
+            return Source(source.schema, iter([source]), shown)
+        if isinstance(source, pa.Table):
+            return Source(source.schema, iter(source.to_batches(max_chunksize=_ROWS)), shown)
+        if isinstance(source, pa.RecordBatchReader) or hasattr(source, "__arrow_c_stream__"):
+            reader = source
+            if not isinstance(source, pa.RecordBatchReader):
+                reader = pa.RecordBatchReader.from_stream(source)
+            return Source(reader.schema, iter(reader), shown)
+        if hasattr(source, "__arrow_c_array__"):
+            batch = pa.record_batch(source)
+            return Source(batch.schema, iter([batch]), shown)
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidError(f"{shown} gives no rows of Arrow: {error}") from None
+    raise InvalidError(
+        f"rows must be a table, batch or stream of Arrow, what gives one (a data frame, a relation), or a path of "
+        f"{_FILES}, not {type(source).__name__}"
+    )
+
+
+def _of_file(path: Path, schema: Any, shown: str) -> Source:
+    with open_input(path):  # a pipe, a folder, or what is not there, is refused
+        pass
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetFile(path)
+        return Source(file.schema_arrow, file.iter_batches(_ROWS), shown)
+    if kind in (".arrow", ".feather", ".ipc"):
+        mapped = pa.memory_map(str(path))
+        try:
+            opened = pa.ipc.open_file(mapped)
+        except pa.ArrowInvalid:
+            mapped.seek(0)
+            stream = pa.ipc.open_stream(mapped)
+            return Source(stream.schema, iter(stream), shown)
+        return Source(opened.schema, (opened.get_batch(n) for n in range(opened.num_record_batches)), shown)
+    if kind == ".csv":
+        from pyarrow import csv
+
+        types = None if schema is None else {field.name: field.type for field in schema}
+        reader = csv.open_csv(path, convert_options=csv.ConvertOptions(column_types=types))
+        return Source(reader.schema, iter(reader), shown)
+    raise InvalidError(f"{shown}: a path must end in one of {_FILES}; delimited text needs a schema of its types")
+
+
+# --- Batches that fit -------------------------------------------------------------------------------------------------
+
+
+def fitted(batch: Any, schema: Any, shown: str) -> Any:
+    """Return a batch with the very types of a table, after verifying all of it.
+
+    Raises
+    ------
+    InvalidError
+        Its columns have other names or types, a value is missing where none may be, or Arrow's arrays are none; the
+        column is named.
+    """
+    if batch.schema.names != schema.names:
+        raise InvalidError(
+            f"{shown} has the columns {', '.join(batch.schema.names) or 'none'}; they must be {', '.join(schema.names)}"
+        )
+    arrays = []
+    for field, array in zip(schema, batch.columns, strict=True):
+        try:
+            array.validate(full=True)
+            if array.type != field.type:
+                if not _alike(array.type, field.type):
+                    raise InvalidError(
+                        f"column {field.name!r} of {shown} has type {array.type}; it must be {field.type}"
+                    )
+                array = array.cast(field.type)
+        except pa.ArrowException as error:
+            raise InvalidError(f"column {field.name!r} of {shown}: {error}") from None
+        if array.null_count and not field.nullable:
+            raise InvalidError(
+                f"column {field.name!r} of {shown} has {array.null_count} missing values; it must have none: its field "
+                "is not nullable"
+            )
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _alike(given: Any, wanted: Any) -> bool:
+    """Return whether types have the same values, in another layout."""
+    given, wanted = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (given, wanted))
+    if given == wanted or any(test(given) and test(wanted) for test in (is_text, is_bytes)):
+        return True
+    return is_list(given) and is_list(wanted) and given.value_type == wanted.value_type
+
+
+def slabs(batches: Iterator[Any], first: int, rows: int) -> Iterator[Any]:
+    """Bring batches to such of ``rows`` rows, or of fewer with many bytes; the first ends at a multiple of that."""
+    kept: list[Any] = []
+    count = size = 0
+    wanted = rows - first % rows
+    for given in batches:
+        batch = given
+        while batch.num_rows:
+            part = batch.slice(0, wanted - count)
+            kept.append(part)
+            count += part.num_rows
+            size += part.nbytes
+            batch = batch.slice(part.num_rows)
+            if count == wanted or size >= SLAB_BYTES:
+                yield _joined(kept)
+                kept, wanted = [], rows if count == wanted else wanted - count
+                count = size = 0
+    if kept:
+        yield _joined(kept)
+
+
+def _joined(batches: list[Any]) -> Any:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,0 +1,399 @@
+"""A table of columns: an array a column, all of equal length; appended to, deleted from, scanned beside the data.
+
+Which arrays there are says :mod:`nandarray.interop.tables.columns.layout`; writing, reading, zones and the choice of
+rows have modules of their own. This one has the object that users hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nandarray.errors import BadIndexError, NotFoundError
+from nandarray.interop.tables.columns import write
+from nandarray.interop.tables.columns.delete import delete
+from nandarray.interop.tables.columns.forms import settled
+from nandarray.interop.tables.columns.layout import TABLE, ZONE_ROWS, Layout
+from nandarray.interop.tables.columns.read import Reader
+from nandarray.interop.tables.columns.select import Scan, checked_columns, checked_rows, columns_of
+from nandarray.interop.tables.columns.source import source_of
+from nandarray.interop.tables.table import Piece, Table
+from nandarray.interop.tables.where import Test
+
+if TYPE_CHECKING:
+    from nandarray.array.group import Group
+    from nandarray.array.store import Store
+
+__all__ = ["ColumnTable", "create", "is_table", "open_table"]
+
+#: Rows of a batch, if a scan says nothing else.
+BATCH_ROWS = 131_072
+
+
+class ColumnTable(Table):
+    """A table of columns in a store. What :func:`~nandarray.interop.tables.create` gives for rows of Arrow.
+
+    Rows have the numbers 0, 1, ... in the order in which they were appended, without those that are deleted. A handle
+    sees what others append and delete; a scan sees the table as it was when it began.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> import pyarrow as pa
+    >>> from nandarray.interop import tables
+    >>> from nandarray.interop.tables import col
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> table = tables.create(store, "t", pa.table({"id": [1, 2], "name": ["Ada", None]}))
+    >>> table.append(pa.table({"id": [3], "name": ["Grace"]}))
+    3
+    >>> table.delete(col("id") == 1), table.num_rows
+    (1, 2)
+    >>> table.scan(["name"], col("id") > 2).read_all().to_pylist()
+    [{'name': 'Grace'}]
+    """
+
+    def __init__(self, store: Store, path: str, layout: Layout) -> None:
+        self._store, self._path, self._layout = store, path, layout
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_table, (self._store, self._path)
+
+    def __repr__(self) -> str:
+        if self._store.closed:
+            return "<nandarray.interop.tables.ColumnTable (closed)>"
+        return f"<nandarray.interop.tables.ColumnTable {self._path!r} rows={self.num_rows:,}>"
+
+    # --- Facts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """The store that has it."""
+        return self._store
+
+    @property
+    def name(self) -> str:
+        """The full name of its group."""
+        return self._path
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema of all columns."""
+        return self._layout.schema
+
+    @property
+    def zone_rows(self) -> int:
+        """Rows of a zone."""
+        return self._layout.zone_rows
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows, without those that are deleted."""
+        reader = self._reader(())
+        gone = (reader.gone(begin, end) for begin, end in reader.cut(0, reader.rows, 1 << 24))
+        return reader.rows - sum(int(one.sum()) for one in gone if one is not None)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def _reader(self, columns: Sequence[str]) -> Reader:
+        rows = write.rows_of(self._store, self._path)
+        return Reader(self._store, self._path, self._layout, rows, columns)
+
+    # --- Changing -----------------------------------------------------------------------------------------------------
+
+    def append(self, source: Any) -> int:
+        """Add rows at the end: all of them are there, or none, whatever happens.
+
+        Parameters
+        ----------
+        source : table, batch or stream of Arrow, data frame, or path
+            Rows with the table's columns, as for :func:`~nandarray.interop.tables.create`. A stream is read as it is
+            written.
+
+        Returns
+        -------
+        int
+            The new number of rows.
+
+        Raises
+        ------
+        InvalidError
+            A batch has other columns, or a value that does not fit; the column is named.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> import pyarrow as pa
+        >>> from nandarray.interop import tables
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> table = tables.create(store, "t", pa.table({"id": [1, 2]}))
+        >>> table.append({"id": [3]})
+        3
+        """
+        write.append(self._store, self._path, self._layout, source_of(source, self.schema))
+        return self.num_rows
+
+    def delete(self, where: Test) -> int:
+        """Delete the rows that pass a test, all of them by one command.
+
+        Their space is not given back, and :meth:`pieces` and :meth:`statistics` are as before.
+
+        Parameters
+        ----------
+        where : Test
+            The test of the rows to delete.
+
+        Returns
+        -------
+        int
+            Number of rows that were deleted.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such column.
+        InvalidError
+            The test does not fit its columns.
+        TypeError
+            It is no test.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> import pyarrow as pa
+        >>> from nandarray.interop import tables
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> table = tables.create(store, "t", pa.table({"id": [1, 2, 3]}))
+        >>> table.delete(tables.col("id") < 3), table.scan().read_all()["id"].to_pylist()
+        (2, [3])
+        """
+        if where is None:
+            raise TypeError("where must be a test of rows: without one, del store[name] deletes the table")
+        with write.alone(self._store, self._path):
+            reader = self._reader(columns_of(where, self._layout))
+            scan = Scan(reader, [], where, {})
+            found = [one for one in scan.numbers(self._pieces(reader.rows, where), BATCH_ROWS) if len(one)]
+            if found:
+                delete(self._store, self._path, reader.rows, np.concatenate(found))
+        return sum(map(len, found))
+
+    # --- Reading ------------------------------------------------------------------------------------------------------
+
+    def take(self, rows: Any, columns: Sequence[str] | None = None) -> Any:
+        """Read rows by their numbers, in the order of the numbers.
+
+        Parameters
+        ----------
+        rows : array_like of int
+            Numbers of rows from 0 on, as a scan of the whole table gives them; deleted rows have none.
+        columns : sequence of str, optional
+            Names of the columns to give, in this order; every column if left out.
+
+        Returns
+        -------
+        pyarrow.Table
+            The rows.
+
+        Raises
+        ------
+        BadIndexError
+            There is no such row, or the numbers are none.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> import pyarrow as pa
+        >>> from nandarray.interop import tables
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> table = tables.create(store, "t", pa.table({"id": [5, 6, 7]}))
+        >>> table.take([2, 0])["id"].to_pylist()
+        [7, 5]
+        """
+        wanted = checked_columns(self._layout, columns)
+        reader = self._reader(wanted)
+        numbers = np.asarray(rows)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise BadIndexError(f"rows must be a list of integers, not {rows!r:.60}")
+        numbers = numbers.astype(np.int64)
+        live = _Live(reader)
+        wrong = numbers[(numbers < 0) | (numbers >= live.count)]
+        if wrong.size:
+            raise BadIndexError(f"row {wrong[0]} is out of bounds for {live.count} rows")
+        batch = reader.batch(wanted, live.places(numbers))
+        return pa.Table.from_batches([batch])
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Test | None = None,
+        *,
+        pieces: Sequence[Piece] | None = None,
+        batch_rows: int = BATCH_ROWS,
+        **options: Any,
+    ) -> Any:
+        """Scan the table beside the data.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names of the columns to give, in this order; every column if left out.
+        where : Test, optional
+            The test of the rows to give; every row if left out.
+        pieces : sequence of Piece, optional
+            Pieces to scan, of those that :meth:`pieces` gave; the whole table if left out.
+        batch_rows : int
+            Rows that are looked at for one batch, at most.
+        **options
+            Options of :func:`nandarray.offload`.
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+            Batches in the order of the rows. It reads as it is asked.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such column.
+        InvalidError
+            The test does not fit its columns.
+        TypeError
+            It is no test.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> import pyarrow as pa
+        >>> from nandarray.interop import tables
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> table = tables.create(store, "t", pa.table({"id": [5, 6, 7], "name": ["a", "b", "c"]}))
+        >>> table.scan(["name"], tables.col("id") > 5).read_all()["name"].to_pylist()
+        ['b', 'c']
+        """
+        wanted = checked_columns(self._layout, columns)
+        rows = checked_rows("batch_rows", batch_rows)
+        reader = self._reader([*wanted, *columns_of(where, self._layout)])
+        scan = Scan(reader, wanted, where, options)
+        chosen = self._pieces(reader.rows, where) if pieces is None else _within(pieces, reader.rows)
+        return pa.RecordBatchReader.from_batches(scan.schema, scan.batches(chosen, rows))
+
+    def count_rows(self, where: Test | None = None, *, pieces: Sequence[Piece] | None = None) -> int:
+        """Count the rows that pass a test; no column is read that the test does not name."""
+        if where is None and pieces is None:
+            return self.num_rows
+        reader = self._reader(columns_of(where, self._layout))
+        scan = Scan(reader, [], where, {})
+        chosen = self._pieces(reader.rows, where) if pieces is None else _within(pieces, reader.rows)
+        return sum(len(one) for one in scan.numbers(chosen, BATCH_ROWS))
+
+    def pieces(self, where: Test | None = None, *, at_least: int = 1) -> list[Piece]:
+        """Cut the table into runs of rows, at zones, without zones in which no row can pass."""
+        columns_of(where, self._layout)
+        found = self._pieces(write.rows_of(self._store, self._path), where)
+        return _divided(found, checked_rows("at_least", at_least), self.zone_rows)
+
+    def _pieces(self, rows: int, where: Test | None) -> list[Piece]:
+        return [Piece(0, rows)] if rows else []
+
+    def decided(self, expression: Any) -> tuple[Test | None, bool]:
+        """Return the part of a filter of Arrow that is decided at the data, and whether that is all of it."""
+        return None, False
+
+
+class _Live:
+    """Where the rows lie that are not deleted."""
+
+    _ROWS = 1 << 16
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        rows = reader.rows
+        lengths = [min(self._ROWS, rows - begin) for begin in range(0, rows, self._ROWS)]
+        gone = [reader.gone(begin, min(rows, begin + self._ROWS)) for begin in range(0, rows, self._ROWS)]
+        self._gone = any(one is not None for one in gone)
+        live = [length - (0 if one is None else int(one.sum())) for length, one in zip(lengths, gone, strict=True)]
+        self._ends = np.cumsum(live, dtype=np.int64)
+        self.count = int(self._ends[-1]) if live else 0
+
+    def places(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return where rows with some numbers lie."""
+        if not self._gone or not len(numbers):
+            return numbers
+        found = np.empty(len(numbers), np.int64)
+        runs = np.searchsorted(self._ends, numbers, "right")
+        for run in np.unique(runs).tolist():
+            begin = run * self._ROWS
+            end = min(self._reader.rows, begin + self._ROWS)
+            gone = self._reader.gone(begin, end)
+            there = np.arange(end - begin) if gone is None else np.flatnonzero(~gone)
+            chosen = runs == run
+            found[chosen] = begin + there[numbers[chosen] - (self._ends[run - 1] if run else 0)]
+        return found
+
+
+def _within(pieces: Sequence[Piece], rows: int) -> list[Piece]:
+    return [Piece(max(0, piece.begin), min(rows, piece.end)) for piece in pieces if piece.begin < rows]
+
+
+def _divided(pieces: list[Piece], at_least: int, zone_rows: int) -> list[Piece]:
+    """Cut pieces at zones until there are as many as are wanted, or as there are zones."""
+    total = sum(piece.end - piece.begin for piece in pieces)
+    size = max(1, total // at_least // zone_rows) * zone_rows
+    found = []
+    for piece in pieces if len(pieces) < at_least else ():
+        for begin in range(piece.begin, piece.end, size):
+            found.append(Piece(begin, min(piece.end, begin + size)))
+    return found or pieces
+
+
+# --- By name ----------------------------------------------------------------------------------------------------------
+
+
+def create(
+    store: Group,
+    name: str,
+    source: Any,
+    schema: Any = None,
+    *,
+    columns: Sequence[str] | None = None,
+    compression: Any = "auto",
+    zone_rows: int = ZONE_ROWS,
+) -> ColumnTable:
+    """Store rows of Arrow as a table of columns: see :func:`nandarray.interop.tables.create`."""
+    given = source_of(source, schema)
+    wanted = given.schema if schema is None else schema
+    if columns is not None:
+        missing = [one for one in columns if one not in wanted.names]
+        if missing:
+            raise NotFoundError(f"there is no column {missing[0]!r}; there is {', '.join(wanted.names)}")
+        wanted = pa.schema([wanted.field(one) for one in columns], wanted.metadata)
+    wanted = settled(wanted)
+    if schema is not None or columns is not None:
+        given = given.as_schema(wanted)
+    where, path = write.create(store, name, given, wanted, compression=compression, zone_rows=zone_rows)
+    return open_table(where, path)
+
+
+def is_table(store: Group, name: str) -> bool:
+    """Return whether a name is that of a table of columns."""
+    found = store[name]
+    return hasattr(found, "attrs") and TABLE in found.attrs
+
+
+def open_table(store: Group, name: str) -> ColumnTable:
+    """Return a table of columns.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such group, or it is no table.
+    """
+    group = store.open_group(name)
+    told = group.attrs.get(TABLE)
+    if told is None:
+        raise NotFoundError(f"{name} is no table: it has no attribute {TABLE!r}")
+    path = group.name.strip("/")
+    return ColumnTable(store.store, path, Layout.read(path, told))

@@ -1,0 +1,364 @@
+"""Writing tables of columns: creating one, and appending rows, all of them or none.
+
+Rows are written behind those that are there: values, validity, dictionaries, zones. They are of the table from the
+command on that adds an element to ``ends``, the last one. What an append that was cut off has left is cut away by the
+next one.
+
+In a file a new table is written under a hidden name, and gets its own by one command at the end. A door has no hidden
+names; there the group gets the attribute that makes it a table last, and an error removes what was written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nandarray.array.array import Array
+from nandarray.array.attributes import to_json
+from nandarray.array.group import Group
+from nandarray.array.names import MARKER, make_marker
+from nandarray.array.ragged import Ragged
+from nandarray.array.ragged_creation import make_ragged
+from nandarray.array.unfinished import hidden
+from nandarray.door import Source as Door
+from nandarray.errors import CorruptError, InvalidError, NandarrayError
+from nandarray.interop.tables.columns import encoding
+from nandarray.interop.tables.columns.dictionary import add_values, codes_most, dictionary_of, make_dictionary, plainly
+from nandarray.interop.tables.columns.forms import element, outer_of, stored, validity
+from nandarray.interop.tables.columns.layout import ENDS, TABLE, Layout, Place
+from nandarray.interop.tables.columns.source import Source, fitted, slabs
+from nandarray.interop.tables.columns.zones import ZoneMaker, zone_dtype
+
+if TYPE_CHECKING:
+    from nandarray.array.ragged_values import RaggedKind
+    from nandarray.array.store import Store
+
+__all__ = ["alone", "append", "create", "rows_of"]
+
+_NdArray = np.ndarray[Any, Any]
+#: Zones whose rows are written by one command.
+_SLAB_ZONES = 4
+#: Locks of tables that are appended to, by store and full name.
+_locks: weakref.WeakKeyDictionary[Any, dict[str, threading.Lock]] = weakref.WeakKeyDictionary()
+_locks_lock = threading.Lock()
+
+
+def rows_of(store: Store, path: str) -> int:
+    """Return how many rows a table has, deleted ones included."""
+    ends = store.open_array(f"/{path}/{ENDS}")
+    if ends.ndim != 1 or not ends.size or ends.dtype != np.int64:
+        raise CorruptError(f"{ends.name!r} must have one dimension of int64, and an element")
+    return int(ends[-1])
+
+
+# --- Columns ----------------------------------------------------------------------------------------------------------
+
+
+class _Column:
+    """A column that rows are added to, behind ``count`` rows; its arrays are there."""
+
+    def __init__(self, store: Store, path: str, place: Place, count: int, zone_rows: int) -> None:
+        self.store, self.place, self.count = store, place, count
+        self.path = f"{path}/{place.base}"
+        self._zones = store.open_array(f"/{self.path}.zones")
+        number = count // zone_rows
+        if self._zones.shape[0] * zone_rows < count:
+            raise CorruptError(f"{self._zones.name!r} has {self._zones.shape[0]} zones, too few for {count} rows")
+        last = self._zones[number] if count % zone_rows else None
+        self._maker = ZoneMaker(place.values, zone_rows, count, last)
+
+    def add(self, array: Any) -> None:
+        """Write rows behind those that were added."""
+        self._add(array)
+        self._maker.add(array)
+        self.count += len(array)
+
+    def _add(self, array: Any) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Write what is told of the rows that were added."""
+        made = self._maker.made()
+        first = self._maker.first
+        kept = min(self._zones.shape[0], first + 1)
+        cut(self._zones, kept)
+        if kept > first and len(made):
+            self._zones[first:kept] = made[:1]
+        if len(made) > kept - first:
+            self._zones.append(made[kept - first :])
+
+
+class _Fixed(_Column):
+    """A column of elements of fixed size, and its validity."""
+
+    def __init__(self, store: Store, path: str, place: Place, count: int, zone_rows: int) -> None:
+        super().__init__(store, path, place, count, zone_rows)
+        self._values = store.open_array(f"/{self.path}")
+        self._valid: Array | None = None
+        if f"{self.path}.valid" in store:
+            self._valid = store.open_array(f"/{self.path}.valid")
+            cut(self._valid, count)
+        cut(self._values, count)
+
+    def _add(self, array: Any) -> None:
+        self._mark(array)
+        if len(array):
+            self._values.append(self._elements(array))
+
+    def _elements(self, array: Any) -> _NdArray:
+        return stored(array, self.place.name)
+
+    def _mark(self, array: Any) -> None:
+        there = validity(array)
+        if self._valid is None:
+            if there is None:
+                return
+            name = f"{self.path}.valid"
+            self._valid = self.store._create(name, (self.count,), bool, fill_value=True, compression="bitpack")
+        if there is None:
+            self._valid.resize((self.count + len(array),))  # which read as the fill value, True
+        else:
+            self._valid.append(there)
+
+
+class _Codes(_Fixed):
+    """A column of codes, and the dictionary, to which new values are added."""
+
+    def __init__(self, store: Store, path: str, place: Place, count: int, zone_rows: int) -> None:
+        super().__init__(store, path, place, count, zone_rows)
+        self._known = dictionary_of(store, self.path, place)
+        self._new: list[Any] = []
+        self._most = codes_most(place)
+
+    def _elements(self, array: Any) -> _NdArray:
+        array = outer_of(array)
+        given = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        if given.indices.null_count < given.null_count:  # a value of the dictionary is the one that is missing
+            given = given.dictionary_decode().dictionary_encode()
+        used = given.indices.unique().drop_null()
+        values = plainly(given.dictionary.take(used))
+        self._learn(values)
+        codes = np.zeros(max(1, len(given.dictionary)), "<i4")
+        codes[np.asarray(used, np.int64)] = np.asarray(pc.index_in(values, self._known), "<i4")
+        return codes[np.asarray(given.indices.fill_null(0), np.int64)]
+
+    def _learn(self, values: Any) -> None:
+        fresh = values.filter(pc.is_null(pc.index_in(values, self._known))).unique()
+        if not len(fresh):
+            return
+        count = len(self._known) + len(fresh)
+        if count > self._most:
+            raise InvalidError(
+                f"column {self.place.name!r} has {count:,} different values; {self.place.field.type} must have "
+                f"{self._most:,} at most"
+            )
+        self._new.append(fresh)
+        self._known = pa.concat_arrays([self._known, fresh])
+
+    def finish(self) -> None:
+        for values in self._new:
+            add_values(self.store, self.path, self.place, values)
+        super().finish()
+
+
+class _Ragged(_Column):
+    """A column of rows of different lengths."""
+
+    def __init__(self, store: Store, path: str, place: Place, count: int, zone_rows: int) -> None:
+        super().__init__(store, path, place, count, zone_rows)
+        self._rows = Ragged(store, self.path, place.form)
+        cut(self._rows.offsets, count + 1)
+
+    def _add(self, array: Any) -> None:
+        if len(array):
+            self._rows.append(_plain_list(outer_of(array), self.place.name) if self.place.form == "list" else array)
+
+
+def _plain_list(array: Any, name: str) -> Any:
+    """Return lists with the elements that lie in arrays."""
+    array = array.cast(pa.large_list(array.type.value_type))
+    if missing := array.flatten().null_count:
+        raise InvalidError(f"column {name!r} has {missing} elements within lists that are null: only whole rows may be")
+    kept = pa.array(stored(outer_of(array.values), name))
+    bits = array.buffers()[:2]
+    return pa.Array.from_buffers(pa.large_list(kept.type), len(array), bits, array.null_count, array.offset, [kept])
+
+
+def cut(part: Array, length: int) -> None:
+    """Take away what an append that was cut off has left.
+
+    Raises
+    ------
+    CorruptError
+        The array has too few elements.
+    """
+    if part.shape[0] < length:
+        raise CorruptError(f"{part.name!r} has {part.shape[0]} elements, it must have at least {length}")
+    if part.shape[0] > length:
+        part.resize((length, *part.shape[1:]))
+
+
+_KINDS: dict[str, type[_Column]] = {
+    "array": _Fixed,
+    "codes": _Codes,
+    "text": _Ragged,
+    "bytes": _Ragged,
+    "list": _Ragged,
+}
+
+
+def _columns(store: Store, path: str, layout: Layout, count: int) -> list[_Column]:
+    return [_KINDS[place.form](store, path, place, count, layout.zone_rows) for place in layout.places]
+
+
+def _written(columns: list[_Column], parts: Iterator[Any]) -> int:
+    """Write all rows; return how many there were."""
+    added = 0
+    for part in parts:
+        for column, array in zip(columns, part.columns, strict=True):
+            column.add(array)
+        added += part.num_rows
+    for column in columns:
+        column.finish()
+    return added
+
+
+# --- Tables -----------------------------------------------------------------------------------------------------------
+
+
+class _New(NamedTuple):
+    """A table to make: its first rows, by which forms and compressions are chosen, and all of them."""
+
+    layout: Layout
+    first: Any
+    parts: Iterator[Any]
+    said: Mapping[str, Any]
+
+
+def create(
+    group: Group, name: str, source: Source, schema: Any, *, compression: Any, zone_rows: int
+) -> tuple[Store, str]:
+    """Create a table with the rows of a source, whole or not at all; return where it is.
+
+    Raises
+    ------
+    ExistsError
+        The name is taken.
+    InvalidError
+        A column has a type that there is no form for, or a batch does not fit.
+    """
+    path, store = group._join_new(name), group.store
+    if not path:
+        raise InvalidError("a table must have a name; the root is a group")
+    store._check_free(path)
+    said = encoding.options_of(compression, schema.names)
+    Layout.of(schema, zone_rows)  # what is refused, is refused before a row is read
+    parts = slabs((fitted(batch, schema, source.shown) for batch in source), 0, zone_rows * _SLAB_ZONES)
+    first = next(parts, None)
+    layout = Layout.of(schema, zone_rows, () if first is None else _few(first, said))
+    what = _New(layout, first, itertools.chain([] if first is None else [first], parts), said)
+    if isinstance(store._engine, Door):
+        try:
+            _make(store, path, what)
+        except BaseException:
+            if not store.closed:
+                with suppress(NandarrayError):
+                    store._engine.together(delete=store._engine.names(f"{path}/"))
+            raise
+    else:
+        with hidden(store) as temporary:
+            _make(store, f"{temporary}/0", what)
+            with store._lock:
+                store._check_free(path)
+                store._engine.together(
+                    rename=[(one, path + one[len(temporary) + 2 :]) for one in store._engine.names(f"{temporary}/")]
+                )
+    return store, path
+
+
+def _few(first: Any, said: Mapping[str, Any]) -> list[str]:
+    """Return the columns of text that lie as codes, by the first rows."""
+    return [
+        field.name
+        for field, array in zip(first.schema, first.columns, strict=True)
+        if said[field.name] == "auto" and encoding.is_text_of_few(array)
+    ]
+
+
+def _make(store: Store, path: str, what: _New) -> None:
+    for number, place in enumerate(what.layout.places):
+        array = None if what.first is None else what.first.column(number)
+        _make_arrays(store, f"{path}/{place.base}", place, array, what.said[place.name])
+    count = _written(_columns(store, path, what.layout, 0), what.parts)
+    store._create(f"{path}/{ENDS}", data=np.array([count], "<i8"))
+    make_marker(store._engine, f"{path}/{MARKER}", to_json({TABLE: what.layout.told()}))
+
+
+def _make_arrays(store: Store, path: str, place: Place, first: Any, said: str | None) -> None:
+    """Make the arrays of a column, without rows."""
+    chosen = said
+    if place.form == "array":
+        dtype = element(place.values)
+        if said == "auto":
+            chosen = encoding.packing(None if first is None else stored(first, place.name), dtype)
+        store._create(path, (0, *dtype.shape), dtype.base, compression=chosen)
+    elif place.form == "codes":
+        store._create(path, (0,), "<i4", compression="bitpack" if said == "auto" else said)
+        make_dictionary(store, path, place, encoding.TEXT if said == "auto" else said)
+    else:
+        item = element(place.values.value_type) if place.form == "list" else np.dtype("u1")
+        if said == "auto":
+            chosen = encoding.packing(None, item) if place.form == "list" else encoding.TEXT
+        make_ragged(
+            store,
+            path,
+            None,
+            (cast("RaggedKind", place.form), item),
+            {},
+            compression=chosen,
+            encryption_key=None,
+            packed=True,
+        )
+    store._create(f"{path}.zones", (0,), zone_dtype(place.values), compression=encoding.TEXT)
+
+
+@contextmanager
+def alone(store: Store, path: str) -> Iterator[None]:
+    """Let one thread append to a table at a time."""
+    with _locks_lock:
+        lock = _locks.setdefault(store, {}).setdefault(path, threading.Lock())
+    with lock:
+        yield
+
+
+def append(store: Store, path: str, layout: Layout, source: Source) -> int:
+    """Add the rows of a source to a table, all of them or none; return how many there were.
+
+    Raises
+    ------
+    InvalidError
+        A batch does not fit, or another process appends.
+    """
+    with alone(store, path):
+        count = rows_of(store, path)
+        if source.schema.names != layout.schema.names:  # also where there is no batch
+            fitted(source.schema.empty_table().to_batches()[0], layout.schema, source.shown)
+        columns = _columns(store, path, layout, count)
+        batches = (fitted(batch, layout.schema, source.shown) for batch in source)
+        added = _written(columns, slabs(batches, count, layout.zone_rows * _SLAB_ZONES))
+        ends = store.open_array(f"/{path}/{ENDS}")
+        if int(ends[-1]) != count:
+            raise InvalidError(
+                f"table {path!r} has {int(ends[-1])} rows, it had {count}: another process appends to it"
+            )
+        if added:
+            ends.append([count + added])
+        return added

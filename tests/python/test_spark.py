@@ -198,6 +198,7 @@ def test_what_a_killed_driver_staged_is_removed_by_a_later_writer(path: Path, sp
 
 def test_options_are_verified_before_anything_runs(path: Path) -> None:
     from nandarray.interop.spark.options import Options
+    from nandarray.interop.spark.writing import TableWriter
 
     for options, told in (
         ({"columns": "k,k"}, "columns must be different names"),
@@ -212,5 +213,7 @@ def test_options_are_verified_before_anything_runs(path: Path) -> None:
     for name, columns, told in (("t", "k,nothing", "columns must be of k, name, not nothing"), ("u", "k", "named 'u'")):
         with pytest.raises(Exception, match=told):
             sparks.frame(path, name, columns=columns)
-    with pytest.raises(Exception, match="staging must be given"):
-        written(sparks.session().range(2), Path("shm://nothing"))
+    with pytest.raises(InvalidError, match="staging must be given"):
+        TableWriter(
+            Options.of({"path": "shm://nothing", "table": "t"}), sparks.session().range(2).schema, overwrite=False
+        )

@@ -44,6 +44,23 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         },
         {"fields": ("bytes8", "int"), "columns": (0,), "where": ("or", ("ends", 0, b"c"), ("==", 0, b"ba"))},
     ],
+    "rows": [
+        {},
+        {
+            "inputs": ("int64", "uint64", "int8", "float32", "float16", "uint8", "uint8", "int64"),
+            "scalars": ("float32", "int64"),
+            "where": (
+                "or",
+                ("and", ("<", ("input", 0), ("input", 1)), ("not", (">=", ("input", 3), ("scalar", 0)))),
+                (">", ("*", ("input", 0), ("-", ("const", 1), ("input", 1))), ("const", 2**100)),
+                ("and", ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0))), ("listed", ("input", 2), 6)),
+                ("and", ("within", ("input", 5), ((3, 9), (200, 200))), ("among", ("input", 0), 7)),
+                ("==", ("negative", ("input", 2)), ("scalar", 1)),
+            ),
+        },
+        {"inputs": ("uint16",), "scalars": (), "where": ("true",)},
+        {"inputs": ("int64",), "scalars": (), "where": ("==", ("input", 0), ("const", -(2**63)))},
+    ],
     "parse": [{}, {"fields": ("date",)}, {"fields": ("bytes16", "int", "decimal0", "decimal18", "skip", "float")}],
     "raid4_encode": [{"disks": 2}, {}, {"disks": 8}],
     "raid4_rebuild": [{}],
@@ -201,6 +218,17 @@ def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     return [np.frombuffer("".join(lines).encode(), np.uint8)], []
 
 
+def _rows(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
+    """Arrays of one length; the tables of the second variant are its last two inputs, sorted values among them."""
+    count = size(rng)
+    made = [
+        rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype) for dtype in values["inputs"]
+    ]
+    if len(made) > 3:
+        made[6:] = [rng.integers(0, 2, 100, np.uint8), np.sort(rng.choice(made[0], min(count, 50)))]
+    return made, [numbers(rng, 1, dtype)[0] for dtype in values["scalars"]]
+
+
 def _disks(rng: Generator, count: int) -> list[Array]:
     words = size(rng)
     return [raw_bytes(rng, 8 * words) for _ in range(count)]
@@ -328,6 +356,7 @@ MAKERS: dict[str, Callable[[Generator, Any, dict[str, Any]], Made]] = {
     "select": lambda rng, _d, values: ([raw_bytes(rng, size(rng) // 8 * values["row_bytes"])], []),
     "parse": _parse,
     "psf": _psf,
+    "rows": _rows,
     "raid5_encode": lambda rng, _d, values: (
         [raw_bytes(rng, int(rng.integers(0, 20)) * (values["disks"] - 1) * values["chunk_bytes"])],
         [],

@@ -37,6 +37,7 @@ ASSUMED: Mapping[str, str] = {
     "select": "two columns of 8 bytes of rows of 64",
     "parse": "lines of 12 fields like TPC-H's lineitem, of which five are wanted",
     "psf": "the same lines, three fields of the third of them that a date keeps",
+    "rows": "a tenth of the elements are less than the scalar, and not missing; no other test is true",
     "lz4_decompress": "blocks of 64 KiB that are 2.9 times as large when decompressed",
     "wal_replay": "pages of 4 KiB, one record of 64 bytes for every second page",
     "bitpack": "elements of 32 bits that have 5",
@@ -145,6 +146,11 @@ def _psf(rng: _Rng) -> Sample:
     fields = ("int32", "int32", "int32", "skip", "decimal32_2", "decimal32_2", *["skip"] * 4, "date", "skip")
     given = {"fields": fields, "columns": (0, 4, 5), "where": ("<", 10, 8766), "delimiter": ord(",")}
     return [np.append(text, np.uint8(ord("\n")))], {}, given
+
+
+def _rows(rng: _Rng) -> Sample:
+    count = BYTES // 16
+    return [rng.integers(0, 1000, count, np.int32), rng.random(count) < 0.9, rng.random(count)], {"s0": 111}, {}
 
 
 def _lz4(rng: _Rng) -> Sample:
@@ -287,6 +293,7 @@ _MAKERS: dict[str, Callable[[_Rng], Sample]] = {
     "parse": _parse,
     "stat": lambda rng: ([rng.integers(0, 1 << 20, BYTES // 4, np.int32)], {}, {}),
     "psf": _psf,
+    "rows": _rows,
     "raid4_encode": lambda rng: _disks(rng, 4),
     "raid4_rebuild": lambda rng: _disks(rng, 4),
     "raid5_rebuild": lambda rng: _disks(rng, 4),

@@ -15,6 +15,7 @@ import numpy as np
 from nandarray.errors import InvalidError
 from nandarray.programs.library import sizes as sizes
 from nandarray.programs.library.psf import psf_
+from nandarray.programs.library.rows import rows_
 
 __all__ = ["PROGRAMS", "Parameter", "ReadyMade"]
 
@@ -202,6 +203,24 @@ PROGRAMS: dict[str, ReadyMade] = {
         defines=psf_,
         family="text",
         paper=ASSASIN,
+    ),
+    "rows": ReadyMade(
+        "rows.c",
+        "the numbers of the elements that pass a test of up to eight arrays",
+        parameters={
+            "inputs": Parameter(("int32", "bool", "float64"), what="dtypes of the arrays"),
+            "scalars": Parameter(("int32",), what="dtypes of the scalars"),
+            "where": Parameter(
+                (
+                    "or",
+                    ("and", ("flag", 1), ("<", ("input", 0), ("scalar", 0))),
+                    (">", ("*", ("input", 2), ("const", 0.5)), ("const", 1.0)),
+                ),
+                what="the test, a tree of tuples",
+            ),
+        },
+        defines=rows_,
+        family="rows",
     ),
     "raid4_encode": ReadyMade(
         "xor.c",

@@ -15,7 +15,7 @@ import pyarrow as pa
 from nandarray.errors import InvalidError
 from nandarray.interop.tables.columns.forms import is_text
 
-__all__ = ["TEXT", "is_text_of_few", "options_of", "packing"]
+__all__ = ["CROWD", "TEXT", "is_text_of_few", "options_of", "packing", "text_compression"]
 
 #: Compression of text that lies plainly, and of bytes.
 TEXT = "zstd"
@@ -26,8 +26,10 @@ _FRAME = 32 << 10
 _SAMPLE = 1 << 20
 #: Zstandard is taken where it has at most this part of the packed size.
 _GAIN = 0.6
-#: Different values, at most, of text that lies as codes, and rows for each.
-_FEW, _ROWS_EACH = 1 << 16, 4
+#: Zstandard alone is taken where it has less than this part of the bytes: decoding takes longer than reading.
+_WORTH = 0.85
+#: Different values, at most, of text that lies as codes, and rows for each; and of text that may go on to lie so.
+_FEW, _ROWS_EACH, CROWD = 1 << 16, 4, 1 << 18
 _NdArray = np.ndarray[Any, Any]
 
 
@@ -50,7 +52,8 @@ def options_of(compression: Any, names: list[str]) -> dict[str, str | None]:
 def packing(values: _NdArray | None, dtype: np.dtype[Any]) -> str | None:
     """Return the compression of elements by the first of them, or by their dtype alone."""
     if dtype.base.kind not in "biu" or dtype.shape:
-        return _FLOATS if dtype.itemsize > 1 and not dtype.shape else TEXT
+        shuffled = dtype.itemsize > 1 and not dtype.shape
+        return _unpacked(values, _FLOATS if shuffled else TEXT)
     if values is None or not len(values):
         return "bitpack"
     values = values[:_SAMPLE]
@@ -59,10 +62,30 @@ def packing(values: _NdArray | None, dtype: np.dtype[Any]) -> str | None:
     frame = max(1, _FRAME // values.itemsize)
     sizes = {"bitpack": _by_bits(values, frame), "varwidth": _by_width(values)}
     best = min(sizes, key=lambda one: (sizes[one], one))
-    packed = _by_zstd(values, frame)
-    if packed < _GAIN * sizes[best]:
+    if _by_zstd(values) < _GAIN * sizes[best]:
         return _FLOATS if values.itemsize > 1 else TEXT
     return best if sizes[best] < values.nbytes else None
+
+
+def text_compression(array: Any) -> str | None:
+    """Return the compression of the bytes of text or bytes, by the first of them."""
+    if array is None:
+        return TEXT
+    sample = array.slice(0, _SAMPLE)
+    sample = sample.cast(pa.large_binary())
+    _, offsets, heap = sample.buffers()
+    if not len(sample) or heap is None:
+        return TEXT
+    first, last = np.frombuffer(offsets, "<i8")[[sample.offset, sample.offset + len(sample)]]
+    return _unpacked(np.frombuffer(heap, "u1")[first:last], TEXT)
+
+
+def _unpacked(values: _NdArray | None, compression: str) -> str | None:
+    """Return a compression if it makes values clearly smaller; None if not."""
+    if values is None or not values.size:
+        return compression
+    values = values[:_SAMPLE]
+    return compression if _by_zstd(values) < _WORTH * values.nbytes else None
 
 
 def _by_bits(values: _NdArray, frame: int) -> int:
@@ -78,14 +101,15 @@ def _by_width(values: _NdArray) -> int:
     return int(len(values) + np.ceil(np.log2(whole + 1)).sum() / 8)
 
 
-def _by_zstd(values: _NdArray, frame: int) -> int:
+def _by_zstd(values: _NdArray) -> int:
     """Return the size with bytes of a place put together, frame by frame; of some frames, for all."""
+    frame = max(1, _FRAME // (values.nbytes // len(values)))
     frames = [values[at : at + frame] for at in range(0, len(values), frame)]
     chosen = frames[:: max(1, len(frames) // 16)]
     taken = sum(len(one) for one in chosen)
     size = 0
     for one in chosen:
-        shuffled = np.ascontiguousarray(one).view("u1").reshape(len(one), -1).T.tobytes()
+        shuffled = np.ascontiguousarray(one).view("u1").reshape(one.size, -1).T.tobytes()
         size += len(pa.compress(shuffled, codec="zstd", asbytes=True))
     return size * len(values) // max(1, taken)
 

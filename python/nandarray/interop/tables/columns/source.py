@@ -17,7 +17,7 @@ from nandarray.errors import InvalidError
 from nandarray.inputs import open_input
 from nandarray.interop.tables.columns.forms import is_bytes, is_list, is_text
 
-__all__ = ["Source", "fitted", "slabs", "source_of"]
+__all__ = ["Source", "check_schema", "fitted", "slabs", "source_of"]
 
 #: Rows of a batch, where a source says nothing.
 _ROWS = 131_072
@@ -129,8 +129,25 @@ def _of_file(path: Path, schema: Any, shown: str) -> Source:
 # --- Batches that fit -------------------------------------------------------------------------------------------------
 
 
+def check_schema(given: Any, schema: Any, shown: str) -> None:
+    """Refuse rows of other columns, or of other types than their layout.
+
+    Raises
+    ------
+    InvalidError
+        They are; the column is named.
+    """
+    if given.names != schema.names:
+        raise InvalidError(
+            f"{shown} has the columns {', '.join(given.names) or 'none'}; they must be {', '.join(schema.names)}"
+        )
+    for one, field in zip(given, schema, strict=True):
+        if not _alike(one.type, field.type):
+            raise InvalidError(f"column {field.name!r} of {shown} has type {one.type}; it must be {field.type}")
+
+
 def fitted(batch: Any, schema: Any, shown: str) -> Any:
-    """Return a batch with the very types of a table, after verifying all of it.
+    """Return a batch with the types of a table, after verifying all of it; codes are int32, whatever the table gives.
 
     Raises
     ------
@@ -138,29 +155,28 @@ def fitted(batch: Any, schema: Any, shown: str) -> Any:
         Its columns have other names or types, a value is missing where none may be, or Arrow's arrays are none; the
         column is named.
     """
-    if batch.schema.names != schema.names:
-        raise InvalidError(
-            f"{shown} has the columns {', '.join(batch.schema.names) or 'none'}; they must be {', '.join(schema.names)}"
-        )
+    check_schema(batch.schema, schema, shown)
     arrays = []
     for field, array in zip(schema, batch.columns, strict=True):
         try:
             array.validate(full=True)
-            if array.type != field.type:
-                if not _alike(array.type, field.type):
-                    raise InvalidError(
-                        f"column {field.name!r} of {shown} has type {array.type}; it must be {field.type}"
-                    )
-                array = array.cast(field.type)
+            whole = _as(array, field.type)
         except pa.ArrowException as error:
             raise InvalidError(f"column {field.name!r} of {shown}: {error}") from None
-        if array.null_count and not field.nullable:
+        if whole.null_count and not field.nullable:
             raise InvalidError(
-                f"column {field.name!r} of {shown} has {array.null_count} missing values; it must have none: its field "
+                f"column {field.name!r} of {shown} has {whole.null_count} missing values; it must have none: its field "
                 "is not nullable"
             )
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        arrays.append(whole)
+    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+def _as(array: Any, kind: Any) -> Any:
+    if not pa.types.is_dictionary(kind):
+        return array if array.type == kind else array.cast(kind)
+    given = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(given.indices.cast(pa.int32()), given.dictionary.cast(kind.value_type))
 
 
 def _alike(given: Any, wanted: Any) -> bool:

@@ -6,7 +6,7 @@ rows have modules of their own. This one has the object that users hold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +14,15 @@ import pyarrow as pa
 
 from nandarray.errors import BadIndexError, NotFoundError
 from nandarray.interop.tables.columns import write
+from nandarray.interop.tables.columns.aggregate import Aggregates
 from nandarray.interop.tables.columns.delete import delete
 from nandarray.interop.tables.columns.forms import settled
 from nandarray.interop.tables.columns.layout import TABLE, ZONE_ROWS, Layout
 from nandarray.interop.tables.columns.read import Reader
 from nandarray.interop.tables.columns.select import Scan, checked_columns, checked_rows, columns_of
 from nandarray.interop.tables.columns.source import source_of
+from nandarray.interop.tables.columns.statistics import statistics, zones_of
+from nandarray.interop.tables.columns.zones import NAN, bounds
 from nandarray.interop.tables.table import Piece, Table
 from nandarray.interop.tables.where import Test
 
@@ -288,6 +291,128 @@ class ColumnTable(Table):
         scan = Scan(reader, [], where, {})
         chosen = self._pieces(reader.rows, where) if pieces is None else _within(pieces, reader.rows)
         return sum(len(one) for one in scan.numbers(chosen, BATCH_ROWS))
+
+    def aggregate(
+        self,
+        aggregates: Mapping[str, Any],
+        by: Sequence[str] = (),
+        where: Test | None = None,
+        *,
+        pieces: Sequence[Piece] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Count, add up and compare the values of columns, by groups or of all rows.
+
+        Parameters
+        ----------
+        aggregates : mapping
+            By the names of the result: ``"count"`` (of rows), or a pair of ``"count"`` (of values that are there),
+            ``"sum"``, ``"min"``, ``"max"`` or ``"mean"`` and a column.
+        by : sequence of str
+            Columns whose values make the groups; a missing value is one. All rows are one group if left out.
+        where : Test, optional
+            The test of the rows that count.
+        pieces : sequence of Piece, optional
+            Pieces to read, of those that :meth:`pieces` gave.
+        **options
+            Options of :meth:`scan`.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row a group, in the order of their first rows: columns of ``by``, then the aggregates. Sums of integers
+            are int64 or uint64, of decimals decimals of 38 digits; both are exact.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such column.
+        InvalidError
+            A function is none, or does not fit its column; a sum does not fit its type.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> import pyarrow as pa
+        >>> from nandarray.interop import tables
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> table = tables.create(store, "t", pa.table({"kind": ["a", "b", "a"], "price": [1, 2, 4]}))
+        >>> table.aggregate({"n": "count", "total": ("sum", "price")}, by=["kind"]).to_pylist()
+        [{'kind': 'a', 'n': 2, 'total': 5}, {'kind': 'b', 'n': 1, 'total': 2}]
+        """
+        checked_columns(self._layout, [*by, *self.schema.names[:1]])
+        asked = Aggregates(aggregates, by, self.schema)
+        columns = asked.columns or columns_of(where, self._layout)[:1] or self.schema.names[:1]
+        return asked.of(self.scan(columns, where, pieces=pieces, **options))
+
+    def zones(self, column: str) -> Any:
+        """Return the zone map of a column.
+
+        Parameters
+        ----------
+        column : str
+            Name of the column.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row a zone: ``begin`` and ``rows``, bounds ``low`` and ``high`` of its values (of text and bytes, of
+            their first 32 bytes), null where there is none, the number of missing values ``nulls``, and whether NaN is
+            ``nan`` there. Deleted rows count.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such column.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> import pyarrow as pa
+        >>> from nandarray.interop import tables
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> table = tables.create(store, "t", pa.table({"id": [1, 2, 3]}), zone_rows=2)
+        >>> table.zones("id")["high"].to_pylist()
+        [2, 3]
+        """
+        checked_columns(self._layout, [column])
+        rows = write.rows_of(self._store, self._path)
+        place = self._layout.place(column)
+        found = zones_of(self._store, self._path, place, rows, self.zone_rows)
+        low, high = bounds(found, place.values)
+        begin = np.arange(len(found)) * self.zone_rows
+        columns = {
+            "begin": begin,
+            "rows": np.minimum(self.zone_rows, rows - begin),
+            "low": low,
+            "high": high,
+            "nulls": found["nulls"].copy(),
+            "nan": (found["flags"] & NAN) != 0,
+        }
+        return pa.table(columns)
+
+    def statistics(self) -> Any:
+        """Return what is known of each column without reading it.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row a column: ``column``, ``type``, bounds ``min`` and ``max`` as text, number of missing values
+            ``nulls``, ``encoding`` (form and compression), and ``bytes`` that it has in the store, null behind a door.
+            Deleted rows count, and bounds may be wider than the values that are there.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> import pyarrow as pa
+        >>> from nandarray.interop import tables
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> table = tables.create(store, "t", pa.table({"id": [3, None, 5]}))
+        >>> table.statistics().select(["column", "min", "max", "nulls", "encoding"]).to_pylist()
+        [{'column': 'id', 'min': '3', 'max': '5', 'nulls': 1, 'encoding': 'bitpack'}]
+        """
+        rows = write.rows_of(self._store, self._path)
+        return statistics(self._store, self._path, self._layout, rows)
 
     def pieces(self, where: Test | None = None, *, at_least: int = 1) -> list[Piece]:
         """Cut the table into runs of rows, at zones, without zones in which no row can pass."""

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -32,9 +33,9 @@ from nandarray.door import Source as Door
 from nandarray.errors import CorruptError, InvalidError, NandarrayError
 from nandarray.interop.tables.columns import encoding
 from nandarray.interop.tables.columns.dictionary import add_values, codes_most, dictionary_of, make_dictionary, plainly
-from nandarray.interop.tables.columns.forms import element, outer_of, stored, validity
+from nandarray.interop.tables.columns.forms import element, is_text, outer_of, stored, validity
 from nandarray.interop.tables.columns.layout import ENDS, TABLE, Layout, Place
-from nandarray.interop.tables.columns.source import Source, fitted, slabs
+from nandarray.interop.tables.columns.source import Source, check_schema, fitted, slabs
 from nandarray.interop.tables.columns.zones import ZoneMaker, zone_dtype
 
 if TYPE_CHECKING:
@@ -65,15 +66,19 @@ def rows_of(store: Store, path: str) -> int:
 class _Column:
     """A column that rows are added to, behind ``count`` rows; its arrays are there."""
 
-    def __init__(self, store: Store, path: str, place: Place, count: int, zone_rows: int) -> None:
-        self.store, self.place, self.count = store, place, count
+    def __init__(  # noqa: PLR0913, PLR0917 (all that a column is)
+        self, store: Store, path: str, place: Place, count: int, zone_rows: int, maker: ZoneMaker | None = None
+    ) -> None:
+        self.store, self.place, self.count, self._zone_rows = store, place, count, zone_rows
         self.path = f"{path}/{place.base}"
         self._zones = store.open_array(f"/{self.path}.zones")
         number = count // zone_rows
-        if self._zones.shape[0] * zone_rows < count:
+        if maker is None and self._zones.shape[0] * zone_rows < count:
             raise CorruptError(f"{self._zones.name!r} has {self._zones.shape[0]} zones, too few for {count} rows")
-        last = self._zones[number] if count % zone_rows else None
-        self._maker = ZoneMaker(place.values, zone_rows, count, last)
+        if maker is None:
+            last = self._zones[number] if count % zone_rows else None
+            maker = ZoneMaker(place.values, zone_rows, count, last)
+        self._maker = maker
 
     def add(self, array: Any) -> None:
         """Write rows behind those that were added."""
@@ -163,6 +168,29 @@ class _Codes(_Fixed):
         self._new.append(fresh)
         self._known = pa.concat_arrays([self._known, fresh])
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether this is text that has too many values for a dictionary."""
+        return is_text(self.place.field.type) and len(self._known) > encoding.CROWD
+
+    def laid_plainly(self) -> _Ragged:
+        """Write the column of a new table anew as text, and return what it is then."""
+        engine, temporary = self.store._engine, f"{self.path}.text"
+        text = make_ragged(
+            self.store, temporary, None, ("text", np.dtype("u1")), {}, compression=encoding.TEXT, encryption_key=None,
+            packed=True,
+        )  # fmt: skip
+        for begin in range(0, self.count, 1 << 17):
+            rows = slice(begin, begin + (1 << 17))
+            there = None if self._valid is None else np.asarray(self._valid[rows], bool)
+            codes = np.asarray(self._values[rows])
+            text.append(self._known.take(pa.array(codes, mask=None if there is None else ~there)))
+        inside = [self.path, f"{self.path}.valid", *engine.names(f"{self.path}.dictionary/")]
+        engine.together(delete=[one for one in inside if one in engine])
+        engine.together(rename=[(one, self.path + one[len(temporary) :]) for one in engine.names(f"{temporary}/")])
+        base = self.path.rpartition("/")[0]
+        return _Ragged(self.store, base, replace(self.place, form="text"), self.count, self._zone_rows, self._maker)
+
     def finish(self) -> None:
         for values in self._new:
             add_values(self.store, self.path, self.place, values)
@@ -172,10 +200,10 @@ class _Codes(_Fixed):
 class _Ragged(_Column):
     """A column of rows of different lengths."""
 
-    def __init__(self, store: Store, path: str, place: Place, count: int, zone_rows: int) -> None:
-        super().__init__(store, path, place, count, zone_rows)
+    def __init__(self, store: Store, path: str, place: Place, *given: Any) -> None:
+        super().__init__(store, path, place, *given)
         self._rows = Ragged(store, self.path, place.form)
-        cut(self._rows.offsets, count + 1)
+        cut(self._rows.offsets, self.count + 1)
 
     def _add(self, array: Any) -> None:
         if len(array):
@@ -297,9 +325,20 @@ def _make(store: Store, path: str, what: _New) -> None:
     for number, place in enumerate(what.layout.places):
         array = None if what.first is None else what.first.column(number)
         _make_arrays(store, f"{path}/{place.base}", place, array, what.said[place.name])
-    count = _written(_columns(store, path, what.layout, 0), what.parts)
+    columns = _columns(store, path, what.layout, 0)
+    automatic = [one == "auto" for one in what.said.values()]
+    count = _written(columns, (_eased(columns, automatic, part) for part in what.parts))
+    layout = replace(what.layout, places=tuple(column.place for column in columns))
     store._create(f"{path}/{ENDS}", data=np.array([count], "<i8"))
-    make_marker(store._engine, f"{path}/{MARKER}", to_json({TABLE: what.layout.told()}))
+    make_marker(store._engine, f"{path}/{MARKER}", to_json({TABLE: layout.told()}))
+
+
+def _eased(columns: list[_Column], automatic: list[bool], part: Any) -> Any:
+    """Let columns of text lie plainly from now on that got too many values for a dictionary; return the part."""
+    for number, column in enumerate(columns):
+        if isinstance(column, _Codes) and column.is_crowded and automatic[number]:
+            columns[number] = column.laid_plainly()
+    return part
 
 
 def _make_arrays(store: Store, path: str, place: Place, first: Any, said: str | None) -> None:
@@ -315,18 +354,12 @@ def _make_arrays(store: Store, path: str, place: Place, first: Any, said: str | 
         make_dictionary(store, path, place, encoding.TEXT if said == "auto" else said)
     else:
         item = element(place.values.value_type) if place.form == "list" else np.dtype("u1")
-        if said == "auto":
-            chosen = encoding.packing(None, item) if place.form == "list" else encoding.TEXT
-        make_ragged(
-            store,
-            path,
-            None,
-            (cast("RaggedKind", place.form), item),
-            {},
-            compression=chosen,
-            encryption_key=None,
-            packed=True,
-        )
+        if said == "auto" and place.form == "list":
+            chosen = encoding.packing(None if first is None else stored(outer_of(first).flatten(), place.name), item)
+        elif said == "auto":
+            chosen = encoding.text_compression(None if first is None else outer_of(first))
+        what = (cast("RaggedKind", place.form), item)
+        make_ragged(store, path, None, what, {}, compression=chosen, encryption_key=None, packed=True)
     store._create(f"{path}.zones", (0,), zone_dtype(place.values), compression=encoding.TEXT)
 
 
@@ -349,8 +382,7 @@ def append(store: Store, path: str, layout: Layout, source: Source) -> int:
     """
     with alone(store, path):
         count = rows_of(store, path)
-        if source.schema.names != layout.schema.names:  # also where there is no batch
-            fitted(source.schema.empty_table().to_batches()[0], layout.schema, source.shown)
+        check_schema(source.schema, layout.schema, source.shown)
         columns = _columns(store, path, layout, count)
         batches = (fitted(batch, layout.schema, source.shown) for batch in source)
         added = _written(columns, slabs(batches, count, layout.zone_rows * _SLAB_ZONES))

@@ -1,13 +1,14 @@
-"""Twins of what picks elements, rows and columns: ``filter``, ``filter_index``, ``filter_rows``, ``select``."""
+"""Twins of what picks elements, rows, columns: ``filter``, ``filter_index``, ``filter_rows``, ``rows``, ``select``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["filter_", "filter_index", "filter_rows", "select"]
+__all__ = ["filter_", "filter_index", "filter_rows", "rows", "select"]
 
 Array = np.ndarray[Any, Any]
 
@@ -43,3 +44,72 @@ def select(rows: Array, *, row_bytes: int = 64, columns: Sequence[tuple[int, int
     """Take columns (offset and bytes of each) of rows of ``row_bytes``, in the order given, and return their bytes."""
     raw = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).reshape(-1, row_bytes)
     return (np.concatenate([raw[:, offset : offset + size] for offset, size in columns], axis=1).reshape(-1),)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
+
+
+def _value(value: tuple[Any, ...], inputs: Sequence[Array], scalars: Sequence[Any]) -> Any:
+    """Return a value of a test: integers as Python's, which are exact, and floats."""
+    op, *rest = value
+    if op in ("input", "scalar"):
+        found = inputs[rest[0]] if op == "input" else np.asarray(scalars[rest[0]])
+        return found.astype(np.float64) if found.dtype.kind == "f" else found.astype(object)
+    if op == "const":
+        return np.asarray(rest[0], None if isinstance(rest[0], float) else object)
+    made = [np.asarray(_value(part, inputs, scalars)) for part in rest]
+    if op == "float" or op == "/" or any(one.dtype.kind == "f" for one in made):
+        made = [one.astype(np.float64) for one in made]
+    with np.errstate(all="ignore"):
+        if op in ("negative", "float"):
+            return -made[0] if op == "negative" else made[0]
+        return made[0] / made[1] if op == "/" else _OPERATORS[op](*made)
+
+
+def _passes(where: tuple[Any, ...], inputs: Sequence[Array], scalars: Sequence[Any]) -> Any:
+    op, *rest = where
+    if op == "true":
+        return np.bool_(True)
+    if op in ("and", "or", "not"):
+        parts = [np.asarray(_passes(part, inputs, scalars), bool) for part in rest]
+        if op == "not":
+            return ~parts[0]
+        made: Any = np.bool_(op == "and")
+        for part in parts:
+            made = made & part if op == "and" else made | part
+        return made
+    if op == "flag":
+        return inputs[rest[0]] != 0
+    one = np.asarray(_value(rest[0], inputs, scalars))
+    if op == "within":
+        return np.array([any(low <= x <= high for low, high in rest[1]) for x in one.flat], bool)
+    if op == "among":
+        return np.isin(one.astype(inputs[rest[1]].dtype), inputs[rest[1]])
+    if op == "listed":
+        codes = inputs[rest[1]]
+        return np.array([codes[code if 0 <= code < len(codes) - 1 else -1] for code in one.flat], bool)
+    other = np.asarray(_value(rest[1], inputs, scalars))
+    if one.dtype.kind == "f" or other.dtype.kind == "f":
+        one, other = one.astype(np.float64), other.astype(np.float64)
+    return _OPERATORS[op](one, other)
+
+
+def rows(*given: Any, inputs: Sequence[Any], scalars: Sequence[Any], where: tuple[Any, ...]) -> tuple[Array]:
+    """Return the numbers (uint32, ascending) of the elements that pass a test, which :mod:`..rows` describes.
+
+    Arrays come first, then scalars, as their dtypes say.
+    """
+    arrays = [np.asarray(one) for one in given[: len(inputs)]]
+    values = [np.asarray(one, dtype) for one, dtype in zip(given[len(inputs) :], scalars, strict=True)]
+    found = np.broadcast_to(np.asarray(_passes(where, arrays, values), bool), arrays[0].shape)
+    return (np.flatnonzero(found).astype(np.uint32),)

@@ -1,0 +1,218 @@
+"""Aggregates of a table's rows, by groups or of all: counts, sums, least, greatest and mean values.
+
+Each batch is aggregated by Arrow, and what batches give is combined: memory is that of a batch and of the groups. Sums
+of integers and decimals are exact: as decimals of 38 or 76 digits until the end, where a sum must fit its type. Floats
+are added in the order of the rows, batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nandarray.errors import InvalidError
+from nandarray.interop.tables.columns.forms import outer_of, plain
+
+__all__ = ["Aggregates"]
+
+FUNCTIONS = ("count", "sum", "min", "max", "mean")
+#: Groups that are kept apart before they are combined.
+_GROUPS = 1 << 18
+_types = pa.types
+
+
+@dataclass(frozen=True)
+class _One:
+    """An aggregate: its name in the result, what it is, of which column; None counts rows."""
+
+    name: str
+    function: str
+    column: str | None
+
+
+class Aggregates:
+    """What is asked of a table, and how batches become it.
+
+    Parameters
+    ----------
+    asked : mapping
+        By the names of the result: ``"count"``, or a pair of a function and a column.
+    by : sequence of str
+        Columns whose values make the groups.
+    schema : pyarrow.Schema
+        The table's.
+
+    Raises
+    ------
+    InvalidError
+        A function is none, does not fit its column, or two columns of the result have one name.
+    """
+
+    def __init__(self, asked: Mapping[str, Any], by: Sequence[str], schema: Any) -> None:
+        if isinstance(by, str) or not isinstance(asked, Mapping):
+            raise InvalidError(f"by must be a list of columns, and aggregates a mapping, not {by!r} and {asked!r}")
+        self._schema, self._by = schema, list(by)
+        self._all = [_one(name, what, schema) for name, what in asked.items()]
+        names = [*self._by, *asked]
+        if not names or len(set(names)) < len(names):
+            raise InvalidError(f"a result must have columns of different names, not {', '.join(names) or 'none'}")
+        for name in self._by:
+            if not _is_key(plain(schema.field(name).type)):
+                raise InvalidError(f"column {name!r} is of {schema.field(name).type}: lists make no groups")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return list(dict.fromkeys([*self._by, *(one.column for one in self._all if one.column is not None)]))
+
+    def of(self, batches: Iterable[Any]) -> Any:
+        """Return the aggregates of batches, as a table of Arrow: a row a group, in the order of their first rows."""
+        parts: list[Any] = []
+        groups = 0
+        for batch in batches:
+            parts.append(self._part(batch))
+            groups += parts[-1].num_rows
+            if groups > _GROUPS and len(parts) > 1:
+                parts = [self._combined(parts)]
+                groups = parts[0].num_rows
+        if not parts:
+            nothing = [self._schema.field(name) for name in self.columns] or [pa.field("", pa.null())]
+            empty = pa.RecordBatch.from_pylist([], pa.schema(nothing))
+            parts = [self._part(empty)]
+        return self._finished(self._combined(parts))
+
+    def _steps(self) -> Iterable[tuple[int, _One, str]]:
+        """Give the steps of all aggregates: a mean is a sum and a count."""
+        for number, one in enumerate(self._all):
+            for step in ("sum", "count") if one.function == "mean" else (one.function,):
+                yield number, one, step
+
+    def _part(self, batch: Any) -> Any:
+        """Aggregate a batch; a column is named by the number of its aggregate, and the step."""
+        keys = [f"k{number}" for number in range(len(self._by))]
+        arrays = [_unpacked(batch.column(name)) for name in self._by]
+        names = list(keys)
+        asked: list[tuple[Any, str]] = []
+        for number, one, step in self._steps():
+            if one.column is None:
+                asked.append(([], "count_all"))
+                continue
+            names.append(f"{step}{number}")
+            array = _unpacked(batch.column(one.column))
+            arrays.append(_summable(array) if step == "sum" else array)
+            asked.append((names[-1], step))
+        if not arrays:  # rows alone are counted
+            return pa.table({f"{step}{number}": [len(batch)] for number, _, step in self._steps()})
+        found = pa.table(arrays, names=names).group_by(keys, use_threads=False).aggregate(asked)
+        return self._renamed(found, keys)
+
+    def _combined(self, parts: list[Any]) -> Any:
+        keys = [f"k{number}" for number in range(len(self._by))]
+        parts = [pa.table([_wide(one) for one in part.columns], names=part.column_names) for part in parts]
+        whole = pa.concat_tables(parts)
+        joins = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+        asked = [(f"{step}{number}", joins[step]) for number, _, step in self._steps()]
+        return self._renamed(whole.group_by(keys, use_threads=False).aggregate(asked), keys)
+
+    def _renamed(self, found: Any, keys: list[str]) -> Any:
+        """Name columns by keys and steps, whatever Arrow calls them."""
+        steps = [f"{step}{number}" for number, _, step in self._steps()]
+        at = [found.column_names.index(key) for key in keys]
+        rest = [number for number in range(found.num_columns) if number not in at]
+        return pa.table([found.column(number) for number in [*at, *rest]], names=[*keys, *steps])
+
+    def _finished(self, found: Any) -> Any:
+        fields = [self._schema.field(name) for name in self._by]
+        columns = [_as(found[f"k{number}"], field.type, field.name) for number, field in enumerate(fields)]
+        for number, one in enumerate(self._all):
+            if one.function == "mean":
+                total, count = (found[f"{step}{number}"].cast(pa.float64()) for step in ("sum", "count"))
+                columns.append(pc.divide(total, pc.if_else(pc.equal(count, 0), None, count)))
+                continue
+            column = found[f"{one.function}{number}"]
+            kind = pa.int64()
+            if one.column is not None and one.function != "count":
+                kind = self._schema.field(one.column).type
+                kind = _sum_type(plain(kind)) if one.function == "sum" else kind
+            columns.append(_as(column, kind, one.name))
+        return pa.table(columns, names=[*self._by, *(one.name for one in self._all)])
+
+
+def _one(name: str, what: Any, schema: Any) -> _One:
+    if what == "count":
+        return _One(name, "count", None)
+    if not isinstance(what, tuple | list) or len(what) != 2 or what[0] not in FUNCTIONS:  # noqa: PLR2004 (a pair)
+        raise InvalidError(
+            f"aggregate {name!r} must be 'count', or a pair of one of {', '.join(FUNCTIONS)} and a column, not {what!r}"
+        )
+    function, column = what
+    if column not in schema.names:
+        raise InvalidError(f"aggregate {name!r} is of column {column!r}; there is {', '.join(schema.names)}")
+    kind = plain(schema.field(column).type)
+    number = _types.is_integer(kind) or _types.is_floating(kind) or _types.is_decimal(kind) or _types.is_boolean(kind)
+    if (function in ("sum", "mean") and not number) or (function in ("min", "max") and not _is_key(kind)):
+        raise InvalidError(f"aggregate {name!r}: column {column!r} is of {kind}, which has no {function}")
+    return _One(name, function, column)
+
+
+def _is_key(kind: Any) -> bool:
+    return not _types.is_nested(kind)
+
+
+def _unpacked(array: Any) -> Any:
+    """Return values as Arrow groups and compares them: without dictionaries, which differ from batch to batch."""
+    array = outer_of(array)
+    array = array.dictionary_decode() if _types.is_dictionary(array.type) else array
+    return array.cast(_compared(array.type))
+
+
+def _compared(kind: Any) -> Any:
+    if _types.is_decimal(kind) and kind.bit_width < 128:  # noqa: PLR2004 (bits of the narrowest that Arrow computes with)
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.float32() if _types.is_float16(kind) else kind
+
+
+def _summable(array: Any) -> Any:
+    """Return numbers whose sum is exact."""
+    kind = array.type
+    if _types.is_boolean(kind):
+        return array.cast(pa.int64())
+    if _types.is_integer(kind):
+        ends = pc.min_max(array)
+        most = max((abs(one.as_py()) for one in ends.values() if one.is_valid), default=0)
+        wide = most * len(array) >= 1 << 63
+        return array.cast(pa.decimal128(20, 0)) if wide else array.cast(pa.int64())
+    if _types.is_decimal(kind) and kind.precision > 28:  # noqa: PLR2004 (so that 10^10 rows fit 38)
+        return array.cast(pa.decimal256(76, kind.scale))
+    return array
+
+
+def _wide(column: Any) -> Any:
+    """Return a column of partial sums with a type that all batches have."""
+    kind = column.type
+    if _types.is_int64(kind) or (_types.is_decimal128(kind) and kind.scale == 0):
+        return column.cast(pa.decimal128(38, 0))
+    return column
+
+
+def _sum_type(kind: Any) -> Any:
+    if _types.is_decimal(kind):
+        return pa.decimal256(76, kind.scale) if _types.is_decimal256(kind) else pa.decimal128(38, kind.scale)
+    if _types.is_floating(kind):
+        return pa.float64()
+    return pa.uint64() if _types.is_unsigned_integer(kind) else pa.int64()
+
+
+def _as(column: Any, kind: Any, name: str) -> Any:
+    column = column.combine_chunks()
+    column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.wrap_array(_as(column, kind.storage_type, name))
+    try:
+        return column.cast(kind)
+    except pa.ArrowException as error:
+        raise InvalidError(f"{name!r} must fit {kind}: {error}") from None

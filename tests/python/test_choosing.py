@@ -1,0 +1,321 @@
+"""Tests of rows as programs: random ones beside Arrow's filter and beside Python, in all forms, behind each door.
+
+A column's arrays are made as a table of columns has them; tests are made from seeds, which a failure prints.
+"""
+
+from __future__ import annotations
+
+import datetime
+import operator
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pc = pytest.importorskip("pyarrow.compute")
+
+import doors  # noqa: E402
+
+import nandarray  # noqa: E402
+from nandarray.errors import InvalidError, NotFoundError  # noqa: E402
+from nandarray.interop.tables import Test, col  # noqa: E402
+from nandarray.interop.tables.choosing import Chooser, Operand  # noqa: E402
+from nandarray.interop.tables.expressions import expression_of  # noqa: E402
+from nandarray.interop.tables.filters import of_arrow  # noqa: E402
+from nandarray.interop.tables.zones import Zones, excluded  # noqa: E402
+
+ROWS = 3000
+MIDNIGHT = datetime.datetime(1970, 1, 1)
+COMPARED = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+WORDS = ["", "a", "ab", "abc", "b", "ba", "Zürich", "日本", "z"]
+#: Columns of the table: name, type, and one value by chance.
+COLUMNS: dict[str, tuple[Any, Any]] = {
+    "i8": (pa.int8(), lambda r: r.randint(-128, 127)),
+    "u16": (pa.uint16(), lambda r: r.choice([0, 3, 65535, r.randrange(1 << 16)])),
+    "i32": (pa.int32(), lambda r: r.choice([r.randint(-5, 5), r.randint(-(2**31), 2**31 - 1)])),
+    "i64": (pa.int64(), lambda r: r.choice([r.randint(-5, 5), -(2**63), 2**63 - 1, r.randint(-(2**63), 2**63 - 1)])),
+    "u64": (pa.uint64(), lambda r: r.choice([r.randint(0, 5), 2**64 - 1, 2**63, r.randrange(2**64)])),
+    "f16": (pa.float16(), lambda r: float(np.float16(r.choice([0.0, -0.0, 1.5, float("nan"), r.gauss(0, 3)])))),
+    "f32": (pa.float32(), lambda r: r.choice([0.0, -0.0, 1.5, float("nan"), float("inf"), r.gauss(0, 3)])),
+    "f64": (pa.float64(), lambda r: r.choice([0.0, 0.1, 1.5, float("nan"), -float("inf"), r.gauss(0, 3)])),
+    "flag": (pa.bool_(), lambda r: r.random() < 0.5),
+    "price": (pa.decimal128(15, 2), lambda r: Decimal(r.choice([150, r.randint(-(10**15) + 1, 10**15 - 1)])).scaleb(-2)),
+    "rate": (pa.decimal128(4, 3), lambda r: Decimal(r.randint(-9999, 9999)).scaleb(-3)),
+    "wide": (pa.decimal128(30, 4), lambda r: Decimal(r.randint(-9999, 9999)).scaleb(-4)),
+    "day": (pa.date32(), lambda r: datetime.date(1970, 1, 1) + datetime.timedelta(r.randint(-3, 3))),
+    "ms": (pa.date64(), lambda r: datetime.date(1970, 1, 1) + datetime.timedelta(r.randint(-3, 3))),
+    "at_s": (pa.timestamp("s"), lambda r: MIDNIGHT + datetime.timedelta(seconds=r.choice([0, r.randint(-200000, 200000)]))),
+    "at_us": (pa.timestamp("us"), lambda r: MIDNIGHT + datetime.timedelta(days=r.randint(-2, 2), microseconds=r.randint(-1, 1))),
+    "zoned": (
+        pa.timestamp("ms", "Europe/Berlin"),
+        lambda r: (MIDNIGHT + datetime.timedelta(hours=r.randint(-3, 3))).replace(tzinfo=datetime.timezone.utc),
+    ),
+    "clock": (pa.time32("s"), lambda r: datetime.time(r.randint(0, 2), 0, r.randint(0, 1))),
+    "span": (pa.duration("ms"), lambda r: datetime.timedelta(seconds=r.randint(-2, 2))),
+    "name": (pa.dictionary(pa.int16(), pa.string()), lambda r: r.choice(WORDS)),
+    "code": (pa.string(), lambda r: r.choice(WORDS)),
+    "plain": (pa.string(), lambda r: r.choice(WORDS)),
+}  # fmt: skip
+NUMBERS = ("i8", "u16", "i32", "i64", "u64", "price", "rate")
+FLOATS = ("f16", "f32", "f64")
+TIMES = ("day", "ms", "at_s", "at_us")
+TEXTS = ("name", "code", "plain")
+
+
+def table_of(seed: int, rows: int = ROWS) -> Any:
+    """A table with every column, a tenth of the values missing but in two of them."""
+    random = Random(seed)
+    columns = {}
+    for name, (kind, one) in COLUMNS.items():
+        values = [
+            None if name not in ("i32", "code") and random.random() < 0.1 else one(random) for _ in range(rows)
+        ]
+        made = pa.array(values, kind.value_type if pa.types.is_dictionary(kind) else kind)
+        columns[name] = made.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else made
+    return pa.table(columns)
+
+
+def stored(store: Any, table: Any) -> dict[str, Operand]:
+    """The columns in arrays: whole numbers, codes, booleans of missing values."""
+    found = {}
+    for name in table.column_names:
+        column, kind = table[name].combine_chunks(), table.schema.field(name).type
+        valid, dictionary = column.is_valid().to_numpy(zero_copy_only=False), None
+        if pa.types.is_string(kind) and name != "plain":
+            column = column.dictionary_encode()
+        if pa.types.is_dictionary(column.type):
+            dictionary, column = column.dictionary, column.indices
+        values = None
+        if pa.types.is_decimal(kind):
+            values = np.frombuffer(column.buffers()[1], "<i8")[: 2 * len(column) : 2].copy()
+        elif pa.types.is_boolean(kind):
+            values = column.fill_null(False).to_numpy(zero_copy_only=False)
+        elif not pa.types.is_string(kind) or dictionary is not None:
+            dtype = f"{'f' if pa.types.is_floating(kind) else 'u' if pa.types.is_unsigned_integer(kind) else 'i'}"
+            values = np.frombuffer(column.buffers()[1], f"<{dtype}{column.type.bit_width // 8}")[: len(column)].copy()
+        made = None if values is None else store.create(f"t/{name}", data=values)
+        mask = None if valid.all() else store.create(f"t/{name}.valid", data=valid)
+        found[name] = Operand(name, kind, made, mask, dictionary)
+    return found
+
+
+# --- tests by chance, and what they are in Python ---------------------------------------------------------------------
+
+
+def number(random: Random, depth: int = 2) -> Any:
+    """A value computed of numbers."""
+    if depth == 0 or random.random() < 0.4:
+        return col(random.choice((*NUMBERS, *FLOATS)))
+    one, op = number(random, depth - 1), random.choice("+-*/n")
+    if op == "n":
+        return -one
+    other = random.choice([number(random, depth - 1), random.randint(-3, 3), Decimal("0.25"), 1.5])
+    return {"+": one + other, "-": other - one, "*": one * other, "/": one / other}[op]
+
+
+def constant(name: str, random: Random) -> Any:
+    value = COLUMNS[name][1](random)
+    if name in NUMBERS and random.random() < 0.4:
+        return random.choice([float(value), value + Decimal("0.5"), 2**70, -(2**70), float("inf"), float("nan")])
+    if name in FLOATS and random.random() < 0.3:
+        return random.choice([0.1, 1, 1e300])
+    return value.isoformat() if name == "day" and random.random() < 0.5 else value
+
+
+def chance(random: Random, depth: int = 3) -> Test:
+    """A test by chance."""
+    if depth and random.random() < 0.55:
+        op = random.choice(["&", "|", "~"])
+        one = chance(random, depth - 1)
+        return ~one if op == "~" else one & chance(random, depth - 1) if op == "&" else one | chance(random, depth - 1)
+    op, name = random.choice(list(COMPARED)), random.choice(list(COLUMNS))
+    what = random.random()
+    if what < 0.1:
+        return random.choice([col(name).is_null(), col(name).is_valid()])
+    if what < 0.2:
+        return ~~col("flag")
+    if what < 0.35:
+        values = [COLUMNS[name][1](random) for _ in range(random.choice([0, 1, 3, 30]))]
+        return col(name).isin(value for value in values if value == value)
+    if what < 0.5:
+        return COMPARED[op](number(random), random.choice([number(random), random.randint(-5, 5), 1.5, Decimal("2.5")]))
+    if what < 0.6:
+        pair = random.choice([NUMBERS, FLOATS, TIMES, ("i32", "f64")])
+        return COMPARED[op](col(random.choice(pair)), col(random.choice(pair)))
+    if name in TEXTS and what < 0.85:
+        text = random.choice(WORDS)
+        return random.choice([col(name).startswith(text), col(name).endswith(text), col(name).contains(text)])
+    if name == "flag":
+        return COMPARED[random.choice(["==", "!="])](col(name), random.random() < 0.5)
+    return COMPARED[op](col(name), constant(name, random))
+
+
+def computed(tree: Any, row: dict[str, Any]) -> Any:
+    """A value of a row in Python; None if it is missing."""
+    op, *rest = ("col", tree) if isinstance(tree, str) else tree
+    if op == "col":
+        value = row[rest[0]]
+        return Fraction(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else value
+    if op == "value":
+        return Fraction(rest[0]) if isinstance(rest[0], int | Decimal) else rest[0]
+    parts = [computed(part, row) for part in rest]
+    if None in parts:
+        return None
+    if op == "/" or any(isinstance(part, float) for part in parts):
+        parts = [np.float64(float(part)) for part in parts]
+    with np.errstate(all="ignore"):
+        if op == "negative":
+            return -parts[0]
+        made = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[op](*parts)
+    return float(made) if isinstance(made, np.floating) else made
+
+
+def comparable(one: Any, other: Any, kind: Any) -> tuple[Any, Any]:
+    """Two values as Python compares them exactly."""
+    if isinstance(other, str) and isinstance(one, datetime.date):
+        other = datetime.date.fromisoformat(other)
+    if isinstance(one, datetime.datetime) != isinstance(other, datetime.datetime) and isinstance(one, datetime.date):
+        one, other = (
+            x if isinstance(x, datetime.datetime) else datetime.datetime(x.year, x.month, x.day) for x in (one, other)
+        )
+    if isinstance(one, str) and isinstance(other, str):
+        return one.encode(), other.encode()
+    return one, other
+
+
+def decided(tree: Any, row: dict[str, Any]) -> bool | None:
+    """A test of a row in Python, with SQL's logic."""
+    op, *rest = tree
+    if op in ("and", "or"):
+        parts = [decided(part, row) for part in rest]
+        if (op == "or") in parts:
+            return op == "or"
+        return None if None in parts else op == "and"
+    if op == "not":
+        inner = decided(rest[0], row)
+        return None if inner is None else not inner
+    if op in ("null", "valid"):
+        return (row[rest[0]] is None) == (op == "null")
+    one = computed(rest[0], row)
+    if one is None:
+        return None
+    if op == "is":
+        return bool(one)
+    if op == "in":
+        return any(decided(("==", rest[0], value), row) for value in rest[1])
+    if op in ("begins", "ends", "holds"):
+        return {"begins": one.startswith, "ends": one.endswith, "holds": lambda text: text in one}[op](rest[1])  # type: ignore[no-any-return]
+    other = computed(rest[1], row) if isinstance(rest[1], tuple) else rest[1]
+    if other is None:
+        return None
+    if isinstance(one, float) or isinstance(other, float) and isinstance(rest[1], tuple):
+        one, other = float(one), float(other)
+    one, other = comparable(one, other, None)
+    if isinstance(other, float) and other == other and abs(other) != float("inf") and isinstance(one, Fraction):
+        other = Fraction(repr(other)) if isinstance(rest[0], str) and rest[0] in ("price", "rate") else Fraction(other)
+    return bool(COMPARED[op](one, other))
+
+
+# --- the tests --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, dict[str, Operand], list[dict[str, Any]]]]:
+    table = table_of(1)
+    with nandarray.open(tmp_path_factory.mktemp("choosing") / "t.nand", "w") as store:
+        yield table, stored(store, table), table.to_pylist()
+
+
+def chosen(test: Test, operands: dict[str, Operand], table: Any, **options: Any) -> list[int]:
+    """Rows by the program, and by Arrow what is left."""
+    chooser = Chooser(test, operands)
+    rows = chooser.rows(0, table.num_rows, **options)
+    assert rows.dtype == np.int64
+    if chooser.left is None:
+        return rows.tolist()
+    numbered = table.append_column("number of the row", pa.array(np.arange(table.num_rows)))
+    return numbered.take(rows).filter(expression_of(chooser.left, table.schema))["number of the row"].to_pylist()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_arrow_and_python(seed: int, made: Any) -> None:
+    table, operands, rows = made
+    test = chance(Random(seed))
+    print("seed", seed, test)
+    numbered = table.append_column("number of the row", pa.array(np.arange(table.num_rows)))
+    wanted = numbered.filter(expression_of(test, table.schema))["number of the row"].to_pylist()
+    found = chosen(test, operands, table, form="translated" if seed % 2 else None)
+    assert found == wanted
+    sample = Random(seed).sample(range(len(rows)), 300)
+    assert {n for n in sample if decided(test.tree, rows[n])} == set(sample) & set(wanted)
+
+
+def arrow(random: Random, depth: int = 3) -> Any:
+    """An expression of Arrow by chance."""
+    if depth and random.random() < 0.5:
+        op = random.choice(["&", "|", "~"])
+        one = arrow(random, depth - 1)
+        return ~one if op == "~" else one & arrow(random, depth - 1) if op == "&" else one | arrow(random, depth - 1)
+    names = [name for name in COLUMNS if name not in ("f16", "wide", "ms")]
+    name = random.choice(names)
+    field, what = pc.field(name), random.random()
+    if what < 0.1:
+        return random.choice([field.is_null(), field.is_valid(), pc.field("f64").is_nan(), pc.field("flag")])
+    if what < 0.25 and name not in FLOATS:
+        kind = pa.int64() if name in ("i8", "i32") else table_of(1, 5).schema.field(name).type
+        if name in ("i8", "i32"):
+            values = [random.choice([None, 0, 1, -(2**40)]) for _ in range(3)]
+        else:
+            values = [COLUMNS[name][1](random) for _ in range(random.choice([1, 20]))]
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return pc.is_in(field, pa.array(values, kind), skip_nulls=random.random() < 0.5)
+    if what < 0.4 and name in ("code", "plain"):
+        text = random.choice(WORDS)
+        function = random.choice([pc.starts_with, pc.ends_with, pc.match_substring])
+        return function(field, text, ignore_case=random.random() < 0.2)
+    compare = COMPARED[random.choice(list(COMPARED))]
+    if what < 0.5:
+        one, other = pc.field("price") * (pc.scalar(Decimal("1")) - pc.field("rate")), Decimal("2.5")
+        floats = pc.add(pc.field("f64"), pc.multiply(pc.field("f64"), 2.5))
+        ints = pc.field("i32").cast(pa.int64()) + pc.field("i8")
+        return compare(*random.choice([(one, other), (floats, 1.5), (ints, 3), (pc.field("i8"), pc.field("i32"))]))
+    if what < 0.6:
+        test = compare(field, arrow_constant(name, random)) if name != "flag" else field
+        return pc.if_else(field.is_valid(), test, pa.scalar(None, pa.bool_()))
+    if name == "flag":
+        return field == (random.random() < 0.5)
+    return compare(field, arrow_constant(name, random))
+
+
+def arrow_constant(name: str, random: Random) -> Any:
+    value, kind = COLUMNS[name][1](random), COLUMNS[name][0]
+    if name == "day" and random.random() < 0.5:
+        return datetime.datetime(1970, 1, 1, random.choice([0, 5]))
+    return pa.scalar(value, kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_filters_of_arrow_are_decided_as_arrow_does(seed: int, made: Any) -> None:
+    table, operands, _ = made
+    expression = arrow(Random(seed))
+    test, whole = of_arrow(expression, table.schema)
+    print("seed", seed, expression, test, whole)
+    numbered = table.append_column("number of the row", pa.array(np.arange(table.num_rows)))
+    wanted = numbered.filter(expression)["number of the row"].to_pylist()
+    found = chosen(test, operands, table) if test is not None else list(range(table.num_rows))
+    if not whole:
+        found = numbered.take(found).filter(expression)["number of the row"].to_pylist()
+    assert found == wanted

@@ -41,7 +41,7 @@ def expression_of(asked: Any, schema: Any) -> Any:
         if isinstance(asked.child, datasource.In) and inner is not None:  # Arrow's is false for a missing value
             return ~inner & _field(asked.child).is_valid()
         return None if inner is None else ~inner
-    if len(asked.attribute) != 1 or asked.attribute[0] not in schema.names:
+    if not isinstance(asked, datasource.Filter) or len(asked.attribute) != 1 or asked.attribute[0] not in schema.names:
         return None
     kind, word = schema.field(asked.attribute[0]).type, type(asked).__name__
     field = _field(asked)

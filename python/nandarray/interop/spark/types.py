@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from nandarray.errors import InvalidError
 
@@ -45,7 +46,15 @@ def spark_schema(schema: Any) -> Any:
 
 
 def as_spark(schema: Any) -> Any:
-    """Return the Arrow schema in which Spark takes rows of a schema of its own, and gives them."""
+    """Return the Arrow schema in which Spark takes rows of a schema of its own, and gives them.
+
+    Raises
+    ------
+    InvalidError
+        It is no schema of Spark's.
+    """
+    if not isinstance(schema, StructType):
+        raise InvalidError(f"schema must be a StructType of Spark, not {schema!r:.60}")
     return to_arrow_schema(schema, timezone="UTC")
 
 
@@ -55,8 +64,10 @@ def fitted(batch: Any, schema: Any) -> Any:
     Raises
     ------
     InvalidError
-        A value cannot be held by the type that it should have.
+        It is no batch, or a value cannot be held by the type that it should have.
     """
+    if not isinstance(batch, pa.RecordBatch):
+        raise InvalidError(f"rows must come in batches of Arrow, not in {batch!r:.60}")
     arrays = []
     for field in schema:
         array = batch.column(field.name)

@@ -43,8 +43,8 @@ def create(store: Group, name: str, source: Any, schema: Any = None, **options: 
         Names and types of the columns, to which values are cast. A mapping from names to types of text
         (``"int32"``, ``"decimal(9,2)"``, ...) makes a table of delimited text.
     **options
-        Of a table of columns: ``columns`` (names of the columns to take), ``compression`` (``"auto"``, that of
-        :meth:`Group.create`, or one a column), ``zone_rows`` (rows of a zone, 65,536). Of delimited text:
+        Options of a table of columns: ``columns`` (names of the columns to take), ``compression`` (``"auto"``, that of
+        :meth:`Group.create`, or one a column), ``zone_rows`` (rows of a zone, 65,536); of delimited text:
         ``delimiter``, ``line_bytes`` and ``check``, as :func:`nandarray.interop.tables.text.create` has them.
 
     Returns

@@ -35,7 +35,7 @@ class _One:
 
 
 class Aggregates:
-    """What is asked of a table, and how batches become it.
+    """Aggregates of a table, and the way from its batches to them.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def _unpacked(array: Any) -> Any:
 
 
 def _compared(kind: Any) -> Any:
-    if _types.is_decimal(kind) and kind.bit_width < 128:  # noqa: PLR2004 (bits of the narrowest that Arrow computes with)
+    if _types.is_decimal(kind) and kind.bit_width < 128:  # noqa: PLR2004 (bits)
         return pa.decimal128(kind.precision, kind.scale)
     return pa.float32() if _types.is_float16(kind) else kind
 

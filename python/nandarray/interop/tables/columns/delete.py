@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["delete"]
 
 _NdArray = np.ndarray[Any, Any]
-#: A range of the mask is written whole where at least one of so many of its rows is deleted: a point takes more memory.
+#: A range of the mask is written whole where at least one of this number of its rows is deleted: a point takes more
+#: memory.
 _NEAR = 64
 
 

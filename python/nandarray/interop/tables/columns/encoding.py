@@ -1,4 +1,4 @@
-"""Which compression, and which form, a column of a new table gets by its first rows: ``compression="auto"``.
+"""The compression and the form of a new table's columns, chosen by its first rows: ``compression="auto"``.
 
 Sizes are reckoned, not measured in a store: of packing by bits from the ranges of frames, of Zstandard by Arrow's. A
 packed column is read by programs as it is, so that it is taken unless Zstandard is clearly smaller.

@@ -11,7 +11,7 @@
 | text, bytes and lists, with 32 or 64 bits or views | ``text``, ``bytes``, ``list`` | a ragged array |
 | dictionaries, and text of few values | ``codes`` | int32, beside an array of the values |
 
-What is missing is zero here; that it is missing is said elsewhere. Nothing here knows of a store.
+A missing value is zero here; that it is missing is said elsewhere. Nothing here knows of a store.
 """
 
 from __future__ import annotations

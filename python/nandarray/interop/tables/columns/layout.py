@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ -]{0,99}(?<! )")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a column lies.
+    """The place of a column.
 
     Parameters
     ----------
@@ -61,14 +61,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Layout:
-    """What ``_TABLE`` says.
+    """The description of a table: the value of ``_TABLE``.
 
     Parameters
     ----------
     schema : pyarrow.Schema
         Names and types of the columns.
     places : tuple of Place
-        Where they lie, in the order of the schema.
+        Their places, in the order of the schema.
     zone_rows : int
         Rows of a zone.
     """

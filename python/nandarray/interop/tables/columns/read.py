@@ -1,6 +1,6 @@
 """Reading columns of a table as Arrow arrays: ranges of rows, and single rows.
 
-A :class:`Reader` has the arrays of the columns that are asked for, as they were when it was made, and the number of
+A :class:`Reader` has the arrays of the requested columns, as they were when it was made, and the number of
 rows then: what is appended later is not seen. Single rows are read by index arrays, of which only these rows cross a
 door.
 """
@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from nandarray.array.array import Array
 from nandarray.array.ragged import Ragged
+from nandarray.door import Source
 from nandarray.errors import CorruptError
+from nandarray.interop.tables.choosing import Operand
 from nandarray.interop.tables.columns.dictionary import dictionary_of
 from nandarray.interop.tables.columns.forms import arrow_of, is_list
 from nandarray.interop.tables.columns.layout import DELETED, Layout, Place
@@ -28,6 +30,7 @@ __all__ = ["Reader"]
 _NdArray = np.ndarray[Any, Any]
 #: Bytes of texts, bytes or lists of a column that a batch has, about, at most.
 _BATCH_BYTES = 64 << 20
+_NEAR, _NEAR_BEHIND_A_DOOR = 16, 4
 #: Codes for each value of a dictionary, from which on all of the dictionary is read.
 _WHOLE = 8
 
@@ -88,6 +91,15 @@ class _Column:
         return kind.wrap_array(whole) if isinstance(kind, pa.BaseExtensionType) else whole
 
     @property
+    def operand(self) -> Operand:
+        """The column as programs read it."""
+        valid = self.valid if self.ragged is None else self.ragged.valid
+        if self.values is None or self.values.ndim != 1:
+            return Operand(self.place.name, self.place.values, None, valid)
+        codes = self.place.form == "codes"
+        return Operand(self.place.name, self.place.values, self.values, valid, self.dictionary if codes else None)
+
+    @property
     def dictionary(self) -> Any:
         """All values of the dictionary, as an Arrow array."""
         if self._all is None:
@@ -140,7 +152,7 @@ class Reader:
     path : str
         The full name of the table.
     layout : Layout
-        Where its columns lie.
+        The places of its columns.
     rows : int
         Its rows.
     names : iterable of str
@@ -150,6 +162,8 @@ class Reader:
     def __init__(self, store: Store, path: str, layout: Layout, rows: int, names: Iterable[str]) -> None:
         self.rows = rows
         self.schema = layout.schema
+        #: A range is read whole where at least one of this number of its rows is wanted.
+        self.near = _NEAR_BEHIND_A_DOOR if isinstance(store._engine, Source) else _NEAR
         self.deleted: Array | None = store.open_array(f"/{path}/{DELETED}") if f"{path}/{DELETED}" in store else None
         self.columns = {name: _Column(store, path, layout.place(name), rows) for name in dict.fromkeys(names)}
 
@@ -171,6 +185,16 @@ class Reader:
         """Cut a range into such of at most ``rows`` rows, with few enough bytes."""
         for first in range(begin, end, rows):
             yield from self._halved(first, min(end, first + rows))
+
+    def shared(self, numbers: _NdArray, rows: int) -> Iterator[_NdArray]:
+        """Share out numbers of single rows to batches of at most ``rows`` rows, with few enough bytes."""
+        if not len(numbers):
+            return
+        begin, end = int(numbers[0]), int(numbers[-1]) + 1
+        most = max((one.bytes_of(begin, end) for one in self.columns.values()), default=0) / (end - begin)
+        rows = max(1, min(rows, int(_BATCH_BYTES / max(1, most))))
+        for first in range(0, len(numbers), rows):
+            yield numbers[first : first + rows]
 
     def _halved(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         if end - begin > 1 and any(one.bytes_of(begin, end) > _BATCH_BYTES for one in self.columns.values()):

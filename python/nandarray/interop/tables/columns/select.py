@@ -1,41 +1,49 @@
-"""Which rows of a table of columns pass a test, and the batches that have them.
+"""The rows of a table of columns that pass a test, and the batches that have them.
 
 Rows are chosen in two steps: numbers of rows that pass, without those that are deleted; then the wanted columns of
-these rows, all of a range where many pass, single rows where few do. What no program decides is decided by Arrow over
+these rows, all of a range where many pass, single rows where few do. Arrow decides what no program can, over
 the rows that come back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nandarray.errors import InvalidError, NotFoundError
+from nandarray.interop.tables.choosing import Chooser
 from nandarray.interop.tables.columns.layout import Layout
 from nandarray.interop.tables.columns.read import Reader
+from nandarray.interop.tables.columns.statistics import zones_of
+from nandarray.interop.tables.columns.zones import BOUNDS, NAN, UNKNOWN, bounds
+from nandarray.interop.tables.expressions import expression_of
 from nandarray.interop.tables.table import Piece
 from nandarray.interop.tables.where import Test, names
+from nandarray.interop.tables.zones import Zones, excluded
 
-__all__ = ["Scan", "checked_columns", "checked_rows", "columns_of"]
+if TYPE_CHECKING:
+    from nandarray.array.store import Store
+
+__all__ = ["Scan", "checked_columns", "checked_rows", "columns_of", "zones_without"]
 
 _NdArray = np.ndarray[Any, Any]
-#: A range is read whole where at least one of so many of its rows is wanted.
-_NEAR = 16
+_Flags = np.ndarray[Any, np.dtype[np.bool_]]
+#: Rows that one run of a program looks at.
+RUN_ROWS = 1 << 22
 
 
 def checked_columns(layout: Layout, columns: Sequence[str] | None) -> list[str]:
-    """Return the columns that are asked for.
+    """Return the requested columns.
 
     Raises
     ------
     NotFoundError
         There is no such column.
     InvalidError
-        None is asked for, or one twice.
+        None is requested.
     """
     known = layout.schema.names
     if columns is None:
@@ -53,11 +61,7 @@ def checked_columns(layout: Layout, columns: Sequence[str] | None) -> list[str]:
 
 def columns_of(where: Test | None, layout: Layout) -> list[str]:
     """Return the columns that a test needs; one that is not there is a NotFoundError."""
-    if where is None:
-        return []
-    if not isinstance(where, Test):
-        raise TypeError(f"where is a test of rows, such as col('id') > 5; {where!r} is a {type(where).__name__}")
-    found = sorted(names(where.tree))
+    found = [] if where is None else sorted(names(where.tree))
     return checked_columns(layout, found) if found else []
 
 
@@ -68,36 +72,19 @@ def checked_rows(what: str, rows: Any) -> int:
     return int(rows)
 
 
-def _expression(tree: Any, schema: Any) -> Any:
-    op, *rest = tree
-    if op == "true":
-        return pc.scalar(pa.scalar(value=True))
-    if op == "not":
-        return ~_expression(rest[0], schema)
-    if op in ("and", "or"):
-        parts = [_expression(part, schema) for part in rest]
-        if not parts:
-            return pc.scalar(op == "and")
-        found = parts[0]
-        for part in parts[1:]:
-            found = found & part if op == "and" else found | part
-        return found
-    field, value = pc.field(rest[0]), rest[1]
-    if op in ("begins", "ends", "holds"):
-        call = {"begins": pc.starts_with, "ends": pc.ends_with, "holds": pc.match_substring}[op]
-        return call(field, value)
-    kind = schema.field(rest[0]).type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    try:
-        one = pa.scalar(value)
-        if pa.types.is_temporal(kind) or pa.types.is_string(one.type):
-            one = one.cast(kind)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise InvalidError(f"column {rest[0]} is {kind}; {value!r} is none: {error}") from None
-    return {
-        "<": field < one, "<=": field <= one, ">": field > one, ">=": field >= one, "==": field == one,
-        "!=": field != one,
-    }[op]  # fmt: skip
+def zones_without(store: Store, path: str, layout: Layout, rows: int, where: Test | None) -> _Flags:
+    """Tell in which zones of a table no row can pass a test; empty where nothing is known."""
+    known = {}
+    for name in columns_of(where, layout):
+        place = layout.place(name)
+        zones = zones_of(store, path, place, rows, layout.zone_rows)
+        low, high = bounds(zones, place.values)
+        lengths = np.minimum(layout.zone_rows, rows - np.arange(len(zones)) * layout.zone_rows)
+        # An append that was cut off may have counted missing values that are none of the rows'.
+        some = (zones["flags"] & (BOUNDS | NAN | UNKNOWN)) != 0
+        nulls = np.where(some, np.minimum(zones["nulls"], lengths - 1), lengths)
+        known[name] = Zones(low, high, nulls, lengths)
+    return excluded(where, known)
 
 
 class Scan:
@@ -117,56 +104,72 @@ class Scan:
 
     def __init__(self, reader: Reader, wanted: list[str], where: Test | None, options: dict[str, Any]) -> None:
         self._reader, self._wanted, self._options = reader, wanted, options
-        self._left = None if where is None else _expression(where.tree, reader.schema)
-        self._asked = sorted(names(where.tree)) if where is not None else []
+        asked = [] if where is None else sorted(names(where.tree))
+        self._chooser = Chooser(where, {name: reader.columns[name].operand for name in asked})
+        left = self._chooser.left
+        self._left = None if left is None else expression_of(left, reader.schema)
+        self._asked = [] if left is None else sorted(names(left.tree))
         fields = [reader.schema.field(name) for name in wanted]
         self.schema = pa.schema(fields, reader.schema.metadata)
 
     def batches(self, pieces: Sequence[Piece], rows: int) -> Iterator[Any]:
         """Give the rows of pieces that pass, batch by batch."""
-        for piece in pieces:
-            for begin, end in self._reader.cut(piece.begin, piece.end, rows):
-                numbers = self._numbers(begin, end)
-                found = self._read(begin, end, numbers)
-                if found is not None and found.num_rows:
-                    yield found
+        every = [*self._wanted, *(name for name in self._asked if name not in self._wanted)]
+        for begin, end, numbers in self._windows(pieces, rows):
+            found = self._rows(begin, end, numbers, every)
+            if self._left is not None:
+                found = found.filter(self._left).select(self._wanted)
+            if found.num_rows:
+                yield found
 
     def numbers(self, pieces: Sequence[Piece], rows: int) -> Iterator[_NdArray]:
         """Give the numbers of the rows of pieces that pass."""
+        for begin, end, some in self._windows(pieces, rows):
+            numbers = np.arange(begin, end) if some is None else some
+            if self._left is not None:
+                numbers = numbers[self._passes(self._rows(begin, end, some, self._asked))]
+            yield numbers
+
+    def _windows(self, pieces: Sequence[Piece], rows: int) -> Iterator[tuple[int, int, _NdArray | None]]:
+        """Give ranges of rows for a batch each, and the numbers that programs let pass; None for all of them."""
         for piece in pieces:
-            for begin, end in self._reader.cut(piece.begin, piece.end, rows):
+            for begin in range(piece.begin, piece.end, RUN_ROWS):
+                end = min(piece.end, begin + RUN_ROWS)
                 numbers = self._numbers(begin, end)
-                numbers = np.arange(begin, end) if numbers is None else numbers
-                if self._left is not None and len(numbers):
-                    numbers = numbers[self._passes(self._rows(begin, end, numbers, self._asked))]
-                yield numbers
+                if numbers is None:
+                    yield from ((first, last, None) for first, last in self._reader.cut(begin, end, rows))
+                elif len(numbers) * self._reader.near < end - begin:
+                    yield from ((begin, end, some) for some in self._reader.shared(numbers, rows))
+                else:
+                    for first, last in self._reader.cut(begin, end, rows):
+                        some = numbers[slice(*np.searchsorted(numbers, [first, last]))]
+                        if len(some):
+                            yield first, last, some if len(some) < last - first else None
 
     def _numbers(self, begin: int, end: int) -> _NdArray | None:
-        """Return the numbers of rows of a range that programs let pass, without deleted ones; None for all."""
+        """Return the numbers of the rows of a range that programs let pass, without deleted ones; None for all."""
         gone = self._reader.gone(begin, end)
-        return None if gone is None else begin + np.flatnonzero(~gone)
+        if not self._chooser.decides:
+            return None if gone is None else begin + np.flatnonzero(~gone)
+        numbers = self._chooser.rows(begin, end, **self._options)
+        if gone is not None:
+            numbers = numbers[~gone[numbers - begin]]
+        return None if len(numbers) == end - begin else numbers
 
     def _rows(self, begin: int, end: int, numbers: _NdArray | None, columns: list[str]) -> Any:
-        if numbers is None or len(numbers) == end - begin:
+        if numbers is None:
             return self._reader.batch(columns, slice(begin, end))
-        if len(numbers) * _NEAR >= end - begin:
-            first, last = int(numbers[0]), int(numbers[-1]) + 1
-            return self._reader.batch(columns, slice(first, last)).take(pa.array(numbers - first))
-        return self._reader.batch(columns, numbers)
+        if len(numbers) * self._reader.near < end - begin:
+            return self._reader.batch(columns, numbers)
+        first, last = int(numbers[0]), int(numbers[-1]) + 1
+        return self._reader.batch(columns, slice(first, last)).take(pa.array(numbers - first))
 
     def _passes(self, batch: Any) -> _NdArray:
         """Return which rows of a batch pass what is left of the test."""
-        table = pa.Table.from_batches([batch])
-        marked = table.append_column("", pa.array(np.arange(len(batch)))) if "" not in table.column_names else table
+        number = pa.array(np.arange(len(batch)))
+        # A name that no column has: behind all of them, whatever they are.
+        name = "".join(batch.schema.names) + "#"
+        marked = pa.Table.from_batches([batch]).append_column(name, number)
         found = np.zeros(len(batch), bool)
-        found[np.asarray(marked.filter(self._left).column(marked.num_columns - 1))] = True
+        found[np.asarray(marked.filter(self._left).column(name))] = True
         return found
-
-    def _read(self, begin: int, end: int, numbers: _NdArray | None) -> Any:
-        if numbers is not None and not len(numbers):
-            return None
-        if self._left is None:
-            return self._rows(begin, end, numbers, self._wanted)
-        every = [*self._wanted, *(name for name in self._asked if name not in self._wanted)]
-        batch = self._rows(begin, end, numbers, every)
-        return batch.filter(self._left).select(self._wanted)

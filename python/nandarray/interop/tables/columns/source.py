@@ -1,7 +1,7 @@
-"""What rows of a table are made of: tables, batches and streams of Arrow, and files, as one stream of batches.
+"""Sources of a table's rows: tables, batches and streams of Arrow, and files, as one stream of batches.
 
 A source is read as it is asked, so that memory stays bounded; :func:`slabs` brings its batches to sizes that arrays are
-written in. Whatever is wrong with a source is an InvalidError that names it.
+written in. An InvalidError names the source that something is wrong with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of columns without reading them: their zones, bounds over all of these, encodings, space."""
+"""Facts of columns that are known without reading them: their zones, bounds over all of these, encodings, space."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A table of columns: an array a column, all of equal length; appended to, deleted from, scanned beside the data.
 
-Which arrays there are says :mod:`nandarray.interop.tables.columns.layout`; writing, reading, zones and the choice of
-rows have modules of their own. This one has the object that users hold.
+The object that users hold. Arrays and their names are :mod:`nandarray.interop.tables.columns.layout`'s; writing,
+reading, zones and the choice of rows have modules of their own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ from nandarray.interop.tables.columns.delete import delete
 from nandarray.interop.tables.columns.forms import settled
 from nandarray.interop.tables.columns.layout import TABLE, ZONE_ROWS, Layout
 from nandarray.interop.tables.columns.read import Reader
-from nandarray.interop.tables.columns.select import Scan, checked_columns, checked_rows, columns_of
+from nandarray.interop.tables.columns.select import (
+    Scan,
+    checked_columns,
+    checked_rows,
+    columns_of,
+    zones_without,
+)
 from nandarray.interop.tables.columns.source import source_of
 from nandarray.interop.tables.columns.statistics import statistics, zones_of
 from nandarray.interop.tables.columns.zones import NAN, bounds
+from nandarray.interop.tables.filters import of_arrow
 from nandarray.interop.tables.table import Piece, Table
-from nandarray.interop.tables.where import Test
+from nandarray.interop.tables.where import Test, as_test
 
 if TYPE_CHECKING:
     from nandarray.array.group import Group
@@ -175,6 +182,7 @@ class ColumnTable(Table):
         """
         if where is None:
             raise TypeError("where must be a test of rows: without one, del store[name] deletes the table")
+        where = as_test(where)
         with write.alone(self._store, self._path):
             reader = self._reader(columns_of(where, self._layout))
             scan = Scan(reader, [], where, {})
@@ -277,6 +285,7 @@ class ColumnTable(Table):
         ['b', 'c']
         """
         wanted = checked_columns(self._layout, columns)
+        where = _checked(where)
         rows = checked_rows("batch_rows", batch_rows)
         reader = self._reader([*wanted, *columns_of(where, self._layout)])
         scan = Scan(reader, wanted, where, options)
@@ -285,6 +294,7 @@ class ColumnTable(Table):
 
     def count_rows(self, where: Test | None = None, *, pieces: Sequence[Piece] | None = None) -> int:
         """Count the rows that pass a test; no column is read that the test does not name."""
+        where = _checked(where)
         if where is None and pieces is None:
             return self.num_rows
         reader = self._reader(columns_of(where, self._layout))
@@ -342,6 +352,7 @@ class ColumnTable(Table):
         """
         checked_columns(self._layout, [*by, *self.schema.names[:1]])
         asked = Aggregates(aggregates, by, self.schema)
+        where = _checked(where)
         columns = asked.columns or columns_of(where, self._layout)[:1] or self.schema.names[:1]
         return asked.of(self.scan(columns, where, pieces=pieces, **options))
 
@@ -416,20 +427,29 @@ class ColumnTable(Table):
 
     def pieces(self, where: Test | None = None, *, at_least: int = 1) -> list[Piece]:
         """Cut the table into runs of rows, at zones, without zones in which no row can pass."""
-        columns_of(where, self._layout)
+        where = _checked(where)
         found = self._pieces(write.rows_of(self._store, self._path), where)
         return _divided(found, checked_rows("at_least", at_least), self.zone_rows)
 
     def _pieces(self, rows: int, where: Test | None) -> list[Piece]:
-        return [Piece(0, rows)] if rows else []
+        """Return the runs of zones in which a row may pass."""
+        without = zones_without(self._store, self._path, self._layout, rows, where)
+        if not without.any():
+            return [Piece(0, rows)] if rows else []
+        ends = np.flatnonzero(np.diff(np.concatenate([[True], without, [True]]).astype(np.int8))) * self.zone_rows
+        return [Piece(int(begin), min(rows, int(end))) for begin, end in ends.reshape(-1, 2)]
 
     def decided(self, expression: Any) -> tuple[Test | None, bool]:
         """Return the part of a filter of Arrow that is decided at the data, and whether that is all of it."""
-        return None, False
+        return of_arrow(expression, self.schema)
+
+
+def _checked(where: Test | None) -> Test | None:
+    return None if where is None else as_test(where)
 
 
 class _Live:
-    """Where the rows lie that are not deleted."""
+    """The places of the rows that are not deleted."""
 
     _ROWS = 1 << 16
 

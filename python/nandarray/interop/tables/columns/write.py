@@ -1,8 +1,8 @@
 """Writing tables of columns: creating one, and appending rows, all of them or none.
 
 Rows are written behind those that are there: values, validity, dictionaries, zones. They are of the table from the
-command on that adds an element to ``ends``, the last one. What an append that was cut off has left is cut away by the
-next one.
+command on that adds an element to ``ends``, the last one. The next append cuts away what one that was cut off
+has left.
 
 In a file a new table is written under a hidden name, and gets its own by one command at the end. A door has no hidden
 names; there the group gets the attribute that makes it a table last, and an error removes what was written.
@@ -90,7 +90,7 @@ class _Column:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Write what is told of the rows that were added."""
+        """Write the zones of the rows that were added, and what else describes them."""
         made = self._maker.made()
         first = self._maker.first
         kept = min(self._zones.shape[0], first + 1)

@@ -45,7 +45,7 @@ def zone_dtype(kind: Any) -> np.dtype[Any]:
 
 @dataclass
 class _Zone:
-    """What is known of the rows of a zone so far; bounds as values of Python, in units of elements."""
+    """The facts of the rows of a zone so far; bounds as values of Python, in units of elements."""
 
     low: Any = None
     high: Any = None
@@ -181,7 +181,8 @@ def bounds(zones: _NdArray, kind: Any) -> tuple[Any, Any]:
         topped = known & ((zones["flags"] & OPEN) == 0)
         return _texts(zones["low"], known), _texts(zones["high"], topped)
     there = None if known.all() else known
-    return (arrow_of(np.ascontiguousarray(zones[one]), there, kind) for one in ("low", "high"))  # type: ignore[return-value]
+    low, high = (arrow_of(np.ascontiguousarray(zones[one]), there, kind) for one in ("low", "high"))
+    return low, high
 
 
 def _texts(ends: _NdArray, there: _NdArray) -> Any:

@@ -225,6 +225,9 @@ def test_an_engine_gives_the_rows_of_the_whole_table(engine: str, table: Any, me
         with contextlib.contextmanager(ASKERS[engine])(ds.dataset(memory)) as plain:
             for query in QUERIES:
                 assert ask(query) == plain(query), query
+    # Engines keep some filters to themselves; all that they send is decided at the data.
+    assert dataset.counts["pushed"] > len(PREDICATES) / 2
+    assert dataset.counts["in part"] + dataset.counts["left to Arrow"] == 0
 
 
 @pytest.mark.parametrize("pushdown", ["on", "off"])
@@ -305,7 +308,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield connection
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(where=PREDICATE)
 def test_random_predicates_give_duckdbs_rows_of_parquet(where: str, beside: Any) -> None:
     query = "select k from {} where {} order by k"

@@ -97,6 +97,12 @@ bench-parts: $(STAMPS)/bench $(STAMPS)/native ## stores of parts beside icechunk
 	$(VENV)/peers/bin/python -m pip install --quiet "icechunk>=2.3" "zarr>=3.4" "dask[array]" distributed
 	$(BIN)/python -m bench parts $(BENCH)
 
+.PHONY: bench-tables
+bench-tables: $(STAMPS)/bench $(STAMPS)/engines $(STAMPS)/native $(STAMPS)/papers ## tables of columns in engines beside Parquet, Lance and Vortex (PEERS_PYTHON=)
+	test -x $(VENV)/peers/bin/python || $(PEERS_PYTHON) -m venv $(VENV)/peers
+	-$(VENV)/peers/bin/python -m pip install --quiet pylance vortex-data pyarrow numpy
+	$(BIN)/python -m bench tables $(BENCH)
+
 .PHONY: bench-model
 bench-model: $(STAMPS)/bench ## the modelled clock beside MQSim and data sheets, and how fast it simulates (20 minutes)
 	$(BIN)/python -m bench model $(BENCH)

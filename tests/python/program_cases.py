@@ -53,13 +53,30 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
                 "or",
                 ("and", ("<", ("input", 0), ("input", 1)), ("not", (">=", ("input", 3), ("scalar", 0)))),
                 (">", ("*", ("input", 0), ("-", ("const", 1), ("input", 1))), ("const", 2**100)),
-                ("and", ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0))), ("listed", ("input", 2), 6)),
+                ("and", ("<", ("float", ("input", 2)), ("/", ("input", 4), ("const", 3.0)))),
+                ("listed", ("input", 2), 6),
                 ("and", ("within", ("input", 5), ((3, 9), (200, 200))), ("among", ("input", 0), 7)),
                 ("==", ("negative", ("input", 2)), ("scalar", 1)),
             ),
         },
         {"inputs": ("uint16",), "scalars": (), "where": ("true",)},
         {"inputs": ("int64",), "scalars": (), "where": ("==", ("input", 0), ("const", -(2**63)))},
+    ],
+    "rows_fold": [
+        {},
+        {
+            "inputs": ("int64", "uint64", "float32", "bool"),
+            "scalars": (),
+            "where": ("not", ("==", ("input", 0), ("const", 0))),
+            "folds": (
+                ("sum", ("flag", 3), ("-", ("input", 0), ("input", 1))),
+                ("min", ("true",), ("*", ("input", 0), ("input", 1))),
+                ("max", ("flag", 3), ("input", 1)),
+                ("min", ("true",), ("input", 2)),
+                ("max", ("not", ("flag", 3)), ("/", ("input", 2), ("input", 0))),
+                ("sum", ("flag", 3), ("*", ("input", 2), ("const", 0.1))),
+            ),
+        },
     ],
     "parse": [{}, {"fields": ("date",)}, {"fields": ("bytes16", "int", "decimal0", "decimal18", "skip", "float")}],
     "raid4_encode": [{"disks": 2}, {}, {"disks": 8}],
@@ -221,10 +238,8 @@ def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
 def _rows(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     """Arrays of one length; the tables of the second variant are its last two inputs, sorted values among them."""
     count = size(rng)
-    made = [
-        rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype) for dtype in values["inputs"]
-    ]
-    if len(made) > 3:
+    made = [rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype) for dtype in values["inputs"]]
+    if len(made) > 4:
         made[6:] = [rng.integers(0, 2, 100, np.uint8), np.sort(rng.choice(made[0], min(count, 50)))]
     return made, [numbers(rng, 1, dtype)[0] for dtype in values["scalars"]]
 
@@ -357,6 +372,7 @@ MAKERS: dict[str, Callable[[Generator, Any, dict[str, Any]], Made]] = {
     "parse": _parse,
     "psf": _psf,
     "rows": _rows,
+    "rows_fold": _rows,
     "raid5_encode": lambda rng, _d, values: (
         [raw_bytes(rng, int(rng.integers(0, 20)) * (values["disks"] - 1) * values["chunk_bytes"])],
         [],

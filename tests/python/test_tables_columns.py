@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import pickle
 import random
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -101,7 +103,8 @@ def file(tmp_path: Path) -> Any:
         yield made
 
 
-def test_rows_are_those_of_a_table_in_memory(store: Any) -> None:
+def test_rows_are_those_of_a_table_in_memory(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("nandarray.interop.tables.columns.write._SLAB_ROWS", 13)
     for seed in range(4 if doors.is_file(store) else 1):
         random_ = random.Random(seed)
         names = list(TYPES) if seed == 0 else random_.sample(list(TYPES), 5)
@@ -215,6 +218,16 @@ def test_aggregates_are_those_of_python(store: Any) -> None:
                 else:
                     assert row[name] == wanted or wanted != wanted, name
     assert table.aggregate({"n": "count"}, where=col("int8") > 200).to_pylist() == [{"n": 0}]
+    least = {"n": ("min", "int8"), "m": ("mean", "decimal9"), "k": ("count", "text"), "d": ("max", "date32")}
+    assert table.aggregate(least, where=col("few") == "none").to_pylist() == [{"n": None, "m": None, "k": 0, "d": None}]
+    table.delete(col("int8") < 0)
+    table.append(model.slice(0, 50))
+    whole = pc.field("int8") >= 0
+    model = pa.concat_tables([model.filter(whole | pc.field("int8").is_null()), model.slice(0, 50)])
+    some = [one for one in model["int8"].to_pylist() if one is not None and one < 90]
+    sums = {"n": ("min", "int8"), "m": ("max", "int8"), "s": ("sum", "int8"), "k": "count"}
+    wanted_sums = {"n": min(some), "m": max(some), "s": sum(some), "k": len(some)}
+    assert table.aggregate(sums, where=col("int8") < 90).to_pylist() == [wanted_sums]
     assert table.aggregate({"n": ("sum", "int8")}, ["few"], where=col("int8") > 200).num_rows == 0
     wide = tables.create(store, "w", {"x": pa.array([1 << 62] * 3 + [-(1 << 62)] * 2, pa.int64())})
     assert wide.aggregate({"s": ("sum", "x")}).to_pylist() == [{"s": 1 << 62}]
@@ -312,11 +325,26 @@ def test_what_crosses_to_a_drives_host_is_the_rows_that_pass(tmp_path: Path) -> 
         assert crossed < len(found) * (4 + 8 + 4 + 1) + 16_384, crossed
 
 
+def test_the_same_on_a_modelled_device() -> None:
+    random_ = random.Random(9)
+    model = rows(random_, 300, ["int8", "text", "few", "decimal9", "float64"])
+    device = nandarray.devices()["mqsim-ideal"].with_({"compute.cores": 2, "compute.clock": "1 GHz"})
+    with nandarray.open(device=device, mode="w") as store:
+        table = tables.create(store, "t", model, zone_rows=64)
+        store.flush()
+        same(table.scan(where=col("int8") > 0).read_all(), model.filter(pc.field("int8") > 0))
+        assert store.report()["programs"]["instructions"] > 0
+        assert table.append(model) == 600
+        assert table.delete(col("few") == "same") > 0
+        assert table.num_rows == table.scan().read_all().num_rows == table.aggregate({"n": "count"})["n"][0].as_py()
+
+
 # --- Sources, bad input -----------------------------------------------------------------------------------------------
 
 
 def test_text_that_gets_many_values_lies_plainly(store: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("nandarray.interop.tables.columns.encoding.CROWD", 20)
+    monkeypatch.setattr("nandarray.interop.tables.columns.write._SLAB_ROWS", 20)
     first = ["a", "b", None, "b"] * 10
     model = pa.table({"x": first + [f"{at}" for at in range(60)] + first, "y": first * 2 + first[:20] + first})
     table = tables.create(store, "t", model, zone_rows=5)
@@ -374,6 +402,47 @@ def test_rows_come_from_files_streams_and_views(file: nandarray.Store, tmp_path:
         table.append(views)
     again = pickle.loads(pickle.dumps(tables.open_table(file, "t1")))
     same(again.scan().read_all(), plain)
+
+
+def test_handles_and_processes_see_what_others_did(tmp_path: Path) -> None:
+    model = pa.table({"id": [1, 2], "name": ["a", None], "list": [[1], None]})
+    with (
+        nandarray.open(tmp_path / "s.nand", "w") as file,
+        nandarray.serve(file, "127.0.0.1:0") as server,
+        nandarray.open(server.url, "r+") as one,
+        nandarray.open(server.url, "r+") as other,
+    ):
+        first = tables.create(one, "g/t", model)
+        second = tables.open_table(other, "g/t")
+        assert isinstance(second, ColumnTable)
+        whole = model
+        for table, again in ((first, second), (second, first), (first, second)):
+            begun = again.scan(batch_rows=1)
+            assert table.append(model) == len(whole) + 2
+            same(begun.read_all(), whole)  # as it was when the scan began
+            whole = pa.concat_tables([whole, model])
+            same(again.scan().read_all(), whole)
+            assert (again.take([len(whole) - 1])["id"].to_pylist(), again.zones("id")["rows"][0].as_py()) == (
+                [2],
+                len(whole),
+            )
+        assert (first.delete(col("name") == "a"), second.num_rows) == (4, 4)
+        same(pa.table(second), whole.filter(pc.field("id") == 2))
+        copy = tables.create(other, "copy", second)
+        one.rename("g/t", "moved")
+        same(pa.table(tables.open_table(other, "moved")), pa.table(copy))
+
+
+def test_threads_append_and_scan_at_the_same_time(file: nandarray.Store) -> None:
+    table = tables.create(file, "t", {"id": [0] * 10, "text": ["0"] * 10}, zone_rows=7)
+    with ThreadPoolExecutor(4) as pool:
+        writes = [pool.submit(table.append, {"id": [at] * 10, "text": [str(at)] * 10}) for at in range(1, 25)]
+        reads = [pool.submit(lambda: pa.table(table).to_pydict()) for _ in range(24)]
+        assert sorted(one.result() for one in writes)[-1] == 250
+        for found in [one.result() for one in reads] + [pa.table(table).to_pydict()]:
+            runs = np.array(found["id"]).reshape(-1, 10)
+            assert (runs == runs[:, :1]).all()
+            assert found["text"] == [str(at) for at in found["id"]]
 
 
 def _broken(table: Any, error: Any) -> Any:
@@ -476,6 +545,34 @@ def test_arrays_that_are_no_table_are_named(file: nandarray.Store) -> None:
     with pytest.raises(nandarray.UnsupportedVersionError, match="has version 2"):
         tables.open_table(file, "t")
     file["t"].attrs["_TABLE"] = told
+    dates = {"d": pa.array([[1]] * 40, pa.list_(pa.date32())), "k": pa.array(range(40)).dictionary_encode()}
+    other = tables.create(file, "u", {"x": pa.array([1] * 40, pa.int64()), "v": [None] * 20 + [1] * 20, **dates})
+    other.delete(col("x") == 2)
+    other.delete(col("v") == 1)
+    for name, what in [
+        ("x", "i4"),
+        ("v.valid", "u1"),
+        ("d/values", "u1"),
+        ("k", "i8"),
+        ("k.dictionary", "i4"),
+        ("deleted", "u1"),
+    ]:
+        kept = file[f"u/{name}"][:]
+        del file[f"u/{name}"]
+        file.create(f"u/{name}", data=kept.astype(what))
+        with pytest.raises(CorruptError, match=f"'u/{name}' must have rows of"):
+            other.scan().read_all()
+        del file[f"u/{name}"]
+        file.create(f"u/{name}", data=kept)
+    assert other.scan().read_all().num_rows == 20
+    for code in (-1, 40):
+        file["u/k"][3] = code
+        for read in (other.take, lambda _: other.scan(["k"]).read_all()):
+            with pytest.raises(CorruptError, match="codes of 'u/k' must be of its 40 values"):
+                read([3])
+    file["u/ends"][-1] = -1
+    with pytest.raises(CorruptError, match="must have a number of rows, not -1"):
+        other.scan()
     file["t/id"].resize((2,))
     with pytest.raises(CorruptError, match="'t/id' has 2 rows, its table has 3"):
         table.scan()
@@ -485,6 +582,55 @@ def test_arrays_that_are_no_table_are_named(file: nandarray.Store) -> None:
 
 
 # --- Crashes ----------------------------------------------------------------------------------------------------------
+
+
+def _stopped(monkeypatch: Any, at: int) -> None:
+    """Let the command of that number, of all that change arrays, stop with an error before it changes anything."""
+    count = itertools.count()
+
+    def stopping(real: Any) -> Any:
+        def call(*given: Any, **options: Any) -> Any:
+            if next(count) >= at:
+                raise MemoryError("stopped")
+            return real(*given, **options)
+
+        return call
+
+    for kind, name in [
+        (nandarray.Array, "append"), (nandarray.Array, "resize"), (nandarray.Array, "__setitem__"),
+        (nandarray.Group, "_create"),
+    ]:  # fmt: skip
+        monkeypatch.setattr(kind, name, stopping(getattr(kind, name)))
+
+
+def test_an_append_or_a_deletion_that_stops_anywhere_changes_nothing(file: nandarray.Store, monkeypatch: Any) -> None:
+    random_ = random.Random(10)
+    names = ["int8", "few", "text", "codes", "list", "pair"]
+    model = pa.table({"id": range(20), **rows(random_, 20, names).to_pydict()})
+    model = model.cast(pa.schema([pa.field("id", pa.int64()), *(pa.field(name, TYPES[name][0]) for name in names)]))
+    table = tables.create(file, "t", model, zone_rows=8)
+    steps = 0
+    for what in ("append", "delete", "append"):
+        for at in range(1000):
+            more = rows(random_, 10, names).add_column(0, "id", pa.array(range(len(model), len(model) + 10)))
+            with monkeypatch.context() as patch:
+                _stopped(patch, at)
+                try:
+                    done = table.append(more) if what == "append" else table.delete(col("id").isin([3, 17]))
+                except MemoryError:
+                    done = None
+            if done is not None:
+                break
+            steps += 1
+            same(table.scan().read_all(), model)
+            zones = table.zones("id").to_pylist()
+            for zone in zones:
+                ids = [one for one in model["id"].to_pylist() if zone["begin"] <= one < zone["begin"] + 8]
+                assert zone["low"] <= min(ids) <= max(ids) <= zone["high"]
+        model = pa.concat_tables([model, more]) if what == "append" else model.filter(~pc.field("id").isin([3, 17]))
+        same(table.scan().read_all(), model)
+    assert steps > 30
+    assert file.check()["ok"]
 
 
 WRITER = """

@@ -13,20 +13,31 @@ in a store, or how C says a test: that is :mod:`nandarray.programs.library.rows`
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from nandarray.errors import InvalidError
-from nandarray.interop.tables.expressions import column_type, expression_of, operand_kind
-from nandarray.interop.tables.kinds import DIGITS_64, Kind, bound, comparable, fraction, kind_of, value_type, whole_bound
-from nandarray.interop.tables.where import Test, conjuncts, names
+from nandarray.interop.tables.expressions import column_type, expression_of, literal, operand_kind
+from nandarray.interop.tables.kinds import (
+    DIGITS_64,
+    Kind,
+    bound,
+    comparable,
+    fraction,
+    kind_of,
+    value_type,
+    whole_bound,
+)
+from nandarray.interop.tables.where import Test, Value, conjuncts, names
 from nandarray.programs import library
-from nandarray.programs.library.rows import INPUTS_MAX, SCALARS_MAX, cost, typed
+from nandarray.programs.library.rows import INPUTS_MAX, SCALARS_MAX, cost, typed, written
 from nandarray.programs.ports import Box
 from nandarray.programs.run import offload
 
@@ -110,7 +121,8 @@ class Chooser:
             expression_of(Test(part), self._schema)  # what fits no column is refused now
             kept = self._inputs.copy()
             try:
-                lowered = Lowering(self._inputs, self._schema).truth(part, wanted=True)
+                lowered = simple(Lowering(self._inputs, self._schema).truth(part, wanted=True))
+                self._inputs.check(lowered)
                 if sum(map(cost, [*self._decided, lowered])) > _COMPARISONS_MAX:
                     raise _Undecided("too many comparisons")
             except (_Undecided, InvalidError):
@@ -158,6 +170,50 @@ class Chooser:
             for numbers in self._runs(program, first, min(end, first + RUN_ROWS), options)
         ]
         return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def fold(self, asked: Sequence[tuple[Any, ...]], begin: int, end: int, **options: Any) -> list[Any] | None:
+        """Compute counts, sums, least and greatest values of the rows for which the test is true, in one pass.
+
+        Parameters
+        ----------
+        asked : sequence of tuple
+            ``("count",)`` of rows; ``("count", x)`` of values that are there; ``("sum", x)``, ``("min", x)``,
+            ``("max", x)``. An x is a column's name, or a value computed of columns.
+        begin, end : int
+            The first row to look at, and the one behind the last.
+        **options
+            Options of :func:`nandarray.offload`, of each run.
+
+        Returns
+        -------
+        list or None
+            A result for each. Sums of whole numbers are exact, ``int`` or ``Decimal``; those of floats are the same
+            with any number of cores. The least and the greatest value of a column are scalars of its type, NaN only if
+            there is nothing else. Without a value a result is None. None for all: one program cannot compute them, or a
+            part of the test is left.
+
+        Raises
+        ------
+        NotFoundError, InvalidError
+            There is no such column, or it cannot be summed or computed with.
+        """
+        kept = self._inputs
+        if self.left is not None:
+            return None
+        folding = Folding(kept.copy(), self._schema, asked)
+        tree = simple(("and", *self._decided))
+        try:
+            program, inputs = folding.program(tree), folding.inputs
+        except _Undecided:
+            return None
+        if program is None:
+            count = max(end - begin, 0) if tree == _TRUE else 0
+            return [count for _ in asked]
+        found = [
+            offload(program, inputs.boxes(first, min(end, first + RUN_ROWS)), inputs.scalars, **options).result
+            for first in range(begin, end, RUN_ROWS)
+        ]
+        return folding.results([np.asarray(one).reshape(-1) for one in found])
 
     def _runs(
         self, program: Program, begin: int, end: int, options: Mapping[str, Any]
@@ -244,7 +300,94 @@ class Inputs:
 
     def typed(self, value: Tree) -> Any:
         """Give a value's type and range; an InvalidError says that it does not fit."""
-        return typed(value, [one.dtype for one in self._arrays], [np.dtype(name) for name in self.scalar_dtypes])
+        return typed(value, *self._dtypes)
+
+    def check(self, test: Tree) -> None:
+        """Refuse a test that C does not say, by an InvalidError."""
+        written(test, *self._dtypes)
+
+    @property
+    def _dtypes(self) -> tuple[list[Any], list[Any]]:
+        return [one.dtype for one in self._arrays], [np.dtype(name) for name in self.scalar_dtypes]
+
+
+class Folding:
+    """Counts, sums and ends of values as a program."""
+
+    def __init__(self, inputs: Inputs, schema: Any, asked: Sequence[tuple[Any, ...]]) -> None:
+        self.inputs = inputs
+        self._schema = schema
+        self._asked = [(op, _tree_of(given[0]) if given else None) for op, *given in asked]
+        self._kinds: list[Kind | None] = []
+        for op, value in self._asked:
+            if op not in ("count", "sum", "min", "max") or (value is None and op != "count"):
+                raise InvalidError(f"a fold must be ('count',), or count, sum, min or max with a value, not {op!r}")
+            self._kinds.append(None if value is None else operand_kind(value, schema))
+
+    def program(self, where: Tree) -> Program | None:
+        """Return the program; None where only rows are counted, and the same for all of them."""
+        lowering = Lowering(self.inputs, self._schema)
+        made: list[Tree] = []
+        for (op, value), kind in zip(self._asked, self._kinds, strict=True):
+            if value is None or op == "count":
+                made.append(("count", _TRUE if value is None else simple(lowering.there(value))))
+                continue
+            assert kind is not None
+            if kind.family not in ("number", "float") and (op == "sum" or not kind.is_whole or value[0] != "col"):
+                if op == "sum" and kind.family != "other" and kind.family != "span":
+                    raise InvalidError(f"values of a {kind.family} cannot be summed")
+                raise _Undecided("values that programs do not order")
+            made.append((op, simple(lowering.there(value)), lowering.value(value, kind)))
+        if where in (_TRUE, _FALSE) and all(one == ("count", _TRUE) for one in made):
+            return None
+        inputs, scalars = self.inputs.dtypes, self.inputs.scalar_dtypes
+        try:
+            return library.get("rows_fold", inputs=inputs, scalars=scalars, where=where, folds=tuple(made))
+        except InvalidError as error:
+            raise _Undecided(str(error)) from None
+
+    def results(self, found: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
+        """Put the results of runs together."""
+        return [
+            self._result(op, value, kind, [one[number] for one in found])
+            for number, ((op, value), kind) in enumerate(zip(self._asked, self._kinds, strict=True))
+        ]
+
+    def _result(self, op: str, value: Tree | None, kind: Kind | None, parts: Sequence[Any]) -> Any:
+        parts = [part for part in parts if part["count"]]
+        if op == "count":
+            return sum(int(part["count"]) for part in parts)
+        if not parts:
+            return None
+        assert kind is not None
+        assert value is not None
+        if kind.family == "float":
+            numbers = [float(part["real"]) for part in parts]
+            if op == "sum":
+                made = math.fsum(numbers) if all(map(math.isfinite, numbers)) else sum(numbers)
+            else:
+                real = [one for one in numbers if one == one] or numbers
+                made = min(real) if op == "min" else max(real)
+            return made if op == "sum" or value[0] != "col" else self._scalar(value[1], made)
+        whole = [int(part["high"]) * 2**64 + int(part["low"]) for part in parts]
+        number = sum(whole) if op == "sum" else min(whole) if op == "min" else max(whole)
+        if op != "sum" and value[0] == "col":
+            return self._scalar(value[1], number)
+        if kind.unit == 1:
+            return number
+        with localcontext(prec=60):
+            return Decimal(number) * kind.unit.numerator / kind.unit.denominator
+
+    def _scalar(self, name: str, number: Any) -> Any:
+        return literal(column_type(name, self._schema), number)
+
+
+def _tree_of(value: Any) -> Tree:
+    if isinstance(value, str):
+        return "col", value
+    if isinstance(value, Value):
+        return value.tree
+    raise InvalidError(f"a fold must be of a column's name or a value such as col('a') * 2, not of {value!r}")
 
 
 def simple(tree: Tree) -> Tree:
@@ -275,45 +418,42 @@ class Lowering:
 
     def truth(self, tree: Tree, *, wanted: bool) -> Tree:
         """Return the program's test of whether a test is true, or whether it is false."""
-        return simple(self._truth(tree, wanted))
-
-    def _truth(self, tree: Tree, wanted: bool) -> Tree:
         op, *rest = tree
         if op == "true":
             return _TRUE if wanted else _FALSE
         if op == "not":
-            return self._truth(rest[0], not wanted)
+            return self.truth(rest[0], wanted=not wanted)
         if op in ("and", "or"):
-            return ("and" if (op == "and") == wanted else "or", *(self._truth(part, wanted) for part in rest))
+            return ("and" if (op == "and") == wanted else "or", *(self.truth(part, wanted=wanted) for part in rest))
         if op in ("null", "valid"):
-            there = self._there(rest[0])
+            there = self.there(rest[0])
             return there if (op == "valid") == wanted else ("not", there)
         if op == "given":
-            return "and", self._there(rest[0]), self._truth(rest[1], wanted)
+            return "and", self.there(rest[0]), self.truth(rest[1], wanted=wanted)
         if op == "in" and not isinstance(rest[0], str):
-            return self._truth(("or", *(("==", rest[0], value) for value in rest[1])), wanted)
+            return self.truth(("or", *(("==", rest[0], value) for value in rest[1])), wanted=wanted)
         left = ("col", rest[0]) if isinstance(rest[0], str) else rest[0]
         if left[0] == "col" and self._operand(left[1]).dictionary is not None:
-            return self._of_codes(tree, left[1], wanted)
+            return self._of_codes(tree, left[1], wanted=wanted)
         made = self._leaf(op, left, rest[1:])
-        there = self._there(left)
+        there = self.there(left)
         if len(rest) > 1 and op != "in" and isinstance(rest[1], tuple):
-            there = ("and", there, self._there(rest[1]))
+            there = ("and", there, self.there(rest[1]))
         return "and", there, made if wanted else ("not", made)
 
     def _operand(self, name: str) -> Operand:
         column_type(name, self._schema)
         return self._inputs.operands[name]
 
-    def _there(self, value: Any) -> Tree:
+    def there(self, value: Any) -> Tree:
         """Test whether all columns of a value are there."""
         if isinstance(value, str):
-            return self._there(("col", value))
+            return self.there(("col", value))
         if value[0] == "col":
             if self._operand(value[1]).valid is None:
                 return _TRUE
             return "flag", self._inputs.array(value[1], "valid")
-        return ("and", *(self._there(part) for part in value[1:])) if value[0] != "value" else _TRUE
+        return ("and", *(self.there(part) for part in value[1:])) if value[0] != "value" else _TRUE
 
     def _leaf(self, op: str, left: Tree, rest: list[Any]) -> Tree:
         """Test of values that are there."""
@@ -332,8 +472,10 @@ class Lowering:
         if "float" in (one.family, other.family):
             return op, self._float(left), self._float(rest[0])
         unit = min(one.unit, other.unit)
-        sides = (_scaled(self._value(left, one), one.unit, unit), _scaled(self._value(rest[0], other), other.unit, unit))
-        self._inputs.typed(("-", *sides))  # both fit one type, of 128 bits at most
+        sides = (
+            _scaled(self._value(left, one), one.unit, unit),
+            _scaled(self._value(rest[0], other), other.unit, unit),
+        )
         return op, *sides
 
     def _bounded(self, op: str, left: Tree, kind: Kind, value: Any) -> Tree:
@@ -380,7 +522,7 @@ class Lowering:
         dtype = "float64" if shape.is_float else "uint64" if shape.type.startswith("u") else "int64"
         return "among", made, self._inputs.table(np.array(found, dtype))
 
-    def _of_codes(self, tree: Tree, name: str, wanted: bool) -> Tree:
+    def _of_codes(self, tree: Tree, name: str, *, wanted: bool) -> Tree:
         """Decide a test of one column over its dictionary."""
         if names(tree) != {name}:
             raise _Undecided("two columns, of which one is stored by codes")
@@ -390,7 +532,7 @@ class Lowering:
         values = pa.table({name: operand.dictionary, by: pa.array(np.arange(count), pa.int64())})
         test = Test(tree) if wanted else Test(("not", tree))
         codes = values.filter(expression_of(test, values.schema))[by].to_numpy()
-        there = self._there(name)
+        there = self.there(name)
         number = self._column(name)
         if codes.size == count:
             return there
@@ -414,6 +556,10 @@ class Lowering:
         if dtype.kind not in "biufmM" or not dtype.isnative or dtype.itemsize > 8:  # noqa: PLR2004
             raise _Undecided("elements that programs do not read")
         return self._inputs.array(name, "values")
+
+    def value(self, value: Tree, kind: Kind) -> Tree:
+        """Write a value; a float that is computed is a float64."""
+        return self._float(value) if kind.family == "float" and value[0] != "col" else self._value(value, kind)
 
     def _value(self, value: Tree, kind: Kind) -> Tree:
         """Write a value: whole numbers of a kind's unit, or a float."""

@@ -16,13 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.interop.tables.kinds import Kind, bound, characters, comparable, fraction, kind_of, value_type, whole_bound
+from nandarray.interop.tables.kinds import (
+    Kind,
+    bound,
+    characters,
+    comparable,
+    fraction,
+    kind_of,
+    value_type,
+    whole_bound,
+)
 from nandarray.interop.tables.where import Test
 
 __all__ = ["column_type", "expression_of", "literal", "operand_kind"]
 
 Tree = tuple[Any, ...]
 _DIGITS_MAX = 76
+_TRUE, _FALSE = (pc.scalar(pa.scalar(value)) for value in (True, False))
 _COMPARED = {
     "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b,
@@ -93,7 +103,7 @@ def _where_valid(valid: Any, test: Any) -> Any:
 def _truth(tree: Tree, schema: Any) -> Any:
     op, *rest = tree
     if op == "true":
-        return pc.scalar(True)
+        return _TRUE
     if op == "not":
         return ~_truth(rest[0], schema)
     if op in ("and", "or"):
@@ -108,7 +118,7 @@ def _truth(tree: Tree, schema: Any) -> Any:
     if op == "given":
         return _where_valid(_valid(rest[0], schema), _truth(rest[1], schema))
     if op in _COMPARED:
-        return _comparison(op, *rest, schema)
+        return _comparison(op, rest[0], rest[1], schema)
     return _of_column(op, rest, schema)
 
 
@@ -129,7 +139,7 @@ def _of_column(op: str, rest: list[Any], schema: Any) -> Any:
         if found.family == "float" and 0.0 in bounds:
             bounds += [0.0, -0.0]  # which Arrow's sets tell apart
         if not bounds:
-            return _where_valid(made.is_valid(), pc.scalar(False))
+            return _where_valid(made.is_valid(), _FALSE)
         scalars = [literal(kind, one) for one in bounds]
         return _where_valid(made.is_valid(), made.isin(pa.array(scalars, scalars[0].type)))
     if op in ("begins", "ends", "holds"):
@@ -149,7 +159,7 @@ def _valid(value: Any, schema: Any) -> Any:
         column_type(value, schema)
         return pc.field(value).is_valid()
     if value[0] == "value":
-        return pc.scalar(True)
+        return _TRUE
     if value[0] == "col":
         return _valid(value[1], schema)
     made = _valid(value[1], schema)
@@ -323,4 +333,5 @@ def _aligned(one: _Exact, other: _Exact) -> tuple[Any, Any]:
         made.append(each)
     scale = max(each.scale for each in made)
     digits = max(each.digits - each.scale for each in made) + scale
-    return tuple(each.made.cast(_decimal(digits, scale)) for each in made)  # type: ignore[return-value]
+    first, second = (each.made.cast(_decimal(digits, scale)) for each in made)
+    return first, second

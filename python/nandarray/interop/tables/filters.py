@@ -1,8 +1,8 @@
 """Filters of Arrow as tests of rows: what an engine gives a dataset, read exactly, as far as a test can say it.
 
 An expression is read in the form in which Arrow itself pickles it, where functions, names and constants have their
-types; its text has neither types nor quotes that can be told from those of a name. What a test would decide otherwise
-than Arrow, by a rounding, a wrap-around or a NULL, is not understood: it stays with Arrow.
+types; its text has no types, and quotes in it may be those of a name. A part that a test would decide otherwise than
+Arrow, by a rounding, a wrap-around or a NULL, is not understood: it stays with Arrow.
 
 ``of_arrow`` keeps of a conjunction the parts that are understood. Where Arrow ends a query with an error since an
 integer overflows or a constant does not fit a column, a test gives the exact answer.
@@ -36,7 +36,7 @@ _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _CHARACTERS = {"starts_with": "begins", "ends_with": "ends", "match_substring": "holds"}
 #: Null matching of ``is_in``, as Arrow numbers it.
-_MATCH, _SKIP = 0, 1
+_MATCH, _SKIP, _EMIT = 0, 1, 2
 #: Digits of a decimal that survive a way through float64 and back.
 _FLOAT_DIGITS = 15
 _FLOAT_WHOLE = 2**53
@@ -244,9 +244,11 @@ def _one_of(name: str, family: str, options: dict[str, Any]) -> Tree:
     has_null, matching = len(values) < len(found), options["null_matching_behavior"].as_py()
     # Arrow finds NaN in a set that has one, and no zero of another sign.
     unlike = family == "float" and any(one.as_py() != one.as_py() or one.as_py() == 0 for one in values)
-    if matching not in (_MATCH, _SKIP) or unlike:
+    if matching not in (_MATCH, _SKIP, _EMIT) or unlike or (matching == _EMIT and has_null):
         raise NotUnderstoodError("is_in")
     tree = ("in", name, values)
+    if matching == _EMIT:
+        return tree
     return ("or", ("null", name), tree) if has_null and matching == _MATCH else ("and", ("valid", name), tree)
 
 
@@ -346,5 +348,3 @@ def _cast(part: Call, schema: Any) -> Any:
     elif one.family == "number" and one.unit == 1 and to == pa.float64() and one.high <= _FLOAT_WHOLE:
         return inner
     raise NotUnderstoodError("cast")
-
-

@@ -1,7 +1,7 @@
-"""Kinds of Arrow types, as tests of rows see them: whole numbers of a unit, floats, truth values, text, bytes.
+"""Kinds of Arrow types, as tests of rows see them: whole numbers of a unit, floats, truth values, text and bytes.
 
-A decimal is a whole number of 10^-S, a date one of days, a moment or a span one of its unit: so comparisons are those of
-whole numbers, and exact. A constant of a test becomes a bound in the column's own unit: ``x < 1.5`` of integers is
+A decimal is a whole number of 10^-S, a date one of days, a moment or a span one of its unit: so comparisons are those
+of whole numbers, and exact. A constant of a test becomes a bound in the column's own unit: ``x < 1.5`` of integers is
 ``x < 2``, a comparison with a day is one with its midnight. Where a bound lies outside of what a type holds, the
 comparison is the same for every value that is there, True or False.
 
@@ -21,7 +21,18 @@ import pyarrow as pa
 
 from nandarray.errors import InvalidError
 
-__all__ = ["Kind", "bound", "characters", "comparable", "fraction", "kind_of", "number_range", "value_type", "whole_bound"]
+__all__ = [
+    "DIGITS_64",
+    "Kind",
+    "bound",
+    "characters",
+    "comparable",
+    "fraction",
+    "kind_of",
+    "number_range",
+    "value_type",
+    "whole_bound",
+]
 
 _UNITS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}
 _DAY = 86400
@@ -140,7 +151,7 @@ def fraction(name: str, kind: Kind, value: Any) -> Fraction | float:
         if pa.types.is_temporal(value.type) and not pa.types.is_interval(value.type):
             if kind_of(value.type).family != kind.family:
                 raise _refused(name, value.as_py(), kind.family)
-            return value.cast(_INTS[value.type.bit_width]).as_py() * kind_of(value.type).unit
+            return int(value.cast(_INTS[value.type.bit_width]).as_py()) * kind_of(value.type).unit
         value = value.as_py()
     if isinstance(value, np.datetime64 | np.timedelta64):
         if np.isnat(value) or np.datetime_data(value.dtype)[0] in ("Y", "M", "generic"):
@@ -175,9 +186,8 @@ def _seconds(span: datetime.timedelta) -> Fraction:
 def _time(family: str, value: Any) -> Fraction | None:
     """Return seconds: since 1970, since midnight, or of a span."""
     if isinstance(value, str):
-        read = {"moment": datetime.datetime, "instant": datetime.datetime, "clock": datetime.time}.get(family)
         try:
-            value = read.fromisoformat(value) if read else None
+            value = (datetime.time if family == "clock" else datetime.datetime).fromisoformat(value)
         except ValueError:
             return None
     if family == "span":
@@ -190,7 +200,7 @@ def _time(family: str, value: Any) -> Fraction | None:
         if (value.tzinfo is not None) != (family == "instant"):
             return None
         if value.tzinfo is not None:
-            value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
         return _seconds(value - _MOMENT)
     if isinstance(value, datetime.date) and family == "moment":
         return Fraction((value - _EPOCH).days * _DAY)
@@ -253,12 +263,12 @@ def _float_bound(name: str, kind: Any, op: str, value: Any) -> tuple[str, float]
     if math.isnan(wide):
         return op == "!="
     with np.errstate(over="ignore"):
-        near = {16: np.float16, 32: np.float32, 64: np.float64}[kind.bit_width](wide)
-    if float(near) == wide:
+        near = float(np.dtype(f"f{kind.bit_width // 8}").type(wide))
+    if near == wide:
         return op, wide
     if op in ("==", "!="):
         return op == "!="
     # No value lies between the constant and the float next to it.
-    if float(near) > wide:
-        return ("<" if op in ("<", "<=") else ">="), float(near)
-    return ("<=" if op in ("<", "<=") else ">"), float(near)
+    if near > wide:
+        return ("<" if op in ("<", "<=") else ">="), near
+    return ("<=" if op in ("<", "<=") else ">"), near

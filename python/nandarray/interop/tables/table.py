@@ -1,4 +1,4 @@
-"""What every table offers: a schema of Arrow's, pieces, scans beside the data, and a dataset for engines.
+"""The interface of all tables: a schema of Arrow's, pieces, scans beside the data, and a dataset for engines.
 
 Tables are of text (:mod:`nandarray.interop.tables.text`) or of columns (:mod:`nandarray.interop.tables.columns`). A
 piece is a run of neighbouring rows that can be scanned by itself: one fragment of a dataset, one partition of an
@@ -88,6 +88,10 @@ class Table(ABC):
         """Count the rows that pass a test."""
         first = self.schema.names[:1]
         return sum(batch.num_rows for batch in self.scan(first, where, pieces=pieces))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Share all rows as batches that are read as they are requested: ``pyarrow.table(table)``."""
+        return self.scan().__arrow_c_stream__(requested_schema)
 
     def dataset(self) -> Any:
         """Return what engines that read Arrow datasets ask: DuckDB gives it the columns and tests of each query.

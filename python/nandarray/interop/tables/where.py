@@ -1,7 +1,7 @@
 """Tests of rows, written with columns' names: ``(col("price") < 5) & col("name").startswith("a")``.
 
-A test is a tree of tuples. ``lowered`` turns it into that of the program ``psf`` for a table of text, ``of_arrow`` reads
-the filter of an Arrow dataset, as far as that program can decide it; tables of columns have
+A test is a tree of tuples. ``lowered`` turns it into that of the program ``psf`` for a table of text, ``of_arrow``
+reads the filter of an Arrow dataset, as far as that program can decide it; tables of columns have
 :mod:`nandarray.interop.tables.choosing` and :mod:`nandarray.interop.tables.filters` for the two.
 
 Tests have SQL's logic: a comparison with a missing value is neither true nor false, and rows are given for which a test
@@ -198,9 +198,9 @@ def col(name: str) -> Name:
     >>> from nandarray.interop.tables import col
     >>> (col("day") >= "1998-01-01") & ~col("name").startswith("a")
     <nandarray.interop.tables.Test ('and', ('>=', 'day', '1998-01-01'), ('not', ('begins', 'name', 'a')))>
-    >>> col("price") * (1 - col("discount")) > col("least")
-    <nandarray.interop.tables.Test ('>', ('*', ('col', 'price'), ('-', ('value', 1), ('col', 'discount'))), ('col', 'least'))>
-    """  # noqa: E501
+    >>> col("price") * (1 - col("cut")) > col("sum")
+    <nandarray.interop.tables.Test ('>', ('*', ('col', 'price'), ('-', ('value', 1), ('col', 'cut'))), ('col', 'sum'))>
+    """
     return Name(name)
 
 

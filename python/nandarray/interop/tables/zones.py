@@ -29,7 +29,7 @@ _ONE_BY_ONE = 64
 
 @dataclass(frozen=True)
 class Zones:
-    """What is known of a column's zones.
+    """Least and greatest values of a column, zone by zone, as far as they are known.
 
     Parameters
     ----------
@@ -73,18 +73,21 @@ class _Possible:
         self._zones, self._count = zones, count
         self._schema = pa.schema([(name, one.low.type) for name, one in zones.items()])
 
-    def _all(self, value: bool) -> _Flags:
-        return np.full(self._count, value)
+    def _all(self) -> _Flags:
+        return np.ones(self._count, bool)
+
+    def _none(self) -> _Flags:
+        return np.zeros(self._count, bool)
 
     def true(self, tree: Tree, *, wanted: bool) -> _Flags:
         """Tell where a test may be true, or may be false."""
         op, *rest = tree
         if op == "true":
-            return self._all(wanted)
+            return self._all() if wanted else self._none()
         if op == "not":
             return self.true(rest[0], wanted=not wanted)
         if op in ("and", "or"):
-            made = self._all((op == "and") == wanted)
+            made = self._all() if (op == "and") == wanted else self._none()
             for part in rest:
                 one = self.true(part, wanted=wanted)
                 made = made & one if (op == "and") == wanted else made | one
@@ -93,61 +96,61 @@ class _Possible:
             return self._there(rest[0]) & self.true(rest[1], wanted=wanted)
         if op in ("null", "valid"):
             if not isinstance(rest[0], str) or rest[0] not in self._zones:
-                return self._all(True)
+                return self._all()
             zone = self._zones[rest[0]]
             return zone.nulls > 0 if (op == "null") == wanted else zone.nulls < zone.rows
-        there = self._all(True)
+        there = self._all()
         for name in names(tree):
             there &= self._there(name)
         if not isinstance(rest[0], str) or not names(tree) <= set(self._zones):
             return there
         try:
-            return there & self._leaf(op, rest, wanted)
+            return there & self._leaf(op, rest, wanted=wanted)
         except (InvalidError, pa.ArrowException):
             return there
 
     def _there(self, value: Any) -> _Flags:
         if not isinstance(value, str) or value not in self._zones:
-            return self._all(True)
+            return self._all()
         return np.asarray(self._zones[value].nulls < self._zones[value].rows)
 
-    def _leaf(self, op: str, rest: list[Any], wanted: bool) -> _Flags:
+    def _leaf(self, op: str, rest: list[Any], *, wanted: bool) -> _Flags:
         name = rest[0]
         family = kind_of(column_type(name, self._schema)).family
         unknown = self._unknown(name)
         if op in _INVERSE and len(rest) > 1:
             if not wanted and family == "float":
-                return self._all(True)
+                return self._all()
             op = op if wanted else _INVERSE[op]
             if isinstance(rest[1], tuple):
-                return self._columns(op, name, rest[1], family)
+                return self._columns(op, name, rest[1])
             if op == "!=" and family == "float":
-                return self._all(True)
+                return self._all()
             return unknown | self._compared(op, name, rest[1])
         if op == "is":
             return unknown | self._compared("==", name, wanted)
         if not wanted:
-            return self._all(True)
+            return self._all()
         if op == "in":
             return unknown | self._one_of(name, rest[1])
         if op == "begins":
             return unknown | self._begins(name, rest[1])
-        return self._all(True)
+        return self._all()
 
     def _unknown(self, name: str) -> _Flags:
         zone = self._zones[name]
-        made = self._all(False)
+        made = self._none()
         for ends in (zone.low, zone.high):
             made |= ends.is_null().to_numpy(zero_copy_only=False)
             if pa.types.is_floating(ends.type):
-                made |= ends.is_nan().fill_null(True).to_numpy(zero_copy_only=False)
+                made |= np.isnan(ends.cast(pa.float64()).to_numpy(zero_copy_only=False))
         return made
 
     def _asked(self, test: Tree, **columns: Any) -> _Flags:
         """Tell for which zones a test is true of some of their ends, by Arrow."""
         numbers = pa.array(np.arange(self._count))
         table = pa.table([*columns.values(), numbers], [*columns, "number of the zone"])
-        made = self._all(False)
+        made = self._none()
         made[table.filter(expression_of(Test(test), table.schema))["number of the zone"].to_numpy()] = True
         return made
 
@@ -161,12 +164,12 @@ class _Possible:
             return self._asked(("<=", "x", value), x=low) & self._asked((">=", "x", value), x=high)
         return ~(self._asked(("==", "x", value), x=low) & self._asked(("==", "x", value), x=high))
 
-    def _columns(self, op: str, name: str, other: Tree, family: str) -> _Flags:
+    def _columns(self, op: str, name: str, other: Tree) -> _Flags:
         if other[0] != "col":
-            return self._all(True)
+            return self._all()
         one, two = self._zones[name], self._zones[other[1]]
-        if op == "!=" or "float" in (family, kind_of(two.low.type).family) and op == "!=":
-            return self._all(True)
+        if op == "!=":
+            return self._all()
         unknown = self._unknown(name) | self._unknown(other[1])
         if op == "==":
             below = self._asked(("<=", "x", ("col", "y")), x=one.low, y=two.high)
@@ -175,13 +178,13 @@ class _Possible:
         return unknown | self._asked((op, "x", ("col", "y")), x=ends[0], y=ends[1])
 
     def _one_of(self, name: str, values: tuple[Any, ...]) -> _Flags:
-        made = self._all(False)
+        made = self._none()
         if len(values) > _ONE_BY_ONE:
             plain = [one.as_py() if isinstance(one, pa.Scalar) else one for one in values]
             try:
                 ends = min(plain), max(plain)
             except TypeError:
-                return self._all(True)
+                return self._all()
             return self._compared("<=", name, ends[1]) & self._compared(">=", name, ends[0])
         for value in values:
             made |= self._compared("==", name, value)

@@ -15,7 +15,7 @@ import numpy as np
 from nandarray.errors import InvalidError
 from nandarray.programs.library import sizes as sizes
 from nandarray.programs.library.psf import psf_
-from nandarray.programs.library.rows import rows_
+from nandarray.programs.library.rows import folds_, rows_
 
 __all__ = ["PROGRAMS", "Parameter", "ReadyMade"]
 
@@ -80,6 +80,18 @@ _WIDTH = {"width": Parameter(5, 1, 32, what="bits of an element")}
 # leave a vector again for each step, and loops whose body is a whole record.
 _WORDS_ALONE = ("-fno-slp-vectorize",)
 _RECORDS_ALONE = ("-fno-vectorize",)
+_TESTED = {
+    "inputs": Parameter(("int32", "bool", "float64"), what="dtypes of the arrays"),
+    "scalars": Parameter(("int32",), what="dtypes of the scalars"),
+    "where": Parameter(
+        (
+            "or",
+            ("and", ("flag", 1), ("<", ("input", 0), ("scalar", 0))),
+            (">", ("*", ("input", 2), ("const", 0.5)), ("const", 1.0)),
+        ),
+        what="the test, a tree of tuples",
+    ),
+}
 _ALL_FIELDS = ("int", "skip", "decimal2", "date", "float", "bytes8")
 
 
@@ -207,20 +219,29 @@ PROGRAMS: dict[str, ReadyMade] = {
     "rows": ReadyMade(
         "rows.c",
         "the numbers of the elements that pass a test of up to eight arrays",
-        parameters={
-            "inputs": Parameter(("int32", "bool", "float64"), what="dtypes of the arrays"),
-            "scalars": Parameter(("int32",), what="dtypes of the scalars"),
-            "where": Parameter(
-                (
-                    "or",
-                    ("and", ("flag", 1), ("<", ("input", 0), ("scalar", 0))),
-                    (">", ("*", ("input", 2), ("const", 0.5)), ("const", 1.0)),
-                ),
-                what="the test, a tree of tuples",
-            ),
-        },
+        parameters=_TESTED,
         defines=rows_,
         family="rows",
+    ),
+    "rows_fold": ReadyMade(
+        "rows_fold.c",
+        "counts, sums, least and greatest values of the elements that pass a test",
+        parameters={
+            **_TESTED,
+            "folds": Parameter(
+                (
+                    ("count", ("true",)),
+                    ("sum", ("flag", 1), ("input", 0)),
+                    ("sum", ("true",), ("input", 2)),
+                    ("max", ("flag", 1), ("input", 0)),
+                    ("min", ("true",), ("input", 2)),
+                ),
+                what="what is computed, tuples",
+            ),
+        },
+        defines=folds_,
+        family="rows",
+        by_task=True,
     ),
     "raid4_encode": ReadyMade(
         "xor.c",

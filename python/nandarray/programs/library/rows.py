@@ -1,4 +1,4 @@
-"""Definitions of the program ``rows`` from a description: dtypes of arrays and scalars, and a test of their elements.
+"""Definitions of the programs ``rows`` and ``rows_fold``: dtypes of arrays and scalars, and a test of their elements.
 
 A test is a tree of tuples: ``("and", test, ...)``, ``("or", test, ...)``, ``("not", test)``, ``("true",)``;
 ``("flag", number)`` of an array of booleans; ``(op, value, value)`` with one of ``<``, ``<=``, ``>``, ``>=``, ``==``,
@@ -8,6 +8,9 @@ sorted values of a whole array, ``("listed", value, number)`` for a code whose b
 A value is ``("input", number)``, or ``("input", number, low, high)`` where it is known to be from low to high;
 ``("scalar", number)``; ``("const", number)``; ``("+", a, b)``, ``("-", a, b)``, ``("*", a, b)``, ``("/", a, b)``,
 ``("negative", a)``, or ``("float", a)`` for its float64.
+
+Folds of ``rows_fold`` are ``("count", test)``, ``("sum", test, value)``, ``("min", test, value)``, ``("max", test,
+value)``, each over the elements for which both tests are true.
 
 Arithmetic of integers is exact: each value has a range, from which follows how many bits C computes it with; one that
 does not fit 128 bits is refused. Where one side is a float, both are float64, and so is every quotient. Missing values
@@ -25,7 +28,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["COMPARISONS", "Typed", "cost", "rows_", "typed"]
+__all__ = ["COMPARISONS", "Typed", "cost", "folds_", "rows_", "typed", "written"]
 
 INPUTS_MAX, SCALARS_MAX = 8, 16
 COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
@@ -58,7 +61,7 @@ def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _type(dtype: np.dtype[Any]) -> str:
-    """Give the type in C of an element; moments and spans of time are 64-bit integers."""
+    """Give the type in C of an element; moments and spans of time are 64-bit integers, float16 are bits."""
     if dtype.kind == "f" and dtype.itemsize <= 8:  # noqa: PLR2004
         return {2: "uint16_t", 4: "float", 8: "double"}[dtype.itemsize]
     if dtype.kind in "iubmM" and dtype.isnative:
@@ -73,7 +76,7 @@ def _holding(low: int, high: int) -> str:
             return f"int{bits}_t"
     if low >= 0 and high < 2**_WORD:
         return "uint64_t"
-    if -(2 ** (_WHOLE - 1)) <= low and high < 2 ** (_WHOLE - 1):
+    if low >= -(2 ** (_WHOLE - 1)) and high < 2 ** (_WHOLE - 1):
         return "__int128"
     raise InvalidError("rows: a value of the test does not fit 128 bits")
 
@@ -88,8 +91,8 @@ def typed(value: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dty
         dtype = known[rest[0]]
         code = f"x{rest[0]}[i]" if op == "input" else f"s{rest[0]}"
         if dtype.kind == "f":
-            half = dtype.itemsize == 2 and op == "input"  # noqa: PLR2004
-            return Typed(f"half({code})" if half else code, "double" if dtype.itemsize == 8 else "float")  # noqa: PLR2004
+            made = _type(dtype)
+            return Typed(f"half({code})", "float") if made == "uint16_t" else Typed(code, made)
         low, high = _range(dtype)
         if len(rest) > 1:
             low, high = max(low, rest[1]), min(high, rest[2])
@@ -161,15 +164,15 @@ def _compared(op: str, one: Typed, other: Typed) -> str:
     return f"(({made}){one.code} {op} ({made}){other.code})"
 
 
-def _test(where: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dtype[Any]]) -> str:
+def written(where: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dtype[Any]]) -> str:
     """Write a test in C: 0 or 1, without a branch."""
     op, *rest = where
     if op == "true":
         return "1"
     if op == "not":
-        return f"!{_test(rest[0], inputs, scalars)}"
+        return f"!{written(rest[0], inputs, scalars)}"
     if op in ("and", "or"):
-        joined = (" & " if op == "and" else " | ").join(_test(part, inputs, scalars) for part in rest)
+        joined = (" & " if op == "and" else " | ").join(written(part, inputs, scalars) for part in rest)
         return f"({joined})" if rest else str(int(op == "and"))
     if op == "flag":
         return f"({typed(('input', rest[0]), inputs, scalars).code} != 0)"
@@ -247,5 +250,64 @@ def rows_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[st
         "SCALARS": ", ".join(json.dumps({"name": f"s{k}", "dtype": one.name}) for k, one in enumerate(scalars)),
         "BIND": " ".join(bound),
         "SIZE": _type(inputs[0]),
-        "PASSES": _test(where, inputs, scalars),
+        "PASSES": written(where, inputs, scalars),
     }
+
+
+FOLDS_MAX = 32
+_CELL_BYTES, _RESULT_BYTES, _CHUNK = 608, 32, 1024
+#: Bits of an integer that is summed, so that 2^32 of them have 128.
+_SUMMED_BITS = 95
+_ENDS = {"min": "<", "max": ">"}
+
+
+def folds_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the definitions of the C preprocessor for a description with folds."""
+    inputs = [np.dtype(one) for one in values["inputs"]]
+    scalars = [np.dtype(one) for one in values["scalars"]]
+    folds = values["folds"]
+    if not 1 <= len(folds) <= FOLDS_MAX:
+        raise InvalidError(f"rows_fold: folds must be from 1 to {FOLDS_MAX}, not {len(folds)}")
+    made, merged, summed = [], [], 0
+    for number, fold in enumerate(folds):
+        one, other, is_exact = _fold(number, fold, inputs, scalars)
+        made.append(one)
+        merged.append(other)
+        summed |= is_exact << number
+    return {
+        **rows_(None, values),
+        "FOLDS": " ".join(made),
+        "MERGES": " ".join(merged),
+        "FOLDS_COUNT": len(folds),
+        "SUMMED": f"UINT64_C({summed})",
+        "STATE_BYTES": _CELL_BYTES * len(folds),
+        "RESULT_BYTES": _RESULT_BYTES * len(folds),
+    }
+
+
+def _fold(
+    number: int, fold: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dtype[Any]]
+) -> tuple[str, str, bool]:
+    """Write a fold and its merging in C, and say whether it is a sum of floats."""
+    op, guard = fold[0], written(fold[1], inputs, scalars)
+    if op == "count":
+        return f"FOLD_COUNT({number}, {guard})", f"MERGE_COUNT({number})", False
+    one = typed(fold[2], inputs, scalars)
+    if op == "sum":
+        if one.is_float:
+            return f"FOLD_FLOAT_SUM({number}, {guard}, {one.code})", f"MERGE_FLOAT_SUM({number})", True
+        most = max(-one.low, one.high)
+        if most >> _SUMMED_BITS:
+            raise InvalidError(f"rows_fold: integers that are summed must have at most {_SUMMED_BITS} bits")
+        wide = "int64_t" if most * _CHUNK < 2 ** (_WORD - 1) else "__int128"
+        return f"FOLD_SUM({number}, {wide}, {guard}, {one.code})", f"MERGE_SUM({number})", False
+    if op not in _ENDS:
+        raise InvalidError(f"rows_fold: {op!r} is no fold; there is count, sum, min, max")
+    if one.is_float:
+        begins = "__builtin_inf()" if op == "min" else "-__builtin_inf()"
+        folded = f"FOLD_FLOAT_END({number}, {guard}, {one.code}, {_ENDS[op]}, {begins})"
+        return folded, f"MERGE_FLOAT_END({number}, {_ENDS[op]})", False
+    begins = _constant(one.high if op == "min" else one.low).code
+    kind = one.type if "128" in one.type or "64" in one.type else "int64_t"
+    folded = f"FOLD_END({number}, {kind}, {guard}, {one.code}, {_ENDS[op]}, ({kind}){begins})"
+    return folded, f"MERGE_END({number}, {_ENDS[op]})", False

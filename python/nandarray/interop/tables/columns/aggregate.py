@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -85,6 +86,33 @@ class Aggregates:
             parts = [self._part(empty)]
         return self._finished(self._combined(parts))
 
+    @property
+    def folds(self) -> list[tuple[Any, ...]] | None:
+        """The steps of all aggregates as a program takes them, if all rows are one group; None where it has none."""
+        if self._by or any(step == "sum" and self._is_truth(one) for _, one, step in self._steps()):
+            return None
+        return [(step,) if one.column is None else (step, one.column) for _, one, step in self._steps()]
+
+    def _is_truth(self, one: _One) -> bool:
+        return bool(_types.is_boolean(plain(self._schema.field(one.column).type)))
+
+    def of_folds(self, found: Sequence[Any]) -> Any:
+        """Return the aggregates of what a program computed, as a table of Arrow."""
+        columns = {}
+        for (number, one, step), value in zip(self._steps(), found, strict=True):
+            if isinstance(value, pa.Scalar):
+                column = _unpacked(pa.array([value.as_py()], value.type) if value.is_valid else pa.nulls(1, value.type))
+            elif value is None:
+                column = pa.nulls(1)
+            elif isinstance(value, float):
+                column = pa.array([value])
+            else:
+                kind = plain(self._schema.field(one.column).type) if one.column and step == "sum" else None
+                scale = kind.scale if kind is not None and _types.is_decimal(kind) else 0
+                column = pa.array([Decimal(value)], pa.decimal128(38, scale))
+            columns[f"{step}{number}"] = column
+        return self._finished(pa.table(columns))
+
     def _steps(self) -> Iterable[tuple[int, _One, str]]:
         """Give the steps of all aggregates: a mean is a sum and a count."""
         for number, one in enumerate(self._all):
@@ -94,7 +122,7 @@ class Aggregates:
     def _part(self, batch: Any) -> Any:
         """Aggregate a batch; a column is named by the number of its aggregate, and the step."""
         keys = [f"k{number}" for number in range(len(self._by))]
-        arrays = [_unpacked(batch.column(name)) for name in self._by]
+        arrays = [_key(batch.column(name)) for name in self._by]
         names = list(keys)
         asked: list[tuple[Any, str]] = []
         for number, one, step in self._steps():
@@ -123,7 +151,8 @@ class Aggregates:
         steps = [f"{step}{number}" for number, _, step in self._steps()]
         at = [found.column_names.index(key) for key in keys]
         rest = [number for number in range(found.num_columns) if number not in at]
-        return pa.table([found.column(number) for number in [*at, *rest]], names=[*keys, *steps])
+        columns = [_decoded(found.column(number)) for number in [*at, *rest]]
+        return pa.table(columns, names=[*keys, *steps])
 
     def _finished(self, found: Any) -> Any:
         fields = [self._schema.field(name) for name in self._by]
@@ -161,6 +190,18 @@ def _one(name: str, what: Any, schema: Any) -> _One:
 
 def _is_key(kind: Any) -> bool:
     return not _types.is_nested(kind)
+
+
+def _key(array: Any) -> Any:
+    """Return values as Arrow groups by them: by codes, where none of these stands for another's value."""
+    array = outer_of(array)
+    if _types.is_dictionary(array.type) and not array.dictionary.null_count:
+        return array
+    return _unpacked(array)
+
+
+def _decoded(column: Any) -> Any:
+    return column.cast(_compared(column.type.value_type)) if _types.is_dictionary(column.type) else column
 
 
 def _unpacked(array: Any) -> Any:

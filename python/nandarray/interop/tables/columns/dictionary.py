@@ -13,7 +13,7 @@ import pyarrow as pa
 from nandarray.array.ragged import Ragged
 from nandarray.array.ragged_creation import make_ragged
 from nandarray.interop.tables.columns.forms import arrow_of, element, is_bytes, is_text, outer_of, stored
-from nandarray.interop.tables.columns.layout import Place
+from nandarray.interop.tables.columns.layout import Place, check_elements
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -72,4 +72,6 @@ def dictionary_of(store: Store, path: str, place: Place, numbers: Any = ...) -> 
     kind = _kind(place)
     if kind is not None:
         return Ragged(store, f"{path}.dictionary", kind).to_arrow(numbers)
-    return arrow_of(np.asarray(store.open_array(f"/{path}.dictionary")[numbers]), None, place.values)
+    array = store.open_array(f"/{path}.dictionary")
+    check_elements(array, element(place.values))
+    return arrow_of(np.asarray(array[numbers]), None, place.values)

@@ -11,14 +11,18 @@ import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from nandarray.errors import CorruptError, InvalidError, UnsupportedVersionError
 from nandarray.interop.tables.columns.forms import FORMS, form_of, is_text, plain
 
-__all__ = ["DELETED", "ENDS", "TABLE", "ZONE_ROWS", "Layout", "Place"]
+if TYPE_CHECKING:
+    from nandarray.array.array import Array
+
+__all__ = ["check_elements", "DELETED", "ENDS", "TABLE", "ZONE_ROWS", "Layout", "Place"]
 
 #: The attribute of a group that makes it a table of columns.
 TABLE = "_TABLE"
@@ -57,6 +61,21 @@ class Place:
     def values(self) -> Any:
         """The type of what lies there, without dictionaries and extensions."""
         return plain(self.field.type)
+
+
+def check_elements(array: Array, dtype: np.dtype[Any]) -> None:
+    """Refuse an array that has other elements than its column's form says, whose bytes would be read as these.
+
+    Raises
+    ------
+    CorruptError
+        It has.
+    """
+    if array.dtype != dtype.base or array.shape[1:] != dtype.shape:
+        raise CorruptError(
+            f"{array.name!r} must have rows of {dtype.base} of shape {dtype.shape}, not {array.dtype} of "
+            f"{array.shape[1:]}"
+        )
 
 
 @dataclass(frozen=True)

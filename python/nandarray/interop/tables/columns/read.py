@@ -7,7 +7,7 @@ door.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from nandarray.door import Source
 from nandarray.errors import CorruptError
 from nandarray.interop.tables.choosing import Operand
 from nandarray.interop.tables.columns.dictionary import dictionary_of
-from nandarray.interop.tables.columns.forms import arrow_of, is_list
-from nandarray.interop.tables.columns.layout import DELETED, Layout, Place
+from nandarray.interop.tables.columns.forms import arrow_of, element, is_list, is_text
+from nandarray.interop.tables.columns.layout import DELETED, Layout, Place, check_elements
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -51,18 +51,43 @@ class _Column:
                 self.valid = store.open_array(f"/{self._path}.valid")
         else:
             self.ragged = Ragged(store, self._path, place.form)
+        for array, dtype in ((self.values, self._dtype), (self.valid, np.dtype(bool)), (self._items, self._dtype)):
+            if array is not None:
+                check_elements(array, dtype)
         for part, length in ((self.values, rows), (self.valid, rows), (self.ragged, rows)):
             if part is not None and part.shape[0] < length:
                 raise CorruptError(f"{part.name!r} has {part.shape[0]} rows, its table has {length}")
 
-    def read(self, key: slice | _NdArray) -> Any:
-        """Return rows as an Arrow array of the column's type."""
-        kind = self.place.field.type
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        """The dtype of the column's elements, or of those of its lists."""
+        if self.place.form in ("text", "bytes"):
+            return np.dtype("u1")
+        if self.place.form == "codes":
+            return np.dtype("<i4")
+        return element(self.place.values.value_type if self.place.form == "list" else self.place.values)
+
+    @property
+    def _items(self) -> Array | None:
+        return None if self.ragged is None else self.ragged.values
+
+    def field(self, *, coded: bool) -> Any:
+        """Return the column's field; if ``coded``, with text that lies by codes as a dictionary."""
+        field = self.place.field
+        if coded and self.place.form == "codes" and is_text(field.type):
+            return field.with_type(pa.dictionary(pa.int32(), field.type))
+        return field
+
+    def read(self, key: slice | _NdArray, chosen: _NdArray | None, kind: Any) -> Any:
+        """Return rows, or some of these, as an Arrow array of a type that :meth:`field` gives."""
         if self.ragged is not None:
-            return _as(self.ragged.to_arrow(key), kind)
+            found = self.ragged.to_arrow(key)
+            return _as(found if chosen is None else found.take(pa.array(chosen)), kind)
         assert self.values is not None
         found = np.asarray(self.values[key])
         there = None if self.valid is None else np.asarray(self.valid[key], bool)
+        if chosen is not None:
+            found, there = found[chosen], None if there is None else there[chosen]
         if there is not None and there.all():
             there = None
         if self.place.form == "array":
@@ -75,19 +100,22 @@ class _Column:
             length = _length(self._store, f"{self._path}.dictionary", self.place)
             if len(codes) * _WHOLE < length and not pa.types.is_dictionary(inner):
                 used, codes = np.unique(codes, return_inverse=True)
+                if used[0] < 0 or used[-1] >= length:
+                    raise CorruptError(
+                        f"codes of {self._path!r} must be of its {length} values, not {used[0]}, {used[-1]}"
+                    )
                 values = dictionary_of(self._store, self._path, self.place, used)
                 return _as(values.take(_indices(codes, there)), kind)
         values = self.dictionary
-        if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < max(1, len(values)):
-            raise CorruptError(
-                f"codes of {self._path!r} are from {codes.min()} to {codes.max()}, of {len(values)} values"
-            )
         indices = _indices(codes, there)
-        if not pa.types.is_dictionary(inner):
-            return _as(values.take(indices), kind)
-        whole = pa.DictionaryArray.from_arrays(
-            indices.cast(inner.index_type), _as(values, inner.value_type), ordered=inner.ordered
-        )
+        try:
+            if not pa.types.is_dictionary(inner):
+                return _as(values.take(indices), kind)
+            whole = pa.DictionaryArray.from_arrays(
+                indices.cast(inner.index_type), _as(values, inner.value_type), ordered=inner.ordered
+            )
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+            raise CorruptError(f"codes of {self._path!r} must be of its {len(values)} values: {error}") from None
         return kind.wrap_array(whole) if isinstance(kind, pa.BaseExtensionType) else whole
 
     @property
@@ -115,8 +143,9 @@ class _Column:
 
 
 def _length(store: Store, path: str, place: Place) -> int:
-    inside = f"/{path}/offsets" if f"{path}/offsets" in store else f"/{path}"
-    return int(store.open_array(inside).shape[0])
+    if f"{path}/offsets" in store:
+        return int(store.open_array(f"/{path}/offsets").shape[0]) - 1
+    return int(store.open_array(f"/{path}").shape[0])
 
 
 def _indices(codes: _NdArray, there: _NdArray | None) -> Any:
@@ -164,13 +193,24 @@ class Reader:
         self.schema = layout.schema
         #: A range is read whole where at least one of this number of its rows is wanted.
         self.near = _NEAR_BEHIND_A_DOOR if isinstance(store._engine, Source) else _NEAR
+        if rows < 0:
+            raise CorruptError(f"table {path!r} must have a number of rows, not {rows}")
         self.deleted: Array | None = store.open_array(f"/{path}/{DELETED}") if f"{path}/{DELETED}" in store else None
+        if self.deleted is not None:
+            check_elements(self.deleted, np.dtype(bool))
         self.columns = {name: _Column(store, path, layout.place(name), rows) for name in dict.fromkeys(names)}
 
-    def batch(self, names: list[str], key: slice | _NdArray) -> Any:
-        """Return rows of some columns."""
-        schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
-        return pa.RecordBatch.from_arrays([self.columns[name].read(key) for name in names], schema=schema)
+    def fields(self, names: Sequence[str], *, coded: bool = False) -> Any:
+        """Return the schema of some columns; if ``coded``, with text that lies by codes as dictionaries."""
+        return pa.schema([self.columns[name].field(coded=coded) for name in names], self.schema.metadata)
+
+    def batch(
+        self, names: list[str], key: slice | _NdArray, chosen: _NdArray | None = None, *, coded: bool = False
+    ) -> Any:
+        """Return rows of some columns; of a range that is read whole, those that are chosen by their places in it."""
+        schema = self.fields(names, coded=coded)
+        arrays = [self.columns[field.name].read(key, chosen, field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def gone(self, begin: int, end: int) -> _NdArray | None:
         """Return which rows of a range are deleted; None if none is."""

@@ -100,17 +100,20 @@ class Scan:
         The test of the rows to give.
     options : dict
         Options of programs.
+    coded : bool
+        Text that lies by codes as dictionaries.
     """
 
-    def __init__(self, reader: Reader, wanted: list[str], where: Test | None, options: dict[str, Any]) -> None:
-        self._reader, self._wanted, self._options = reader, wanted, options
+    def __init__(
+        self, reader: Reader, wanted: list[str], where: Test | None, options: dict[str, Any], *, coded: bool = False
+    ) -> None:
+        self._reader, self._wanted, self._options, self._coded = reader, wanted, options, coded
         asked = [] if where is None else sorted(names(where.tree))
         self._chooser = Chooser(where, {name: reader.columns[name].operand for name in asked})
         left = self._chooser.left
         self._left = None if left is None else expression_of(left, reader.schema)
         self._asked = [] if left is None else sorted(names(left.tree))
-        fields = [reader.schema.field(name) for name in wanted]
-        self.schema = pa.schema(fields, reader.schema.metadata)
+        self.schema = reader.fields(wanted, coded=coded)
 
     def batches(self, pieces: Sequence[Piece], rows: int) -> Iterator[Any]:
         """Give the rows of pieces that pass, batch by batch."""
@@ -158,11 +161,11 @@ class Scan:
 
     def _rows(self, begin: int, end: int, numbers: _NdArray | None, columns: list[str]) -> Any:
         if numbers is None:
-            return self._reader.batch(columns, slice(begin, end))
+            return self._reader.batch(columns, slice(begin, end), coded=self._coded)
         if len(numbers) * self._reader.near < end - begin:
-            return self._reader.batch(columns, numbers)
+            return self._reader.batch(columns, numbers, coded=self._coded)
         first, last = int(numbers[0]), int(numbers[-1]) + 1
-        return self._reader.batch(columns, slice(first, last)).take(pa.array(numbers - first))
+        return self._reader.batch(columns, slice(first, last), numbers - first, coded=self._coded)
 
     def _passes(self, batch: Any) -> _NdArray:
         """Return which rows of a batch pass what is left of the test."""

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["alone", "append", "create", "rows_of"]
 
 _NdArray = np.ndarray[Any, Any]
-#: Zones whose rows are written by one command.
-_SLAB_ZONES = 4
+#: Rows that are written by one command.
+_SLAB_ROWS = 1 << 18
 #: Locks of tables that are appended to, by store and full name.
 _locks: weakref.WeakKeyDictionary[Any, dict[str, threading.Lock]] = weakref.WeakKeyDictionary()
 _locks_lock = threading.Lock()
@@ -289,7 +289,7 @@ def create(
     store._check_free(path)
     said = encoding.options_of(compression, schema.names)
     Layout.of(schema, zone_rows)  # what is refused, is refused before a row is read
-    parts = slabs((fitted(batch, schema, source.shown) for batch in source), 0, zone_rows * _SLAB_ZONES)
+    parts = slabs((fitted(batch, schema, source.shown) for batch in source), 0, _SLAB_ROWS)
     first = next(parts, None)
     layout = Layout.of(schema, zone_rows, () if first is None else _few(first, said))
     what = _New(layout, first, itertools.chain([] if first is None else [first], parts), said)
@@ -385,7 +385,7 @@ def append(store: Store, path: str, layout: Layout, source: Source) -> int:
         check_schema(source.schema, layout.schema, source.shown)
         columns = _columns(store, path, layout, count)
         batches = (fitted(batch, layout.schema, source.shown) for batch in source)
-        added = _written(columns, slabs(batches, count, layout.zone_rows * _SLAB_ZONES))
+        added = _written(columns, slabs(batches, count, _SLAB_ROWS))
         ends = store.open_array(f"/{path}/{ENDS}")
         if int(ends[-1]) != count:
             raise InvalidError(

@@ -1,4 +1,7 @@
-"""Twins of what picks elements, rows, columns: ``filter``, ``filter_index``, ``filter_rows``, ``rows``, ``select``."""
+"""Twins of what picks elements, rows and columns: ``filter``, ``filter_index``, ``filter_rows``, ``select``, ``rows``.
+
+``rows_fold`` computes of what ``rows`` picks.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["filter_", "filter_index", "filter_rows", "rows", "select"]
+from nandarray.programs.library.twins.statistics import _exact, _lanes
+
+__all__ = ["filter_", "filter_index", "filter_rows", "rows", "rows_fold", "select"]
 
 Array = np.ndarray[Any, Any]
 
@@ -79,7 +84,7 @@ def _value(value: tuple[Any, ...], inputs: Sequence[Array], scalars: Sequence[An
 def _passes(where: tuple[Any, ...], inputs: Sequence[Array], scalars: Sequence[Any]) -> Any:
     op, *rest = where
     if op == "true":
-        return np.bool_(True)
+        return np.ones((), bool)
     if op in ("and", "or", "not"):
         parts = [np.asarray(_passes(part, inputs, scalars), bool) for part in rest]
         if op == "not":
@@ -113,3 +118,49 @@ def rows(*given: Any, inputs: Sequence[Any], scalars: Sequence[Any], where: tupl
     values = [np.asarray(one, dtype) for one, dtype in zip(given[len(inputs) :], scalars, strict=True)]
     found = np.broadcast_to(np.asarray(_passes(where, arrays, values), bool), arrays[0].shape)
     return (np.flatnonzero(found).astype(np.uint32),)
+
+
+_FOLD_CHUNK = 1024
+_RESULT = np.dtype([("count", "u8"), ("low", "u8"), ("high", "i8"), ("real", "f8")])
+
+
+def rows_fold(
+    *given: Any,
+    inputs: Sequence[Any],
+    scalars: Sequence[Any],
+    where: tuple[Any, ...],
+    folds: Sequence[tuple[Any, ...]],
+    starts: Sequence[int] = (0,),
+) -> tuple[Array]:
+    """Return counts, sums (integers of 128 bits in two halves, or floats), least and greatest values of such elements.
+
+    Floats are added by chunks of 1024 elements, counted from each task's first one; tasks begin at ``starts``.
+    """
+    arrays = [np.asarray(one) for one in given[: len(inputs)]]
+    values = [np.asarray(one, dtype) for one, dtype in zip(given[len(inputs) :], scalars, strict=True)]
+    count = len(arrays[0])
+    found = np.zeros(len(folds), _RESULT)
+    found["real"] = np.nan
+    for result, (op, guard, *of) in zip(found, folds, strict=True):
+        keep = np.broadcast_to(np.asarray(_passes(("and", where, guard), arrays, values), bool), (count,))
+        result["count"] = np.count_nonzero(keep)
+        if op == "count":
+            continue
+        value = np.broadcast_to(np.asarray(_value(of[0], arrays, values)), (count,))
+        if value.dtype.kind == "f":
+            kept = value[keep & ~np.isnan(value)]
+            if op == "sum":
+                masked, edges = np.where(keep, value, 0.0), [*starts, count]
+                with np.errstate(all="ignore"):
+                    result["real"] = _exact(
+                        _lanes(masked[at : min(at + _FOLD_CHUNK, last)])
+                        for first, last in zip(edges[:-1], edges[1:], strict=True)
+                        for at in range(first, last, _FOLD_CHUNK)
+                    )
+            elif kept.size:
+                result["real"] = kept[(np.argmin if op == "min" else np.argmax)(kept)]
+        elif keep.any():
+            integers = [int(one) for one in value[keep]]
+            whole = sum(integers) if op == "sum" else min(integers) if op == "min" else max(integers)
+            result["low"], result["high"] = whole & (2**64 - 1), whole >> 64
+    return (found,)

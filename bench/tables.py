@@ -53,7 +53,7 @@ class TablesRow:
 
     @property
     def figure(self) -> float | None:
-        """What counts: bytes of a size, seconds of rows and columns, processor seconds of a query."""
+        """The figure that is compared: bytes of a size, seconds of rows and columns, processor seconds of a query."""
         if self.work == "size":
             return float(self.bytes)
         found = self.seconds if self.work in ("take", "scan") else self.cpu

@@ -254,7 +254,7 @@ def _scan(folder: Path, asked: _Figures) -> _Figures:
     import pyarrow.dataset as ds
 
     if asked["system"] == "a copy in memory":
-        source = np.random.default_rng(1).standard_normal(asked["rows"])
+        source: Any = np.random.default_rng(1).standard_normal(asked["rows"])
         target = np.empty_like(source)
         return {**_measured(lambda: np.copyto(target, source), asked["rounds"]), "read": source.nbytes}
     rows: Any

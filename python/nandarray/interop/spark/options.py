@@ -39,7 +39,7 @@ _PUSHDOWN = ("auto", "on", "off")
 
 @dataclass(frozen=True)
 class Options:
-    """What a user of Spark says of a table.
+    """Options of a user of Spark for one table.
 
     Parameters
     ----------

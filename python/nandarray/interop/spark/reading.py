@@ -40,12 +40,12 @@ class TablePartition(InputPartition):  # type: ignore[misc]
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
-    """What Spark asks of a table that it reads: partitions, and the rows of each.
+    """A reader of one table: its partitions, and the rows of each.
 
     Parameters
     ----------
     options : Options
-        What the user said.
+        Options of the user.
     schema : pyspark.sql.types.StructType
         The columns to read, as Spark has them.
     """

@@ -1,4 +1,4 @@
-"""What Spark calls first: the data source ``nandarray``, with the schema of a table, its reader and its writer."""
+"""The data source ``nandarray``, which Spark calls first: the schema of a table, its reader and its writer."""
 
 from __future__ import annotations
 

@@ -57,12 +57,12 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """What Spark asks of a table that it writes.
+    """A writer of one table.
 
     Parameters
     ----------
     options : Options
-        What the user said.
+        Options of the user.
     schema : pyspark.sql.types.StructType
         The frame's schema.
     overwrite : bool
@@ -97,7 +97,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             if table is None:
                 return
             if isinstance(table, TextTable):
-                raise InvalidError(f"{table.name!r} must be a table of columns to be appended to; it is of text")
+                raise InvalidError(f"{table.name!r} must be a table of columns, since one of text takes no more rows")
             if sorted(table.schema.names) != sorted(self._schema.names):
                 told = f"a frame for {table.name!r} must have the columns {', '.join(table.schema.names)}"
                 raise InvalidError(f"{told}, not {', '.join(self._schema.names)}")

@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from nandarray.errors import InvalidError
+from nandarray.interop.tables.columns import ColumnTable
 from nandarray.interop.tables.fragment import TableFragment, checked_schema
 from nandarray.interop.tables.pushdown import ROWS, Pushdown
 from nandarray.interop.tables.table import Table
@@ -71,6 +72,13 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
     def count_rows(self, filter: Any = None, **options: Any) -> int:  # noqa: A002
         """Count the rows that pass; no column is read but those that a filter needs."""
         return int(self.scanner([], filter, **options).count_rows())
+
+    def take(self, indices: Any, columns: Any = None, filter: Any = None, **options: Any) -> Any:  # noqa: A002
+        """Read rows by number; of a table of columns nothing but those, if there is no filter."""
+        asked = self._scanner_options({"filter": filter})["filter"]
+        if asked is None and isinstance(self._table, ColumnTable) and not isinstance(columns, dict):
+            return self._table.take(indices, columns)
+        return self.scanner(columns, filter, **options).take(indices)
 
     def filter(self, expression: Any) -> TableDataset:  # noqa: A003
         """Return the dataset of the rows that pass; ``pushed`` and ``counts`` are shared."""

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -29,9 +29,6 @@ from nandarray.interop.spark.types import as_spark, fitted, spark_schema
 from nandarray.interop.tables import TextTable, create
 from nandarray.parts.store import PartedStore
 from nandarray.urls import is_served
-
-if TYPE_CHECKING:
-    from nandarray.array.group import Group
 
 __all__ = ["Staged", "TableWriter"]
 
@@ -134,31 +131,12 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._remove()
 
     def _add(self, store: Any, staged: list[Staged]) -> None:
-        table = self._options.found(store)
+        table: Any = self._options.found(store)
         if table is not None and not self._overwrite:
-            wanted: Any = table
-            wanted.append(_reader(table.schema, self._batches(staged, table.schema)))
-        elif table is None:
-            create(store, self._options.table, _reader(self._schema, self._batches(staged, self._schema)))
-        elif isinstance(store, PartedStore):
-            del store[self._options.table]  # of the transaction, which is whole or nothing
-            create(store, self._options.table, _reader(self._schema, self._batches(staged, self._schema)))
+            table.append(_reader(table.schema, self._batches(staged, table.schema)))
         else:
-            self._replace(store, staged)
-
-    def _replace(self, store: Any, staged: list[Staged]) -> None:
-        """Write the new table beside the old one, and let it take its name by one command."""
-        old = self._options.table.strip("/")
-        new = f"{old}.{self._folder.name.rpartition('-')[2]}"
-        try:
-            create(store, new, _reader(self._schema, self._batches(staged, self._schema)))
-            engine = store._engine
-            renamed = [(one, old + one.removeprefix(new)) for one in _arrays(store, new)]
-            engine.together(delete=_arrays(store, old), rename=renamed)
-        except BaseException:
-            if not store.closed and new in store:
-                del store[new]
-            raise
+            rows = _reader(self._schema, self._batches(staged, self._schema))
+            create(store, self._options.table, rows, overwrite=self._overwrite)
 
     def _batches(self, staged: Iterable[Staged], schema: Any) -> Iterator[Any]:
         for one in staged:
@@ -172,12 +150,6 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 def _reader(schema: Any, batches: Iterator[Any]) -> Any:
     return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def _arrays(store: Group, name: str) -> list[str]:
-    """Return the full names of what is behind a name, hidden arrays included."""
-    names: list[str] = store.store._engine.names(f"{name}/")
-    return [name] if name in store.store._engine else names
 
 
 def _remove_old(place: Path, name: str) -> None:

@@ -42,11 +42,14 @@ class Pattern:
     bytes: int
     depth: int
     connections: int = 1
+    #: Bytes that the places of requests are multiples of.
+    align: int = 4096
 
 
 PATTERNS = (
     Pattern("4 KiB reads, QD 32", "read", 4096, 32),
     Pattern("4 KiB writes, QD 32", "write", 4096, 32),
+    Pattern("4 KiB writes at multiples of 512 bytes, QD 32", "write", 4096, 32, align=512),
     Pattern("128 KiB reads, QD 8", "read", 128 << 10, 8),
     Pattern("4 KiB reads, QD 1", "read", 4096, 1),
     Pattern("4 KiB reads, QD 32, two connections", "read", 4096, 32, 2),
@@ -157,6 +160,7 @@ def nbdkit(pattern: Pattern, seconds: float, file: Path | None = None) -> Figure
         time.sleep(0.5)
         command = ["fio", "--name=a", "--ioengine=nbd", f"--uri=nbd://127.0.0.1:{port}", "--output-format=json"]
         command += [f"--rw=rand{pattern.kind}", f"--bs={pattern.bytes}", f"--iodepth={pattern.depth}", "--thread"]
+        command += [f"--blockalign={min(pattern.align, pattern.bytes)}"]
         command += ["--time_based", f"--runtime={seconds}", f"--numjobs={pattern.connections}", "--group_reporting"]
 
         def run() -> tuple[float, float, float]:
@@ -202,7 +206,8 @@ def _commands(pattern: Pattern, remote: Any) -> list[bytes]:
                 for at in boxes]  # fmt: skip
     blocks = _NAMESPACE_BYTES // 512
     step = pattern.bytes // 512
-    first = [rng.randrange(0, blocks - step) // 8 * 8 for _ in range(20_000)]
+    unit = pattern.align // 512
+    first = [rng.randrange(0, blocks - step) // unit * unit for _ in range(20_000)]
     if pattern.kind == "rows":
         starts = [rng.randrange(0, _SIDE - 256) * _SIDE * 4 + rng.randrange(0, _SIDE - 256) * 4 for _ in range(80)]
         first = [(start + row * _SIDE * 4) // 512 for start in starts for row in range(256)]

@@ -46,7 +46,7 @@ def parse_size(value: object, what: str = "") -> int:
         size = Fraction(found[1].replace("_", "")) * factor  # exact: 4.1 GB is a whole number of bytes, in floats not
         if size.denominator == 1:
             return size.numerator
-    raise InvalidError(f"{what}{': ' if what else ''}{value!r} is not a size: write it like 4096, '256MiB' or '2 GB'")
+    raise InvalidError(f"{what}{': ' if what else ''}a size must be like 4096, '256MiB' or '2 GB', not {value!r}")
 
 
 def format_size(size: float) -> str:

@@ -90,6 +90,10 @@ def test_a_copy_of_a_store_is_another_disk(guest: Guest, drive: Drive, tmp_path:
         other.stop()
 
 
+#: Folders of the controllers whose namespaces are in a state.
+PATHS = "grep -lx {state} /sys/class/nvme/nvme*/nvme*/ana_state | sed s,/[^/]*/ana_state,, | sort -u"
+
+
 def test_digests(guest: Guest, drive: Drive) -> None:
     connect(guest, drive.port, drive.nqn, "--hdr-digest --data-digest")
     guest.run(f"{FIO} --filename={disks(guest)[2]} --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=4m", 300)
@@ -141,4 +145,26 @@ def test_a_namespace_grows(guest: Guest, tmp_path: Path) -> None:
             store["ns/2"].resize((2 * BYTES // 4096,))
             grown = f"blockdev --getsize64 {disk} | grep -x {2 * BYTES}"
             guest.run(f"for i in 1 2 3 4 5 6 7 8 9 10; do {grown} && exit 0; sleep 1; done; exit 1")
+            guest.run(f"nvme disconnect -n {server.nqn}")
+
+
+def test_a_path_is_lost_in_mid_write(guest: Guest, tmp_path: Path) -> None:
+    """The kernel's own multipath: what was on its way by the first path goes by the last resort."""
+    with nandarray.open(tmp_path / "a.nand", mode="w") as store:
+        for nsid, lba in NAMESPACES.items():
+            store.nvme().create_namespace(nsid, BYTES // lba, lba)
+        with nandarray.serve(store, fallback="127.0.0.1:0") as server:
+            connect(guest, int(server.address.rpartition(":")[2]), server.nqn)
+            second = next(one for one in server.addresses if one != server.address)
+            guest.run(f"nvme connect -t tcp -a {HOST} -s {second.rpartition(':')[2]} -n {server.nqn}; sleep 2")
+            states = set(guest.run("cat /sys/class/nvme/nvme*/nvme*/ana_state").split())
+            assert states == {"optimized", "non-optimized"}
+            guest.run("rm -f /tmp/ended; dd if=/dev/urandom of=/tmp/many bs=64k count=256 2>/dev/null")
+            disk, first = disks(guest)[1], guest.run(PATHS.format(state="optimized")).split()[0]
+            write = f"dd if=/tmp/many of={disk} bs=4k oflag=direct 2>/tmp/said; echo $? > /tmp/ended"
+            guest.run(f"({write}) & sleep 0.3; test ! -e /tmp/ended && echo 1 > {first}/delete_controller")
+            guest.run(
+                "while [ ! -e /tmp/ended ]; do sleep 1; done; grep -x 0 /tmp/ended || (cat /tmp/said; false)", 300
+            )
+            guest.run(f"dd if={disk} bs=64k count=256 iflag=direct 2>/dev/null | cmp - /tmp/many", 300)
             guest.run(f"nvme disconnect -n {server.nqn}")

@@ -32,6 +32,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "psf": [
         {},
         {"listing": 1},
+        {"quote": 34, "null": (b"", b"NA", b"-7")},
         {
             "fields": ("int32", "decimal2", "date", "bytes12", "skip", "decimal32_1", "bytes4"),
             "columns": (5, 1, 3),
@@ -43,6 +44,20 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
             ),
         },
         {"fields": ("bytes8", "int"), "columns": (0,), "where": ("or", ("ends", 0, b"c"), ("==", 0, b"ba"))},
+        {
+            "fields": ("bytes8", "int", "skip", "date", "decimal2"),
+            "columns": (4, 0, 3),
+            "delimiter": ord(","),
+            "quote": ord("'"),
+            "quoted_ends": 1,
+            "line_bytes": 400,
+            "null": (b"",),
+            "where": (
+                "not",
+                ("and", (">", 1, 0), ("or", ("holds", 0, b"a"), ("<", 4, 0)), ("valid", 3), ("given", 1, ("valid", 0))),
+            ),
+        },
+        {"fields": ("skip",) * 33 + ("int32", "bytes4"), "columns": (33, 34), "quote": 34, "null": (b"NULL",)},
     ],
     "rows": [
         {},
@@ -118,6 +133,11 @@ def variants(name: str) -> list[tuple[Any, dict[str, Any]]]:
     if name.startswith("bit"):
         found += [("uint8", {"width": 3}), ("uint16", {"width": 11})]
     return found
+
+
+def few(name: str) -> list[tuple[Any, dict[str, Any]]]:
+    """The first of these, for tests over all forms: of ``psf`` the form without an end, and that with quotes, too."""
+    return variants(name)[: 3 if name == "psf" else 2]
 
 
 def size(rng: Generator) -> int:
@@ -218,6 +238,9 @@ def _parse(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
 
 def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     """Well-formed lines; what happens to others is in ``test_tables.py``."""
+    delimiter, quote = chr(values["delimiter"]), chr(values["quote"])
+    letters = list("abc" + (delimiter + quote if values["quote"] else "") + ("\n\r" if values["quoted_ends"] else ""))
+    null = [one.decode() for one in values["null"]]
     lines = []
     for _ in range(int(rng.integers(0, 60))):
         parts = []
@@ -228,10 +251,14 @@ def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
             if kind == "date":
                 number = f"{rng.integers(1, 9999):04d}-{rng.integers(1, 13):02d}-{rng.integers(1, 29):02d}"
             if kind.startswith("bytes"):
-                number = "".join(rng.choice(list("abc"), rng.integers(0, int(kind[5:]) + 1)))
+                number = "".join(rng.choice(letters, rng.integers(0, int(kind[5:]) + 1)))
+            if null and rng.random() < 0.3:
+                number = str(rng.choice(null))
+            elif values["quote"] and (set(number) - set("abc-.0123456789") or rng.random() < 0.3):
+                number = quote + number.replace(quote, quote * 2) + quote
             parts.append(number)
         parts += ["more"] * int(rng.random() < 0.1) + [""] * int(rng.random() < 0.5)
-        lines.append("|".join(parts) + ("\r\n" if rng.random() < 0.2 else "\n"))
+        lines.append(delimiter.join(parts) + ("\r\n" if rng.random() < 0.2 else "\n"))
     return [np.frombuffer("".join(lines).encode(), np.uint8)], []
 
 
@@ -424,6 +451,8 @@ def cuts(name: str, parameters: dict[str, Any], inputs: list[Array], seed: int) 
     """Records where tasks begin, but for 0; where the first input's records have no common size, the ends of some."""
     rng = np.random.default_rng(seed + 1)
     raw = np.ascontiguousarray(inputs[0]).reshape(-1).view(np.uint8)
+    if name == "psf" and parameters.get("quoted_ends"):
+        return [int(rng.integers(1, 2000))]  # bytes that a task sees
     if name in ("parse", "psf"):
         ends = (np.flatnonzero(raw == ord("\n")) + 1).tolist()
     elif name == "lz4_decompress":

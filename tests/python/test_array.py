@@ -49,6 +49,31 @@ def test_numpy_takes_an_array_for_an_array(a: nandarray.Array) -> None:
     assert np.array_equal(np.from_dlpack(a), model)
 
 
+def test_an_array_is_assigned_to_itself_as_in_numpy(store: nandarray.Store) -> None:
+    model = np.arange(1 << 17, dtype="i8")
+    a = store.create("self", data=model, building_block=(1000,))
+    a[:] = a
+    for into, of in ((np.s_[2:], np.s_[:-2]), (np.s_[:-7], np.s_[7:]), (np.s_[::2], np.s_[1::2]), (np.s_[::-1], ...)):
+        a[into] = a[of]
+        model[into] = model[of].copy()
+    a.view((2, -1))[...] = a.view((2, -1))
+    a[...] = nandarray.concat([a])
+    assert np.array_equal(a[...], model)
+
+
+def test_what_numpy_makes_like_an_array_is_numpys(a: nandarray.Array) -> None:
+    model = np.asarray(a)
+    for handle in (a, a.view(a.shape), nandarray.concat([a])):
+        for make in (np.zeros_like, np.ones_like, np.empty_like, np.copy, lambda of: np.full_like(of, 7)):
+            found = make(handle)
+            assert type(found) is np.ndarray
+            assert (found.shape, found.dtype) == (model.shape, model.dtype)
+            assert make is np.empty_like or np.array_equal(found, make(model))
+            found[...] = 5
+        assert np.zeros_like(handle, dtype="f4", shape=(3,)).dtype == np.float32
+    assert np.array_equal(a[...], model)
+
+
 def test_iteration_and_membership(store: nandarray.Store, a: nandarray.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     model = np.asarray(a)
     assert [row.tolist() for row in a] == model.tolist()
@@ -357,7 +382,7 @@ def test_thirty_two_dimensions(store: nandarray.Store) -> None:
     a = store.create("a", data=model)
     assert np.array_equal(a[...], model)
     assert np.array_equal(a[..., ::-1, 0], model[..., ::-1, 0])
-    with pytest.raises(nandarray.InvalidError, match="33 dimensions; at most 32"):
+    with pytest.raises(nandarray.InvalidError, match="at most 32 dimensions, not 33"):
         store.create("b", (1,) * 33, "u1")
 
 

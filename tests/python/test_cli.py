@@ -348,7 +348,7 @@ def test_a_failed_import_makes_no_store() -> None:
         (["import", "not.nand", "d.nand", "--dtype", "f99"], 2, "'f99' is not a dtype"),
         (["create", "d.nand", "new", "--shape", "3", "--dims", "x,y"], 2, "names 2 dimensions"),
         (["create", "d.nand", "new", "--shape", "3", "--encrypt"], 2, "needs a key"),
-        (["create", "e.nand", "--capacity", "lots"], 2, "is not a size"),
+        (["create", "e.nand", "--capacity", "lots"], 2, "a size must be like"),
         (["mv", "d.nand", "other", "run/temp"], 1, "run/temp"),
         (["nosuch"], 2, "No such command"),
         (["read", "d.nand"], 2, "Missing argument"),

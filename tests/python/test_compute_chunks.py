@@ -192,7 +192,7 @@ def test_what_is_no_chunk_is_refused(store: Any) -> None:
         ({"chunks": (2.0, 2)}, "chunks must be integers, at least 1, not 2.0 along axis 0"),
         ({"chunks": (True, 2)}, "chunks must be integers, at least 1, not True along axis 0"),
         ({"chunks": ((2, 2), (4, 4))}, r"chunks must be integers, at least 1, not \(2, 2\) along axis 0"),
-        ({"chunks": (2,)}, r"chunks is \(2,\), and the block \(2, 4\) has 2 dimensions"),
+        ({"chunks": (2,)}, r"chunks must have 2 entries, as the block \(2, 4\), not \(2,\)"),
         (
             {"chunks": 2},
             r"chunks must be a shape of results, or a mapping by axis, not 2; the block is \(2, 4\)",
@@ -202,7 +202,7 @@ def test_what_is_no_chunk_is_refused(store: Any) -> None:
         ({"chunks": {1: 1, -1: 1}}, r"must name axes of the block \(2, 4\), each once"),
         ({"chunks": (1 << 12, 1 << 13)}, r"chunks of \(4096, 8192\) do not fit a task of 67108864 bytes"),
         ({"chunks": (1, 4), "block": False}, "chunks is for functions over boxes; block is False"),
-        ({"chunks": (1, 4), "out": store["y"]}, r"out has shape \(6, 8\); the result has \(3, 8\)"),
+        ({"chunks": (1, 4), "out": store["y"]}, r"out must have shape \(3, 8\), as the result, not \(6, 8\)"),
     ]
     for given_, says in cases:
         with pytest.raises(InvalidError, match=says):

@@ -127,12 +127,12 @@ def test_columns_that_are_none_are_refused(store: nandarray.Store) -> None:
         ("rows", ("a", "e"), "there is no field 'e'; there is a, b, c, d"),
         ("rows", ("a", "b", "a"), "field 'a' is named twice"),
         ("rows", (0,), "there is no field 0"),
-        ("grid", ("a",), "columns are fields of structured elements, or numbers along the last"),
-        ("grid", (True,), "columns are fields of structured elements, or numbers"),
-        ("grid", (1.0,), "columns are fields of structured elements, or numbers"),
+        ("grid", ("a",), "columns must be fields of structured elements, or numbers along the last"),
+        ("grid", (True,), "columns must be fields of structured elements, or numbers"),
+        ("grid", (1.0,), "columns must be fields of structured elements, or numbers"),
         ("grid", (0, 3), "column 3 is out of bounds for 3 columns"),
         ("grid", (-4,), "column -4 is out of bounds for 3 columns"),
-        ("one", (0,), "columns are fields of structured elements, or numbers"),
+        ("one", (0,), "columns must be fields of structured elements, or numbers"),
     ]
     for name, columns, says in cases:
         with pytest.raises(InvalidError) as caught:
@@ -191,16 +191,22 @@ def test_inputs_that_do_not_fit_a_program_are_named(store: nandarray.Store) -> N
         (lambda: x.map_blocks(lambda a, b: a, store["y"]), "inputs have the shapes (4, 3) and (2, 3)"),
         (lambda: x.map_blocks(lambda a, k: a, k="text"), "k is 'text'; what is given by name is one number"),
         (lambda: x.map_blocks(lambda a, k: a, k=[1, 2]), "k is [1, 2]; what is given by name is one number"),
-        (lambda: x.map_blocks(lambda a, b: None, block=(2,)), "block is (2,); the box (4, 3) has 2 dimensions"),
+        (
+            lambda: x.map_blocks(lambda a, b: None, block=(2,)),
+            "block must have 2 lengths from 1 on, as the box (4, 3), not (2,)",
+        ),
         (lambda: x.map_blocks(lambda a, b: None, block=(0, 1)), "block is (0, 1)"),
         (lambda: x.map_blocks(lambda a, b: None, block=(9000, 9000)), "does not fit a task of 67108864 bytes"),
-        (lambda: x.map_blocks(lambda a, b: None, block=(2, 2), out=store["y"]), "out has shape (2, 3); the box has"),
+        (
+            lambda: x.map_blocks(lambda a, b: None, block=(2, 2), out=store["y"]),
+            "out must have shape (4, 3), as the box, not (2, 3)",
+        ),
         (lambda: x.view(12).map_blocks(lambda a, b: None, block=True), "a view has no building block"),
         (lambda: x.reduce("middle"), "there is no reduction 'middle'; there is "),
         (lambda: x.reduce("middle", axis=0), "there is no reduction 'middle' along an axis; there is sum, mean"),
         (lambda: x.reduce("sum", axis=0, initial=1), "along an axis there are names and functions of two values"),
         (lambda: x.reduce("sum", axis=(0, 0)), "axes (0, 0) name one axis twice"),
-        (lambda: x.reduce("sum", axis=True), "an axis is an integer, not True"),
+        (lambda: x.reduce("sum", axis=True), "an axis must be an integer, not True"),
         (lambda: x.filter("nope"), "there is no program 'nope'"),
     ]
     for call, says in calls:

@@ -506,9 +506,9 @@ def test_bad_exports(tmp_path: Path, store: nandarray.Store) -> None:
     store["g/a"] = numbers(3)
     with pytest.raises(nandarray.InvalidError, match="holds one array"):
         nandarray.export(store["g"], tmp_path / "g.npy")
-    with pytest.raises(nandarray.InvalidError, match="'lzma' is none of"):
+    with pytest.raises(nandarray.InvalidError, match="compression must be one of .*, not 'lzma'"):
         nandarray.export(store["g"], tmp_path / "g.h5", compression="lzma")
-    with pytest.raises(nandarray.InvalidError, match="goes with npy and raw"):
+    with pytest.raises(nandarray.InvalidError, match="must go with npy or raw"):
         nandarray.export(store["g"], tmp_path / "g.h5", order="F")
     with pytest.raises(nandarray.InvalidError, match="not dict"):
         nandarray.export({}, tmp_path / "g.h5")  # type: ignore[arg-type]

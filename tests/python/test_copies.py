@@ -211,7 +211,7 @@ def test_walks_are_h5pys(store: nandarray.Store) -> None:
         "c",
         1,
     )
-    with pytest.raises(InvalidError, match="a function is called with each name, not str"):
+    with pytest.raises(InvalidError, match="a function of names must be given, not str"):
         store.visit("x")  # type: ignore[arg-type]
     store.move("b", "moved")
     assert "moved/c2/d" in store

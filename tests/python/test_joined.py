@@ -196,7 +196,7 @@ def test_what_cannot_be_joined(store: nandarray.Store) -> None:
         (lambda: nandarray.concat([a, np.zeros((2, 3))]), InvalidError, "not ndarray"),
         (lambda: nandarray.concat([a, b]), InvalidError, r"array 1 of shape \(2, 4\) does not follow one of \(2, 3\)"),
         (lambda: nandarray.concat([a, b], axis=2), BadIndexError, "axis 2 is out of bounds"),
-        (lambda: nandarray.concat([a, b], axis=None), InvalidError, "axis None is no integer"),
+        (lambda: nandarray.concat([a, b], axis=None), InvalidError, "an axis must be an integer, not None"),
         (lambda: nandarray.concat([scalar]), InvalidError, "without dimensions cannot be concatenated"),
         (lambda: nandarray.stack([a, b]), InvalidError, r"array 1 has shape \(2, 4\), not \(2, 3\)"),
         (lambda: nandarray.stack([a], axis=-4), BadIndexError, "axis -4"),

@@ -302,7 +302,7 @@ def test_the_front_over_words_is_refused(folders: tuple[Path, Path]) -> None:
         assert len(found.pareto({name: "min"})) == 1
     with pytest.raises(InvalidError, match="'max' or 'min'"):
         found.pareto({"iops": "least"})
-    with pytest.raises(InvalidError, match="a front needs an objective"):
+    with pytest.raises(InvalidError, match="a front must have an objective"):
         found.pareto({})
     words = lab.sweep(SPEC | {"axes": {"device": ["tiny", "mqsim-ideal"]}, "name": "words"}, jobs=1)
     with pytest.raises(InvalidError, match="'device' is no column of numbers"):

@@ -119,12 +119,12 @@ def test_any_words_are_answered(command: tuple[str, ...], seed: int) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--size", "4KiB:x"], "'4KiB:x' is not SIZE or SIZE:WEIGHT"), (["--size", "4 parsecs"], "is not a size"),
-        (["--rate", "/s"], "is not a size"), (["--rate", "20q"], "'20q' is not a rate"),
+        (["--size", "4KiB:x"], "'4KiB:x' is not SIZE or SIZE:WEIGHT"), (["--size", "4 parsecs"], "a size must be like"),
+        (["--rate", "/s"], "a size must be like"), (["--rate", "20q"], "'20q' is not a rate"),
         (["--hot", "1:2:3"], "'1:2:3' is not SPACE:SHARE"), (["--trace-window", "x"], "is not FROM:UNTIL"),
         (["--precondition", "old"], "'old' is not empty, full, steady or a number of overwrites"),
         (["--set", "x"], "'x' is not KEY=VALUE"), (["--set", " =1"], "is not KEY=VALUE"),
-        (["--working-set", "-1"], "is not a size"),
+        (["--working-set", "-1"], "a size must be like"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_of_a_replay_is_named_with_its_word(words: list[str], says: str) -> None:

@@ -152,7 +152,7 @@ def test_a_number_that_no_table_holds_is_refused_before_anything_is_measured(axe
     ("about", "says"),
     [
         ({"from": 0, "to": 100_001, "step": 1}, "steps of 1 do not lead from 0 to 100001"),
-        ({"from": 0, "to": 1, "steps": 100_001}, "steps is how many values, from 2 to 100000, not 100001"),
+        ({"from": 0, "to": 1, "steps": 100_001}, "steps must be a number of values from 2 to 100000, not 100001"),
         ({"from": 0, "to": 1, "steps": 2.0}, "not 2.0"),
         ({"from": 1, "to": 2, "step": "5 %"}, "the step is of another kind than the ends"),
         ({"from": "1 us", "to": "2 us", "step": 1}, "the step is of another kind than the ends"),
@@ -160,9 +160,9 @@ def test_a_number_that_no_table_holds_is_refused_before_anything_is_measured(axe
         ({"from": "7 %", "to": 0.3, "steps": 2}, "'7 %' and 0.3 are of different kinds"),
         ({"from": -1, "to": 1, "steps": 3, "scale": "log"}, "both ends above 0"),
         ({"from": 1e-300, "to": 1e300, "steps": 3, "scale": "log"}, "between 1e-300 and 1e+300 are too large"),
-        ({"from": True, "to": 2, "steps": 2}, "True is not a number"),
-        ({"from": 1, "to": None, "steps": 2}, "None is not a number"),
-        ({"to": 2, "steps": 2}, "needs from and to"),
+        ({"from": True, "to": 2, "steps": 2}, "a value must be a number, or one with a unit, not True"),
+        ({"from": 1, "to": None, "steps": 2}, "must be a number, or one with a unit, not None"),
+        ({"to": 2, "steps": 2}, "must have from and to"),
     ],
 )
 def test_a_range_that_is_none_says_so_with_its_numbers(about: dict[str, Any], says: str) -> None:

@@ -71,9 +71,9 @@ def test_a_range_gives_its_values(about: dict[str, Any], values: list[Any]) -> N
     [
         ({"from": "20 us", "to": "80 KiB", "steps": 2}, "of different kinds"),
         ({"from": "20 us", "to": 80, "steps": 2}, "of different kinds"),
-        ({"from": 1, "steps": 2}, "needs from and to"),
-        ({"from": 1, "to": 2}, "needs either steps"),
-        ({"from": 1, "to": 2, "steps": 2, "step": 1}, "needs either steps"),
+        ({"from": 1, "steps": 2}, "must have from and to"),
+        ({"from": 1, "to": 2}, "must have either steps"),
+        ({"from": 1, "to": 2, "steps": 2, "step": 1}, "must have either steps"),
         ({"from": 1, "to": 2, "steps": 1}, "from 2 to"),
         ({"from": 1, "to": 2, "steps": True}, "from 2 to"),
         ({"from": 0, "to": 2, "steps": 3, "scale": "log"}, "both ends above 0"),
@@ -81,8 +81,8 @@ def test_a_range_gives_its_values(about: dict[str, Any], values: list[Any]) -> N
         ({"from": 2, "to": 1, "step": 1}, "do not lead from 2 to 1"),
         ({"from": 1, "to": 2, "step": 0}, "do not lead"),
         ({"from": 1, "to": 2, "step": "1 us"}, "step is of another kind"),
-        ({"from": 1, "to": 2, "step": 1, "scale": "log"}, "has steps, not a step"),
-        ({"from": "slc", "to": "qlc", "steps": 2}, "'slc' is not a number"),
+        ({"from": 1, "to": 2, "step": 1, "scale": "log"}, "must have steps, not a step"),
+        ({"from": "slc", "to": "qlc", "steps": 2}, "a value must be a number, .* not 'slc'"),
         ({"from": 1, "to": 2, "count": 3}, "not 'count'"),
     ],
 )
@@ -118,7 +118,7 @@ def test_words_are_no_quantities(text: object) -> None:
 def test_sizes_are_whole_bytes() -> None:
     assert parse_size("1.5 KiB", "x") == 1536
     for wrong in ("1.5 B", "3 us", "x", None):
-        with pytest.raises(InvalidError, match="is not a size"):
+        with pytest.raises(InvalidError, match="a size must be like"):
             parse_size(wrong, "x")
 
 
@@ -167,36 +167,36 @@ def test_columns_have_units_where_values_do() -> None:
         ({"name": "a/b"}, "'a/b' is no name"),
         ({"device": "tinny"}, 'device: .*tinny.*"tiny"'),
         ({"device": 3}, "neither a preset nor a file"),
-        ({"axes": {}}, "a sweep needs axes"),
+        ({"axes": {}}, "a sweep must have axes"),
         ({"axes": {"nand.tread": [1]}}, "nand.tread: no such key; did you mean 'nand.t_read'"),
-        ({"axes": {"nand.t_read": "20 us"}}, "an axis has a list of values, or a range, not '20 us'"),
-        ({"axes": {"nand.t_read": []}}, "an axis has a list"),
+        ({"axes": {"nand.t_read": "20 us"}}, "an axis must have a list of values, or a range, not '20 us'"),
+        ({"axes": {"nand.t_read": []}}, "an axis must have a list"),
         ({"axes": {"nand.t_read": ["1 us", "1 us"]}}, "a value comes twice"),
         ({"axes": {"workload.dept": [1]}}, "no setting 'dept'; did you mean 'depth'"),
         ({"axes": {"parameters.x": [1]}}, "no such key"),
-        ({"axes": {"workload.size": ["4 us"]}}, "'4 us' is not a size"),
+        ({"axes": {"workload.size": ["4 us"]}}, "a size must be like .*, not '4 us'"),
         ({"axes": {"precondition": ["old"]}}, "not 'old'"),
         ({"axes": {"seed": [-1]}}, "not -1"),
         ({"axes": {"device": [1]}}, "neither a preset nor a file"),
         ({"axes": {"device": ["tinny"]}}, "axes: device: .*tinny"),
         ({"set": {"nand.tread": 1}}, "set: 'nand.tread' is not a key"),
-        ({"set": 3}, "set is a table, not 3"),
+        ({"set": 3}, "set must be a table, not 3"),
         ({"workload": {"requests": 1, "dept": 2}}, "workload: no setting 'dept'"),
         ({"workload": {}}, "it needs an end: requests, bytes or seconds"),
-        ({"workload": {"requests": 1, "size": "x"}}, "workload: size: 'x' is not a size"),
-        ({"zip": 3}, "zip is true, or lists"),
+        ({"workload": {"requests": 1, "size": "x"}}, "workload: size: a size must be like .*, not 'x'"),
+        ({"zip": 3}, "zip must be true, or lists"),
         ({"zip": [["a"]]}, "zip: 'a' is no axis"),
         ({"zip": True}, "geometry.channels has 3, workload.depth has 2"),
         ({"zip": [["workload.depth"], ["workload.depth"]]}, "comes twice"),
-        ({"pareto": {"cost": "low"}}, "cost is 'max' or 'min', not 'low'"),
+        ({"pareto": {"cost": "low"}}, "cost must be 'max' or 'min', not 'low'"),
         ({"cost": {"dice": 1}}, "'dice' is no part; did you mean 'die'"),
-        ({"cost": {"die": "1"}}, "the weight of die is a number"),
+        ({"cost": {"die": "1"}}, "the weight of die must be a number"),
         ({"measure": {"x": {"table": "t"}}}, "measure is for experiments"),
-        ({"seed": 1.5}, "a seed is a whole number"),
+        ({"seed": 1.5}, "a seed must be a whole number"),
         ({"axes": {"workload.offset": {"from": 0, "to": 9999, "step": 1}, "seed": list(range(200))}}, "2,000,000"),
         (EXPERIMENT_OF | {"axes": {"workload.depth": [1]}}, "are called parameters.NAME"),
         (EXPERIMENT_OF | {"axes": {"parameters.dephts": [1]}}, "no parameter 'dephts'"),
-        (EXPERIMENT_OF | {"measure": {"x": {"how": "mean"}}}, "measure: x is a table"),
+        (EXPERIMENT_OF | {"measure": {"x": {"how": "mean"}}}, "measure: x must be a table"),
         (EXPERIMENT_OF | {"measure": {"x": {"table": "t", "how": "p50"}}}, "not 'p50'"),
         ({"workload": {"experiment": "model.channels", "size": 1}, "axes": SEED}, "'size' is for no experiment"),
     ],
@@ -449,7 +449,7 @@ def test_a_front_needs_columns_and_ways() -> None:
         front({}, {"x": "max"})
     with pytest.raises(InvalidError, match="'max' or 'min'"):
         front({"x": [1]}, {"x": "best"})
-    with pytest.raises(InvalidError, match="needs an objective"):
+    with pytest.raises(InvalidError, match="must have an objective"):
         front({"x": [1]}, {})
 
 

@@ -246,7 +246,7 @@ def test_a_slot_that_no_drive_has_is_refused_before_anything_is_sent(drive: Remo
     spy.again(-1, unreachable)
     for call in (lambda: drive.load(b"\x7fELF", index=index), lambda: RemoteProgram(drive, index)):
         with pytest.raises(
-            InvalidError, match=f"slot {index}; a drive has 1 to 64|slot must be from 0 to .*, not {index}"
+            InvalidError, match=f"a slot must be from 1 to 64, not {index}|slot must be from 0 to .*, not {index}"
         ):
             call()
     assert spy.entries == []

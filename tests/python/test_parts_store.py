@@ -666,7 +666,7 @@ def test_what_a_folder_takes_and_what_not(tmp_path: Path) -> None:
     with parts.create(tmp_path / "sky.nand") as store:
         store["a"] = [1]
         for wrong, said in (
-            ((3, 3), "has 2 dimensions"),
+            ((3, 3), "must have 1 dimensions"),
             ((5,), "multiples of the building block"),
             ((0,), "and not 0"),
         ):

@@ -94,7 +94,7 @@ def test_a_file_with_any_value_in_any_place_is_refused_in_a_line_or_read(tmp_pat
         ("p.json", '{"steps": ', "p.json is no JSON"),
         ("p.toml", "x = " + "[" * 100_000, "p.toml is no TOML"),
         ("p.toml", "steps = [", "p.toml is no TOML"),
-        ("p.json", "[]", "a pipeline is a table, not []"),
+        ("p.json", "[]", "a pipeline must be a table, not []"),
     ],
     ids=range(5),
 )

@@ -217,7 +217,7 @@ SUM = '[steps.s]\nprogram = "sum"\n'
         ("x = [", "is no TOML"),
         ("", "it has no steps"),
         ("[step.a]\n", "'step' is no part of a pipeline; did you mean 'steps'?"),
-        ("steps = 3", "steps is a table, not 3"),
+        ("steps = 3", "steps must be a table, not 3"),
         ("[steps.s]\n", "steps.s has no program"),
         ("[steps.s]\nprogram = 3\ninputs = ['s']", "steps.s.program must be a word"),
         (SUM, "steps.s.inputs must be a list"),

@@ -279,6 +279,8 @@ def test_arrays_of_arrow_arrive(store: nandarray.Store) -> None:
     for wrong in (pa.array([["a"]]), pa.array([[[1]]]), pa.array([[1, None]]), pa.array([[{"a": None}]])):
         with pytest.raises(InvalidError):
             store["wrong"] = wrong
+    with pytest.raises(InvalidError, match=r"a row of Arrow's list<list<.*>> must be a list of elements of one shape"):
+        store["wrong"] = pa.array([[[1], [2, 3]]])
     with pytest.raises(InvalidError, match=r"must be text to be appended|must be bytes"):
         store["text"].append(pa.array([b"a"]))
     offsets = pa.array([0, 3, 1], pa.int32()).buffers()[1]
@@ -591,5 +593,18 @@ def test_elements_of_lists_are_whole_or_refused(tmp_path: Path) -> None:
         numbers = store.create_ragged("numbers", [[1.0]])
         with pytest.raises(InvalidError, match=r"row 1 must be a list of float64 without None"):
             numbers.append([[2.0], [1, None]])
+        even = store.create_ragged("even", [[[1, 2]], [[3, 4], [5, 6]]])
+        for call in (
+            lambda: store.create_ragged("deep", [[[1, 2]], [[1, 2], [3]]]),
+            lambda: store.create_ragged("deep", [[1], [[1, 2], [3]]], "i8"),
+            lambda: even.append([[[1, 2]], [[1, 2], [3]]]),
+        ):
+            with pytest.raises(
+                InvalidError, match="row 1 must be a list of elements of one shape, not of lists of diff"
+            ):
+                call()
+        with pytest.raises(InvalidError, match="must be given elements of one shape, .* create_ragged"):
+            store["deep"] = [[1, 2], [3]]
+        assert "deep" not in store
         assert len(texts) == 3
         assert len(numbers) == 1

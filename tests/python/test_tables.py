@@ -190,27 +190,31 @@ def test_what_does_not_fit_is_refused_before_it_runs(store: Any) -> None:
         (lambda: table.scan(["none"]), NotFoundError, "there is no column 'none'"),
         (lambda: table.scan(where=col("none") > 1), NotFoundError, "there is no column 'none'"),
         (lambda: table.scan([]), InvalidError, "at least one column"),
-        (lambda: table.scan(where=col("day") > 5), InvalidError, "is a date"),
-        (lambda: table.scan(where=col("day") > "today"), InvalidError, "is a date"),
-        (lambda: table.scan(where=col("id") > "x"), InvalidError, "is no number"),
-        (lambda: table.scan(where=col("id") > float("nan")), InvalidError, "is no number"),
-        (lambda: table.scan(where=col("name") > "x"), InvalidError, "compared by =="),
-        (lambda: table.scan(where=col("name") == 5), InvalidError, "is text"),
+        (lambda: table.scan(where=col("day") > 5), InvalidError, "must be compared with a date"),
+        (lambda: table.scan(where=col("day") > "today"), InvalidError, "must be compared with a date"),
+        (lambda: table.scan(where=col("id") > "x"), InvalidError, "must be compared with a number"),
+        (lambda: table.scan(where=col("id") > float("nan")), InvalidError, "must be compared with a number"),
+        (lambda: table.scan(where=col("name") > "x"), InvalidError, "must be compared by =="),
+        (lambda: table.scan(where=col("name") == 5), InvalidError, "must be compared with text"),
         (lambda: table.scan(where="id > 5"), TypeError, "'id > 5' is a str"),  # type: ignore[arg-type]
         (lambda: table.rows(where=True), TypeError, "True is a bool"),  # type: ignore[arg-type]
         (lambda: (col("id") > 5) & "x", TypeError, "unsupported operand"),  # type: ignore[operator]
         (lambda: table.scan(where=col("id").isin(range(1001))), InvalidError, "with 1,001 comparisons"),
         (lambda: table.scan(where=col("name").isin(map(str, range(101)))), InvalidError, "with 1,010 comparisons"),
         (lambda: bool(col("id") > 5), InvalidError, "no truth value"),
-        (lambda: tables.create(store, "u", GOOD, {"id": "float"}), InvalidError, "is no type"),
+        (lambda: tables.create(store, "u", GOOD, {"id": "float"}), InvalidError, "must be of type int32"),
         (lambda: tables.create(store, "u", GOOD, {"id": "decimal(20,2)"}), InvalidError, "S < P"),
         (lambda: tables.create(store, "u", GOOD, {"id": "text(0)"}), InvalidError, "1 <= N <= 4096"),
         (lambda: tables.create(store, "u", GOOD, {"id": "text(5000)"}), InvalidError, "1 <= N <= 4096"),
-        (lambda: tables.create(store, "u", GOOD, {"id": 5}), InvalidError, "is no type"),
-        (lambda: tables.create(store, "u", GOOD, {5: "int32"}), InvalidError, "name is a text"),
+        (lambda: tables.create(store, "u", GOOD, {"id": 5}), InvalidError, "must be of type int32"),
+        (lambda: tables.create(store, "u", GOOD, {5: "int32"}), InvalidError, "name must be a text"),
         (lambda: tables.create(store, "u", GOOD, {}), InvalidError, "at least one column"),
-        (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="||"), InvalidError, "one ASCII character"),
-        (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="1"), InvalidError, "cannot be the delimiter"),
+        (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="||"), InvalidError, "must be one ASCII character"),
+        (
+            lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="1"),
+            InvalidError,
+            "the delimiter must be no end of a line and in no number",
+        ),
     ]:
         with pytest.raises(error, match=said):
             call()

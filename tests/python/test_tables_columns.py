@@ -323,6 +323,9 @@ def test_what_crosses_to_a_drives_host_is_the_rows_that_pass(tmp_path: Path) -> 
         assert len(found) > 400
         # A number of four bytes, eight bytes and a code of four a row; descriptions and zones of the arrays.
         assert crossed < len(found) * (4 + 8 + 4 + 1) + 16_384, crossed
+        few, many = col("id").isin([1, 5, 7]), col("id") < 50_000  # by their places, and as a range
+        assert (table.delete(few), table.delete(few), table.delete(many)) == (3, 0, 49_997)
+        same(table.scan().read_all(), model.filter(pc.field("id") >= 50_000))
 
 
 def test_the_same_on_a_modelled_device() -> None:
@@ -538,6 +541,8 @@ def test_what_does_not_fit_changes_nothing(store: Any, tmp_path: Path) -> None:
         assert table.append(good.slice(0, 0)) == 2
     assert sorted(store) == names
     assert table.append(good) == 4
+    assert table.append({"id": [None], "name": [None]}) == 5  # of no type, which fits all
+    assert table.delete(col("id").is_null()) == 1
     same(table.scan().read_all(), pa.concat_tables([good, good]))
     for rows_, error in [([4], BadIndexError), ([-1], BadIndexError), ([0.5], BadIndexError), ([[0]], BadIndexError)]:
         with pytest.raises(error):

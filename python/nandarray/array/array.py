@@ -541,7 +541,7 @@ class Array(Grid, Methods):
             else:
                 new = check_shape(shape)
             if len(new) != len(old):
-                raise InvalidError(f"shape {new} has {len(new)} dimensions, the array {old} has {len(old)}")
+                raise InvalidError(f"shape {new} must have {len(old)} dimensions, as the array {old}, not {len(new)}")
             self._space.resize(new)
 
     def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:

@@ -55,7 +55,9 @@ class ArrowSource:
             chunk = arrow_array(pa, np.asarray(self[...]), self.dtype)
             return pa.chunked_array([chunk]).__arrow_c_stream__(requested_schema)
         if len(self.shape) != 1:
-            raise InvalidError(f"a table has one dimension of records, not shape {self.shape}: see it as view((-1,))")
+            raise InvalidError(
+                f"a table must have one dimension of records, not shape {self.shape}: see it as view((-1,))"
+            )
         schema = pa.schema(list(arrow_type(pa, self.dtype)))
         batches = _batches(pa, self)
         return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested_schema)
@@ -70,7 +72,9 @@ def _check(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if not shape:
         raise InvalidError("an array without dimensions is no Arrow array: read its element, array[()]")
     if any(n >= 2**31 for n in shape[1:]):
-        raise InvalidError(f"a list of fixed size has at most {2**31 - 1} elements in Arrow, not those of {shape}")
+        raise InvalidError(
+            f"a list of fixed size must have at most {2**31 - 1} elements in Arrow, not those of {shape}"
+        )
     arrow_type(_arrow(), dtype)
 
 

@@ -86,7 +86,7 @@ class Attributes(MutableMapping[str, Any]):
         try:
             given: dict[str, Any] = dict(*others, **names)
         except (TypeError, ValueError) as error:
-            raise InvalidError(f"attributes are updated by a mapping, or by pairs: {error}") from error
+            raise InvalidError(f"attributes must be updated by a mapping, or by pairs: {error}") from error
         with self._lock:
             self._save(to_json(merged(self._read(), given)))
 
@@ -175,7 +175,7 @@ def _check_names(values: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping):
             for name in value:
                 if not isinstance(name, str):
-                    raise InvalidError(f"names within attributes are str, not {type(name).__name__}: {name!r}")
+                    raise InvalidError(f"names within attributes must be str, not {type(name).__name__}: {name!r}")
             value = value.values()
         pending += [one for one in value if isinstance(one, (Mapping, list, tuple))]
 

@@ -86,7 +86,7 @@ def _planned(group: Group, source: Any, dest: Any, name: str | None) -> _Plan:
         target = dest.store
         full = dest._join_new(name) if name is not None else dest._join_new(base) if base else dest._path
     else:
-        raise InvalidError(f"copy goes to a name, a group or a store, not {type(dest).__name__}")
+        raise InvalidError(f"copy must go to a name, a group or a store, not {type(dest).__name__}")
     if single and not full:
         raise InvalidError("an array must have a name; the root is a group")
     inside = target is start and not single and (not path or f"{full}/".startswith(f"{path}/"))

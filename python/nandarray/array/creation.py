@@ -36,6 +36,11 @@ def settle(
             data = data.data if isinstance(data, np.ma.MaskedArray) else data  # its mask is stored apart
             data = np.asarray(data) if element is None else buffers.as_source(data, element.base)
         except (TypeError, ValueError) as error:
+            if "inhomogeneous" in str(error):
+                raise InvalidError(
+                    f"array {name!r} must be given elements of one shape, not lists of different lengths: "
+                    f"create_ragged({name!r}, data) stores these"
+                ) from error
             raise InvalidError(f"array {name!r} cannot be made of {type(data).__name__}: {error}") from error
     if element is None:
         element = dtypes.check(None if data is None else data.dtype)
@@ -88,7 +93,7 @@ def check_word(what: str, value: Any) -> None:
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
-        raise InvalidError(f"{what} is a word, not {value!r}") from None
+        raise InvalidError(f"{what} must be a word, not {value!r}") from None
 
 
 def check_packable(compression: str | None, dtype: np.dtype[Any]) -> None:

@@ -336,7 +336,7 @@ class Members:
 
     def _walk(self, function: object, call: Callable[[str], _T | None]) -> _T | None:
         if not callable(function):
-            raise InvalidError(f"a function is called with each name, not {type(function).__name__}")
+            raise InvalidError(f"a function of names must be given, not {type(function).__name__}")
         for name in sorted({*groups_below(self), *self.array_names()}, key=lambda name: name.split("/")):
             if (found := call(name)) is not None:
                 return found

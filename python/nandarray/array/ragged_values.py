@@ -32,6 +32,10 @@ KINDS: tuple[RaggedKind, ...] = ("text", "bytes", "list")
 
 _NdArray = np.ndarray[Any, Any]
 _BYTE = np.dtype(np.uint8)
+_OF_ONE_SHAPE = (
+    "must be a list of elements of one shape, not of lists of different lengths: store these one behind the other, as "
+    "rows of a ragged array, and how many of them belong to each row as an array"
+)
 
 
 class Rows(NamedTuple):
@@ -90,7 +94,8 @@ def settle_kind(data: Any, dtype: DTypeLike | None) -> tuple[RaggedKind, np.dtyp
         return "text", _BYTE
     if isinstance(first, bytes | bytearray | memoryview):
         return "bytes", _BYTE
-    filled = [np.asarray(row) for row in rows if not _is_missing(row) and np.size(row)]
+    made = [_even(number, row) for number, row in enumerate(rows) if not _is_missing(row)]
+    filled = [row for row in made if row.size]
     try:
         common = np.result_type(*filled) if filled else np.dtype(np.float64)
     except TypeError as error:
@@ -163,6 +168,14 @@ def _bytes(number: int, row: Any) -> bytes:
     return bytes(row)
 
 
+def _even(number: int, row: Any) -> _NdArray:
+    """Return the elements of a row, which have one shape."""
+    try:
+        return np.asarray(row)
+    except ValueError:
+        raise InvalidError(f"row {number} {_OF_ONE_SHAPE}") from None
+
+
 def _list(number: int, row: Any, item: np.dtype[Any]) -> _NdArray:
     if isinstance(row, str | bytes) or not np.iterable(row):
         raise InvalidError(f"row {number} must be a list of {item} or None, not {type(row).__name__}")
@@ -175,6 +188,7 @@ def _list(number: int, row: Any, item: np.dtype[Any]) -> _NdArray:
     try:
         found = buffers.as_source(row, item.base)
     except InvalidError as error:
+        _even(number, row)
         raise InvalidError(f"row {number}: {error}") from None
     if not found.size and found.ndim <= 1:
         return np.empty((0, *item.shape), item.base)
@@ -272,6 +286,8 @@ def _item(pa: ModuleType, arrows: Any) -> np.dtype[Any]:
     if types.is_integer(arrows) or types.is_floating(arrows) or types.is_boolean(arrows):
         found: np.dtype[Any] = np.dtype(arrows.to_pandas_dtype())
         return found
+    if _kind_of(pa, arrows) == "list":
+        raise InvalidError(f"a row of Arrow's list<{arrows}> {_OF_ONE_SHAPE}")
     raise InvalidError(f"lists of Arrow's {arrows} cannot be stored: their elements must have a fixed size")
 
 

@@ -303,20 +303,20 @@ class Session:
     ) -> None:
         for what, word in (("scheduler", scheduler), ("core", core)):
             if word is None:
-                raise InvalidError(f"{what} is a word, not None")
+                raise InvalidError(f"{what} must be a word, not None")
             check_word(what, word)
         bound = memory if memory is not None else _half_of_memory()
         modelled = None
         if accelerator is not False and accelerator is not None:
             if accelerator is not True and not isinstance(accelerator, Mapping):
-                raise InvalidError(f"accelerator is True or values by name, not {accelerator!r}")
+                raise InvalidError(f"accelerator must be True or values by name, not {accelerator!r}")
             platform = {} if accelerator is True else dict(accelerator)
             if workers is not None:
                 platform["workers"] = workers
             try:
                 modelled = (json.dumps(platform), core)
             except (TypeError, ValueError) as error:
-                raise InvalidError(f"accelerator has numbers and texts: {error}") from error
+                raise InvalidError(f"accelerator must have numbers and texts: {error}") from error
         count = workers if workers is not None else len(os.sched_getaffinity(0))
         ports.at_least_one(workers=count, memory=bound, window=0 if window is None else window)
         self._store = store

@@ -292,11 +292,13 @@ class View(Grid, Methods):
         sub_shape = check_shape(sub_shape, what="sub_shape")
         for what, given in (("coordinate", coordinate), ("sub_shape", sub_shape)):
             if len(given) != len(self._shape):
-                raise InvalidError(f"{what} {given} has {len(given)} entries, the view {self._shape} has {self.ndim}")
+                raise InvalidError(
+                    f"{what} {given} must have {self.ndim} entries, as the view {self._shape}, not {len(given)}"
+                )
         start = [index * extent for index, extent in zip(coordinate, sub_shape, strict=True)]
         for axis, (first, extent, length) in enumerate(zip(start, sub_shape, self._shape, strict=True)):
             if extent == 0:
-                raise InvalidError(f"sub_shape {sub_shape} is 0 on axis {axis}")
+                raise InvalidError(f"sub_shape {sub_shape} must be at least 1 on axis {axis}, not 0")
             # The first sub-block of an empty axis is there, and empty.
             if first >= length and first > 0:
                 raise BadIndexError(

@@ -32,9 +32,9 @@ def check_shape(
         lengths = tuple(shape) if isinstance(shape, Iterable) else (shape,)
         checked = tuple(operator.index(length) for length in lengths)
     except TypeError as cause:
-        raise InvalidError(f"{what} {shape!r} is not a tuple of integers") from cause
+        raise InvalidError(f"{what} must be a tuple of integers, not {shape!r}") from cause
     if len(checked) > MAX_DIMS:
-        raise InvalidError(f"{what} has {len(checked)} dimensions; at most {MAX_DIMS} are possible")
+        raise InvalidError(f"{what} must have at most {MAX_DIMS} dimensions, not {len(checked)}")
     for axis, length in enumerate(checked):
         if not 0 <= length <= MAX_AXIS:
             raise error(f"{what} {checked} has {length} on axis {axis}; 0 to 2**64 are possible")
@@ -57,7 +57,7 @@ def check_axis(axis: int, ndim: int) -> int:
     try:
         axis = operator.index(axis)
     except TypeError:
-        raise InvalidError(f"axis {axis!r} is no integer") from None
+        raise InvalidError(f"an axis must be an integer, not {axis!r}") from None
     if not -ndim <= axis < ndim:
         raise BadIndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")
     return axis % ndim

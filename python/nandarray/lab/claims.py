@@ -61,22 +61,22 @@ class Claim:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str):
-            raise InvalidError(f"the id of a claim is a text, not {self.id!r}")
+            raise InvalidError(f"the id of a claim must be a text, not {self.id!r}")
         if self.value is not None and not _is_figure(self.value):
-            raise InvalidError(f"{self.id}: value {self.value!r} is not a positive number")
+            raise InvalidError(f"{self.id}: value must be a positive number, not {self.value!r}")
         if self.kind not in {"ratio", "abs", "shape"}:
-            raise InvalidError(f"{self.id}: kind {self.kind!r} is not ratio, abs or shape")
+            raise InvalidError(f"{self.id}: kind must be ratio, abs or shape, not {self.kind!r}")
         if self.bound not in _BOUNDS:
-            raise InvalidError(f"{self.id}: bound {self.bound!r} is not 'at least' or 'at most'")
+            raise InvalidError(f"{self.id}: bound must be 'at least' or 'at most', not {self.bound!r}")
         if self.range is not None:
             ends = tuple(self.range)
             if len(ends) != 2 or not all(map(_is_figure, ends)) or ends[0] > ends[1]:
-                raise InvalidError(f"{self.id}: range {list(ends)} is not two positive ends in order")
+                raise InvalidError(f"{self.id}: range must be two positive ends in order, not {list(ends)}")
             object.__setattr__(self, "range", ends)
         if (self.value is None) == (self.range is None) and self.kind != "shape":
-            raise InvalidError(f"{self.id}: a claim of kind {self.kind} has either a value or a range")
+            raise InvalidError(f"{self.id}: a claim of kind {self.kind} must have either a value or a range")
         if self.bound and self.value is None:
-            raise InvalidError(f"{self.id}: a bound needs a value")
+            raise InvalidError(f"{self.id}: a bound must have a value")
 
 
 def _is_figure(value: Any) -> bool:

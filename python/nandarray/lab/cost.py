@@ -33,7 +33,7 @@ def weights_of(given: Mapping[str, Any] | None) -> dict[str, float]:
         if name not in WEIGHTS:
             raise InvalidError(f"cost: {name!r} is no part{near(name, WEIGHTS)}")
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= _LARGEST:
-            raise InvalidError(f"cost: the weight of {name} is a number from 0 to {_LARGEST:g}, not {weight!r}")
+            raise InvalidError(f"cost: the weight of {name} must be a number from 0 to {_LARGEST:g}, not {weight!r}")
     return WEIGHTS | {name: float(weight) for name, weight in (given or {}).items()}
 
 

@@ -55,7 +55,7 @@ def judge(
     measured: Any = answer.measured.item() if hasattr(answer.measured, "item") else answer.measured
     truth = isinstance(measured, bool)
     if not isinstance(measured, bool | int | float):
-        raise InvalidError(f"{answer.claim}: a number or a truth value is measured, not {measured!r}")
+        raise InvalidError(f"{answer.claim}: a measured value must be a number or a truth value, not {measured!r}")
     if claim.kind == "shape" and not truth and answer.paper is None:
         raise InvalidError(f"{answer.claim} is an ordering or a trend: it holds or not, but {measured!r} was measured")
     # A part of a ratio may be an ordering, and a part of an ordering a ratio: what was measured says which.

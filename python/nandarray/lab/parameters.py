@@ -25,7 +25,7 @@ def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None =
     another kind than the experiment's own values, an empty list where they have elements, or a number out of range.
     """
     if profile not in PROFILES:
-        raise InvalidError(f"a profile is 'full', 'small' or 'deep', not {profile!r}")
+        raise InvalidError(f"a profile must be 'full', 'small' or 'deep', not {profile!r}")
     given = dict(given or {})
     for name in given:
         if name not in experiment.parameters:
@@ -50,7 +50,7 @@ def _checked(named: str, value: Any, parameter: Parameter) -> Any:
         return _number(named, value, own, fractions=parameter.fractions)
     if isinstance(value, list | tuple):
         if not value and all(own):
-            raise InvalidError(f"{named} is a list with an element at least, like {parameter.default!r}; [] has none")
+            raise InvalidError(f"{named} must be a list with at least one element, like {parameter.default!r}, not []")
         inner = [one for many in own if isinstance(many, list | tuple) for one in many]
         each, numbers = f"each element of {named}", bool(inner) and all(map(is_number, inner))
         if numbers or (inner and all(isinstance(one, str) for one in inner)):
@@ -68,7 +68,7 @@ def _number(named: str, value: float, own: Sequence[Any], *, fractions: bool) ->
     kind = "whole number" if whole else "number"
     fits = math.isfinite(value) and (value >= 0 or min(own) < 0) and abs(value) <= LARGEST
     if not fits or (whole and value != int(value)):
-        raise InvalidError(f"{named} is a {kind} from {low} to {LARGEST:,}; {value!r} is not")
+        raise InvalidError(f"{named} must be a {kind} from {low} to {LARGEST:,}, not {value!r}")
     return int(value) if whole else value
 
 
@@ -85,5 +85,5 @@ def _same_kind(named: str, value: Any, default: Any) -> None:
         if isinstance(default, kind):
             wrong = not isinstance(value, kind) or (kind is not bool and isinstance(value, bool))
             if wrong:
-                raise InvalidError(f"{named} is {words}, like {default!r}; {value!r} is not")
+                raise InvalidError(f"{named} must be {words}, like {default!r}, not {value!r}")
             return

@@ -28,11 +28,11 @@ def front(columns: Mapping[str, Sequence[Any]], objectives: Mapping[str, str]) -
     [True, True, True, False]
     """
     if not objectives:
-        raise InvalidError("a front needs an objective")
+        raise InvalidError("a front must have an objective")
     losses = []
     for name, way in objectives.items():
         if way not in {"max", "min"}:
-            raise InvalidError(f"objective {name!r} is 'max' or 'min', not {way!r}")
+            raise InvalidError(f"objective {name!r} must be 'max' or 'min', not {way!r}")
         if name not in columns:
             raise InvalidError(f"objective {name!r} is no column")
         try:

@@ -96,17 +96,17 @@ def span(about: dict[str, Any], what: str) -> list[Any]:
     """
     for key in about:
         if key not in {"from", "to", "steps", "step", "scale"}:
-            raise InvalidError(f"{what}: a range has from, to, steps or step, and scale, not {key!r}")
+            raise InvalidError(f"{what}: a range must have from, to, steps or step, and scale, not {key!r}")
     if "from" not in about or "to" not in about:
-        raise InvalidError(f"{what}: a range needs from and to")
+        raise InvalidError(f"{what}: a range must have from and to")
     low, high = (_end(about[key], what) for key in ("from", "to"))
     if low.suffix != high.suffix or (not low.unit) != (not high.unit):
         raise InvalidError(f"{what}: {about['from']!r} and {about['to']!r} are of different kinds")
     scale = about.get("scale", "linear")
     if scale not in {"linear", "log"}:
-        raise InvalidError(f"{what}: a scale is 'linear' or 'log', not {scale!r}")
+        raise InvalidError(f"{what}: a scale must be 'linear' or 'log', not {scale!r}")
     if ("step" in about) == ("steps" in about):
-        raise InvalidError(f"{what}: a range needs either steps, how many values, or step, the distance")
+        raise InvalidError(f"{what}: a range must have either steps, the number of values, or step, the distance")
     whole = not low.unit and all(isinstance(about[key], int) for key in ("from", "to"))
     # Whole numbers exactly: seeds have more digits than a float.
     first, last = map(Fraction, (about["from"], about["to"])) if whole else (low.number, _in_unit(high, low.unit))
@@ -138,16 +138,16 @@ def _in_unit(quantity: Quantity, unit: str) -> float:
 def _end(value: Any, what: str) -> Quantity:
     found = parse(value)
     if found is None or not math.isfinite(found.number):
-        raise InvalidError(f"{what}: {value!r} is not a number, nor a number with a unit")
+        raise InvalidError(f"{what}: a value must be a number, or one with a unit, not {value!r}")
     return found
 
 
 def _by_steps(first: Any, last: Any, steps: Any, scale: str, what: str) -> list[Any]:
     if not isinstance(steps, int) or isinstance(steps, bool) or not 2 <= steps <= _POINTS_MAX:
-        raise InvalidError(f"{what}: steps is how many values, from 2 to {_POINTS_MAX}, not {steps!r}")
+        raise InvalidError(f"{what}: steps must be a number of values from 2 to {_POINTS_MAX}, not {steps!r}")
     if scale == "log":
         if first <= 0 or last <= 0:
-            raise InvalidError(f"{what}: a logarithmic range has both ends above 0")
+            raise InvalidError(f"{what}: a logarithmic range must have both ends above 0")
         ratio = float(last / first)
         return [first, *(first * ratio ** (n / (steps - 1)) for n in range(1, steps - 1)), last]
     return [first + (last - first) * n / (steps - 1) for n in range(steps - 1)] + [last]
@@ -157,7 +157,7 @@ def _by_step(  # noqa: PLR0917
     first: Any, last: Any, step: Quantity, low: Quantity, scale: str, what: str
 ) -> list[Any]:
     if scale == "log":
-        raise InvalidError(f"{what}: a logarithmic range has steps, not a step")
+        raise InvalidError(f"{what}: a logarithmic range must have steps, not a step")
     if step.suffix != low.suffix or (not step.unit) != (not low.unit):
         raise InvalidError(f"{what}: the step is of another kind than the ends")
     size = type(first)(_in_unit(step, low.unit))

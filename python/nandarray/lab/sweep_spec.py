@@ -161,7 +161,7 @@ class _Reader:
     def _table(self, name: str) -> dict[str, Any]:
         found = self.said.get(name, {})
         if not isinstance(found, Mapping):
-            raise InvalidError(f"{name} is a table, not {found!r}")
+            raise InvalidError(f"{name} must be a table, not {found!r}")
         return dict(found)
 
     def spec(self) -> Spec:
@@ -171,7 +171,7 @@ class _Reader:
         changes = self._changes()
         axes = tuple(self._axis(key, values) for key, values in _flat(self._table("axes")).items())
         if not axes:
-            raise InvalidError("a sweep needs axes")
+            raise InvalidError("a sweep must have axes")
         groups = self._groups(axes)
         base = self._device(self.said.get("device", "samsung-970-pro"), "device")
         shared = {
@@ -205,7 +205,7 @@ class _Reader:
         title = str(self.said.get("title", ""))
         spec = Spec(name, title, axes, groups, shared, plain(resolved), objectives)
         if spec.count > _POINTS_MAX:
-            raise InvalidError(f"{spec.count:,} points are more than {_POINTS_MAX:,}")
+            raise InvalidError(f"a sweep must have at most {_POINTS_MAX:,} points, not {spec.count:,}")
         return spec
 
     # --- the device ---------------------------------------------------------------------------------------------------
@@ -234,13 +234,13 @@ class _Reader:
         if state in ("empty", "full", "steady") or is_number(state):
             return state
         raise InvalidError(
-            f"{where}: a device is 'empty', 'full', 'steady' or overwritten a number of times, not {state!r}"
+            f"{where}: a device must be 'empty', 'full', 'steady' or overwritten a number of times, not {state!r}"
         )
 
     def _seed(self, seed: Any, where: str) -> int:
         if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
             return seed
-        raise InvalidError(f"{where}: a seed is a whole number from 0 on, not {seed!r}")
+        raise InvalidError(f"{where}: a seed must be a whole number from 0 on, not {seed!r}")
 
     # --- axes ---------------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class _Reader:
         if isinstance(values, Mapping):
             values = span(dict(values), where)
         if not isinstance(values, list | tuple) or not values:
-            raise InvalidError(f"{where}: an axis has a list of values, or a range, not {values!r}")
+            raise InvalidError(f"{where}: an axis must have a list of values, or a range, not {values!r}")
         values = tuple(self._value(key, value, where) for value in values)
         if len({repr(value) for value in values}) < len(values):
             raise InvalidError(f"{where}: a value comes twice")
@@ -306,7 +306,7 @@ class _Reader:
         keys = [axis.key for axis in axes]
         lists = [keys] if said is True else [] if said is False else said
         if not isinstance(lists, list) or not all(isinstance(one, list) for one in lists):
-            raise InvalidError(f"zip is true, or lists of axes: [['a', 'b']], not {said!r}")
+            raise InvalidError(f"zip must be true, or lists of axes: [['a', 'b']], not {said!r}")
         of: dict[str, int] = {}
         for number, one in enumerate(lists):
             for key in one:
@@ -318,7 +318,7 @@ class _Reader:
             lengths = {key: len(axes[keys.index(key)].values) for key in one}
             if len(set(lengths.values())) > 1:
                 counted = ", ".join(f"{key} has {length}" for key, length in lengths.items())
-                raise InvalidError(f"zip: axes that go together have as many values each, but {counted}")
+                raise InvalidError(f"zip: axes that go together must have as many values each, but {counted}")
         groups: dict[Any, list[int]] = {}
         for place, key in enumerate(keys):
             groups.setdefault(of.get(key, key), []).append(place)
@@ -418,10 +418,10 @@ class _Reader:
         found = {}
         for name, about in self._table("measure").items():
             if not isinstance(about, Mapping) or set(about) - {"table", "column", "how"} or "table" not in about:
-                raise InvalidError(f"measure: {name} is a table, a column and how: {{table = 't', column = 'c'}}")
+                raise InvalidError(f"measure: {name} must be a table, a column and how: {{table = 't', column = 'c'}}")
             how = about.get("how", "mean")
             if how not in HOW:
-                raise InvalidError(f"measure: {name}: how is one of {', '.join(HOW)}, not {how!r}")
+                raise InvalidError(f"measure: {name}: how must be one of {', '.join(HOW)}, not {how!r}")
             found[name] = {"table": str(about["table"]), "column": str(about.get("column", name)), "how": how}
         return found
 
@@ -429,7 +429,7 @@ class _Reader:
         given = self._table("pareto")
         for name, way in given.items():
             if way not in ("max", "min"):
-                raise InvalidError(f"pareto: {name} is 'max' or 'min', not {way!r}")
+                raise InvalidError(f"pareto: {name} must be 'max' or 'min', not {way!r}")
         return given or dict(OBJECTIVES)
 
 

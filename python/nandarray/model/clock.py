@@ -117,7 +117,7 @@ class Clock:
             Empty within; the commands in order of their ends after it.
         """
         if queue_depth < 1:
-            raise InvalidError(f"queue_depth is {queue_depth}, not at least 1")
+            raise InvalidError(f"queue_depth must be at least 1, not {queue_depth}")
         done: list[Done] = []
         self._engine.batch()
         try:

@@ -135,7 +135,7 @@ class Synthetic:
 
     def _skew(self) -> dict[str, Any]:
         if self.zipf is not None and self.hot is not None:
-            raise InvalidError("a workload has a Zipf skew or hot places, not both")
+            raise InvalidError("a workload must have a Zipf skew or hot places, not both")
         if self.zipf is not None:
             return {"kind": "zipf", "theta": _number("zipf", self.zipf)}
         if self.hot is None:
@@ -259,7 +259,7 @@ class Boxes:
         parts = []
         for box in self.boxes:
             if any(s.start is None or s.stop is None or s.step not in {None, 1} or s.stop < s.start for s in box):
-                raise InvalidError(f"a box is a slice from start to stop for each dimension, not {tuple(box)}")
+                raise InvalidError(f"a box must be a slice from start to stop for each dimension, not {tuple(box)}")
             parts.append({"start": [int(s.start) for s in box], "count": [int(s.stop - s.start) for s in box]})
         return {
             "write": bool(self.write),
@@ -369,7 +369,7 @@ def _precondition(state: str | float) -> dict[str, Any]:
         return {"kind": "laid-out"}
     if isinstance(state, str):
         raise InvalidError(
-            f"a device is 'empty', 'full', 'steady' or overwritten a number of times before, not {state!r}"
+            f"a device must be 'empty', 'full', 'steady' or overwritten a number of times before, not {state!r}"
         )
     return {"kind": "steady", "overwrites": _number("precondition", state)}
 

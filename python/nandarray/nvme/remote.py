@@ -462,4 +462,4 @@ def _namespace(nsid: int) -> str:
 
 def _check_slot(index: int) -> None:
     if not 1 <= check_number("slot", index) <= _SLOTS:
-        raise InvalidError(f"slot {index}; a drive has 1 to {_SLOTS}")
+        raise InvalidError(f"a slot must be from 1 to {_SLOTS}, not {index}")

@@ -248,7 +248,7 @@ class DriveSource(Source):
         said = json.dumps(text).encode()
         message = b"".join([len(said).to_bytes(_HEADER, "little"), said, *data])
         if len(message) > _REQUEST:
-            raise InvalidError(f"{text['do']}: a request of {len(message)} bytes; a drive takes at most {_REQUEST}")
+            raise InvalidError(f"{text['do']}: a request must have at most {_REQUEST} bytes, not {len(message)}")
         with self._room.held(len(message) + room) if self._side is None else nullcontext():
             most = _HEADER + _TEXT + room
             reply = self._reply(message, changes=changes, programs=programs, most=most, outputs=outputs)

@@ -223,7 +223,7 @@ def _box(box: Any, shape: tuple[int, ...], *, empty: bool = False) -> tuple[list
         key = (*key[:at], *[slice(None)] * (len(shape) - len(key) + 1), *key[at + 1 :])
     key = (*key, *[slice(None)] * (len(shape) - len(key)))
     if len(key) != len(shape) or not all(isinstance(one, slice) for one in key):
-        raise InvalidError(f"a box of {len(shape)} dimensions is a slice for each, not {box!r}")
+        raise InvalidError(f"a box of {len(shape)} dimensions must be a slice for each, not {box!r}")
     found = [one.indices(length) for one, length in zip(key, shape, strict=True)]
     if any(step != 1 for _, _, step in found) or (not empty and any(low >= high for low, high, _ in found)):
         raise InvalidError(f"a box must have elements and no steps, not {box!r} of shape {shape}")

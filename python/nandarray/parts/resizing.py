@@ -38,7 +38,7 @@ def shard_shape(asked: Any, shape: Sequence[int], block: Sequence[int], itemsize
     if asked is not None:
         given = check_shape(asked, what="shards")
         if len(given) != len(shape):
-            raise InvalidError(f"shards {given} has {len(given)} dimensions, the array {tuple(shape)} has {len(shape)}")
+            raise InvalidError(f"shards must have {len(shape)} dimensions, as the array {tuple(shape)}, not {given}")
         if any(length == 0 or length % step for length, step in zip(given, block, strict=True)):
             raise InvalidError(f"shards {given} must be multiples of the building block {tuple(block)}, and not 0")
         return given

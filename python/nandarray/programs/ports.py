@@ -254,7 +254,7 @@ def target(given: Any, port: Mapping[str, Any]) -> Boxed:
         )
     wanted = abi.record(port["dtype"], port["name"])
     if box.dtype != wanted:
-        raise InvalidError(f"output {port['name']} has dtype {wanted}; the array has {box.dtype}")
+        raise InvalidError(f"output {port['name']} must go into an array of {wanted}, not of {box.dtype}")
     if any(step != 1 for step in box.step):
         raise InvalidError(f"output {port['name']}: a box with steps cannot be written")
     return box

@@ -216,7 +216,7 @@ def _size(said: Any, where: str) -> int:
 
 def _table(said: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(said, Mapping):
-        raise InvalidError(f"{where} is a table, not {said!r}")
+        raise InvalidError(f"{where} must be a table, not {said!r}")
     return said
 
 

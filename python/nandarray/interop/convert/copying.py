@@ -160,7 +160,7 @@ def import_(
     ('x',)
     """
     if unsupported not in {"raise", "skip"}:
-        raise InvalidError(f"unsupported is 'raise' or 'skip', not {unsupported!r}")
+        raise InvalidError(f"unsupported must be 'raise' or 'skip', not {unsupported!r}")
     path = Path(source)
     kind = _format(path, format)
     told = SourceOptions(
@@ -531,7 +531,7 @@ def _row_counter(name: str, count: int, progress: Progress) -> Callable[[int], N
 def _format(path: Path, told: str | None) -> str:
     if told is not None:
         if told not in FORMATS:
-            raise InvalidError(f"format {told!r} is none of {', '.join(FORMATS)}")
+            raise InvalidError(f"format must be one of {', '.join(FORMATS)}, not {told!r}")
         return told
     for kind, endings in FORMATS.items():
         if path.suffix.lower() in endings:

@@ -122,7 +122,7 @@ def open_sink(path: Path, format: str, *, compression: str, order: str, alone: b
     not a group.
     """
     if order != "C" and format not in {"npy", "raw"}:
-        raise InvalidError(f"order 'F' goes with npy and raw, not with {format}")
+        raise InvalidError(f"order 'F' must go with npy or raw, not with {format}")
     if format in {"npy", "raw"}:
         if compression not in {"auto", "none"}:
             raise InvalidError(f"{format} has no compression; use zarr, hdf5, netcdf or npz")
@@ -138,7 +138,9 @@ def _codec(compression: str, known: Mapping[str, int | None]) -> tuple[str, int 
     """Split "gzip:4" and fill in the default level."""
     name, _, level = compression.partition(":")
     if name not in known or (level and (known[name] is None or not level.isdigit())):
-        raise InvalidError(f"compression {compression!r} is none of {', '.join(sorted(known))} (name or name:level)")
+        raise InvalidError(
+            f"compression must be one of {', '.join(sorted(known))} (name or name:level), not {compression!r}"
+        )
     return name, int(level) if level else known[name]
 
 

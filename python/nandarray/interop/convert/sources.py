@@ -135,7 +135,7 @@ def _open_raw(path: Path, options: SourceOptions) -> Generator[Source]:
             raise InvalidError(f"{rest} bytes are not a whole number of {dtype} ({dtype.itemsize} bytes each)")
         shape = (rest // dtype.itemsize,)
     if options.order not in {"C", "F"}:
-        raise InvalidError(f"order is 'C' or 'F', not {options.order!r}")
+        raise InvalidError(f"order must be 'C' or 'F', not {options.order!r}")
     yield _mapped(path, shape, dtype, options.offset, options.order)
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nandarray.array.joined import Joined
 from nandarray.errors import InvalidError
 from nandarray.interop.tables.expressions import column_type, expression_of, literal, operand_kind
 from nandarray.interop.tables.kinds import (
@@ -74,8 +75,9 @@ class Operand:
     type : pyarrow.DataType
         Its Arrow type.
     values : Array or None
-        Values as Arrow stores them: whole numbers of the type's unit (a decimal of at most 18 digits times 10^S),
-        floats, or booleans; codes where a dictionary is given; None for text that no program reads.
+        Values, an element a row (of any dimensions for :meth:`Chooser.numbers`), as Arrow stores them: whole numbers of
+        the type's unit (a decimal of at most 18 digits times 10^S), floats, or booleans; codes where a dictionary is
+        given; None for text that no program reads.
     valid : Array or None
         Booleans, false for missing values; None if none is missing.
     dictionary : pyarrow.Array or None
@@ -160,16 +162,28 @@ class Chooser:
         numpy.ndarray
             Numbers in the table, int64, ascending.
         """
-        program = self.program
-        if program is None:
-            none = simple(("and", *self._decided)) != ("true",)
-            return np.arange(begin, begin if none else max(begin, end), dtype=np.int64)
         found = [
-            numbers
+            self.numbers((slice(first, min(end, first + RUN_ROWS)),), **options) + first
             for first in range(begin, end, RUN_ROWS)
-            for numbers in self._runs(program, first, min(end, first + RUN_ROWS), options)
         ]
         return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def numbers(self, box: tuple[slice, ...], **options: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return which elements of a box pass, of operands of any dimensions, counted in the box in C order.
+
+        Parameters
+        ----------
+        box : tuple of slice
+            A range of each dimension, of at most 2^30 elements together.
+        **options
+            Options of :func:`nandarray.offload`, of each run.
+        """
+        program, count = self.program, math.prod(max(0, one.stop - one.start) for one in box)
+        if program is None or not count:
+            none = simple(("and", *self._decided)) != _TRUE
+            return np.arange(0 if none else count, dtype=np.int64)
+        found = list(self._runs(program, box, options))
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def fold(self, asked: Sequence[tuple[Any, ...]], begin: int, end: int, **options: Any) -> list[Any] | None:
         """Compute counts, sums, least and greatest values of the rows for which the test is true, in one pass.
@@ -210,26 +224,31 @@ class Chooser:
             count = max(end - begin, 0) if tree == _TRUE else 0
             return [count for _ in asked]
         found = [
-            offload(program, inputs.boxes(first, min(end, first + RUN_ROWS)), inputs.scalars, **options).result
+            offload(
+                program, inputs.boxes((slice(first, min(end, first + RUN_ROWS)),)), inputs.scalars, **options
+            ).result
             for first in range(begin, end, RUN_ROWS)
         ]
         return folding.results([np.asarray(one).reshape(-1) for one in found])
 
     def _runs(
-        self, program: Program, begin: int, end: int, options: Mapping[str, Any]
+        self, program: Program, box: tuple[slice, ...], options: Mapping[str, Any], first: int = 0
     ) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
-        """Look at rows by one run, or, where a door does not give as many numbers back, by runs of halves."""
+        """Look at a box by one run, or, where a door does not give as many numbers back, by runs of halves."""
+        axis = next((axis for axis, one in enumerate(box) if one.stop - one.start > 1), None)
         try:
-            numbers: Any = offload(program, self._inputs.boxes(begin, end), self._inputs.scalars, **options).result
+            numbers: Any = offload(program, self._inputs.boxes(box), self._inputs.scalars, **options).result
         except InvalidError as error:
-            if not _TOO_MUCH.search(str(error)) or end - begin < 2:  # noqa: PLR2004
+            if axis is None or not _TOO_MUCH.search(str(error)):
                 raise
         else:
-            yield np.asarray(numbers).reshape(-1).astype(np.int64) + begin
+            yield np.asarray(numbers).reshape(-1).astype(np.int64) + first
             return
-        middle = (begin + end) // 2
-        yield from self._runs(program, begin, middle, options)
-        yield from self._runs(program, middle, end, options)
+        middle = (box[axis].start + box[axis].stop) // 2
+        rest = math.prod(one.stop - one.start for one in box[axis + 1 :])
+        for part in (slice(box[axis].start, middle), slice(middle, box[axis].stop)):
+            behind = first + (part.start - box[axis].start) * rest
+            yield from self._runs(program, (*box[:axis], part, *box[axis + 1 :]), options, behind)
 
 
 class Inputs:
@@ -292,11 +311,17 @@ class Inputs:
         """Scalars by name."""
         return {f"s{number}": value for number, (_, value) in enumerate(self._scalars)}
 
-    def boxes(self, begin: int, end: int) -> list[Any]:
-        """Give the inputs of rows."""
-        return [
-            one if number in self._tables else Box(one, slice(begin, end)) for number, one in enumerate(self._arrays)
-        ]
+    def boxes(self, box: tuple[slice, ...]) -> list[Any]:
+        """Give the inputs of a box; of joined arrays, beside which no program runs, the elements."""
+        given: list[Any] = []
+        for number, one in enumerate(self._arrays):
+            if number in self._tables:
+                given.append(one)
+            elif isinstance(one, Joined):
+                given.append(np.ascontiguousarray(one[box]).reshape(-1))
+            else:
+                given.append(Box(one, box))
+        return given
 
     def typed(self, value: Tree) -> Any:
         """Give a value's type and range; an InvalidError says that it does not fit."""

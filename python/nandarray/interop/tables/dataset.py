@@ -36,7 +36,7 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
     """
 
     def __init__(self, table: Table, options: dict[str, Any] | None = None) -> None:
-        files = fs.PyFileSystem(_NoFiles(f"{table.store.path}: {table.name}"))
+        files = fs.PyFileSystem(_NoFiles(table.place))
         form = ds.IpcFileFormat()
         super().__init__([form.make_fragment(table.name, filesystem=files)], table.schema, form, files)
         self._table = table

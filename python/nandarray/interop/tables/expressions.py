@@ -313,7 +313,7 @@ def _constant(exact: Fraction) -> _Exact:
         if scale > _DIGITS_MAX:
             raise InvalidError(f"a constant of a test must have at most {_DIGITS_MAX} digits")
     digits = max(len(str(abs(exact.numerator))), scale, 1)
-    made = Decimal(exact.numerator).scaleb(-scale) if digits < 28 else Decimal(f"{exact.numerator}e-{scale}")  # noqa: PLR2004
+    made = Decimal(f"{exact.numerator}e-{scale}")
     return _Exact(pc.scalar(pa.scalar(made, _decimal(digits, scale))), digits, scale)
 
 

@@ -1,8 +1,8 @@
 """Filters of Arrow as tests of rows: what an engine gives a dataset, read exactly, as far as a test can say it.
 
 An expression is read in the form in which Arrow itself pickles it, where functions, names and constants have their
-types; its text has no types, and quotes in it may be those of a name. A part that a test would decide otherwise than
-Arrow, by a rounding, a wrap-around or a NULL, is not understood: it stays with Arrow.
+types; its text has neither types nor quotes that differ from those of a name. A part that a test would decide
+otherwise than Arrow, by a rounding, a wrap-around or a NULL, is not understood: it stays with Arrow.
 
 ``of_arrow`` keeps of a conjunction the parts that are understood. Where Arrow ends a query with an error since an
 integer overflows or a constant does not fit a column, a test gives the exact answer.

@@ -50,7 +50,8 @@ def create(
     **options
         Options of a table of columns: ``columns`` (names of the columns to take), ``compression`` (``"auto"``, that of
         :meth:`Group.create`, or one a column), ``zone_rows`` (rows of a zone, 65,536); of delimited text:
-        ``delimiter``, ``line_bytes`` and ``check``, as :func:`nandarray.interop.tables.text.create` has them.
+        ``delimiter``, ``header``, ``quote``, ``null``, ``line_bytes`` and ``check``, as
+        :func:`nandarray.interop.tables.text.create` has them.
 
     Returns
     -------

@@ -48,6 +48,11 @@ class Table(ABC):
         """The full name."""
 
     @property
+    def place(self) -> str:
+        """The store's path and the name, for messages."""
+        return f"{self.store.path}: {self.name}"
+
+    @property
     @abstractmethod
     def schema(self) -> Any:
         """The Arrow schema of all columns."""

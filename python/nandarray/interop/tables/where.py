@@ -271,6 +271,8 @@ def comparisons(tree: Tree) -> int:
     """Count the comparisons of a lowered test, one of text as ten."""
     if tree[0] in JOINING:
         return sum(map(comparisons, tree[1:]))
+    if tree[0] in ("valid", "given"):
+        return 1 + sum(map(comparisons, tree[2:]))
     return _OF_TEXT if isinstance(tree[2], bytes) else 1
 
 
@@ -297,10 +299,15 @@ def lowered(tree: Tree, columns: Sequence[Column]) -> Tree | bool:
     number = _number(rest[0], columns)
     if op == "in":
         return lowered(("or", *(("==", rest[0], value) for value in rest[1])), columns)
+    nullable = columns[number].nullable
     if op in ("null", "valid"):
-        return op == "valid"
+        there: Tree | bool = ("valid", number) if nullable else True
+        return there if op == "valid" else ("not", there) if nullable else False
     if op == "given":
-        return lowered(rest[1], columns)
+        inner = lowered(rest[1], columns)
+        if isinstance(inner, bool) and nullable:  # neither true nor false where there is no value
+            inner = ("valid", number) if inner else ("not", ("valid", number))
+        return ("given", number, inner) if nullable else inner
     if op == "is":
         raise InvalidError(f"column {rest[0]} is {columns[number].type}; a test by itself must be a column of booleans")
     if op in ("begins", "ends", "holds"):
@@ -438,16 +445,20 @@ def _call(name: str, reader: _Reader) -> Tree:
 
 
 def _where_valid(reader: _Reader) -> Tree:
-    """Read ``if_else(is_valid(x), test, null[bool])``; there are no missing values."""
-    for word in ("is_valid", "(", "name", ")", ","):
+    """Read ``if_else(is_valid(x), test, null[bool])``."""
+    for word in ("is_valid", "("):
+        reader.take(word)
+    name = reader.take("name")
+    for word in (")", ","):
         reader.take(word)
     tree = _expression(reader)
     for word in (",", "null", "[", "bool", "]"):
         reader.take(word)
-    return tree
+    return "given", name, tree
 
 
 def _one_of(reader: _Reader) -> Tree:
+    """Read ``is_in(x, {value_set=...})``, which is false of a missing value."""
     name = reader.take("name")
     for word in (",", "{", "value_set", "=", "name"):
         reader.take(word)
@@ -463,7 +474,7 @@ def _one_of(reader: _Reader) -> Tree:
     while reader.peek()[1] != "}":
         reader.take("name", ",", "=")
     reader.take("}")
-    return ("or", *(("==", name, value) for value in values))
+    return "and", ("valid", name), ("or", *(("==", name, value) for value in values))
 
 
 def _inverted(reader: _Reader) -> Tree:
@@ -471,12 +482,11 @@ def _inverted(reader: _Reader) -> Tree:
 
 
 def _valid(reader: _Reader) -> Tree:
-    reader.take("name")
-    return ("true",)
+    return "valid", reader.take("name")
 
 
 def _null(reader: _Reader) -> Tree:
-    reader.take("name")
+    name = reader.take("name")
     while reader.peek()[1] != ")":
         reader.take()
-    return "not", ("true",)
+    return "null", name

@@ -60,10 +60,10 @@ class How:
     ) -> How:
         """Check the arguments and settle their defaults."""
         if region is not None and region != "auto" and not isinstance(region, Mapping):
-            raise InvalidError(f"region is a mapping from dimensions to slices, or 'auto', not {region!r}")
+            raise InvalidError(f"region must be a mapping from dimensions to slices, or 'auto', not {region!r}")
         known = ("w", "w-", "x", "a", "a-", "r+")
         if mode is not None and mode not in known:
-            raise InvalidError(f"mode {mode!r} is none of {', '.join(known)}")
+            raise InvalidError(f"mode must be one of {', '.join(known)}, not {mode!r}")
         settled = mode or ("a" if append_dim is not None else "r+" if region is not None else "w-")
         if append_dim is not None and settled not in ("a", "a-"):
             raise InvalidError(f"append_dim={append_dim!r} must have mode 'a' or 'a-', not {settled!r}")
@@ -213,7 +213,7 @@ def _region(dataset: Dataset, stored: _Stored, how: How) -> tuple[dict[str, slic
 
 def _slice(dataset: Dataset, stored: _Stored, dim: str, where: Any) -> slice:
     if not isinstance(where, slice):
-        raise InvalidError(f"region of dimension {dim!r} is a slice or 'auto', not {where!r}")
+        raise InvalidError(f"region of dimension {dim!r} must be a slice or 'auto', not {where!r}")
     if where.step not in (None, 1):
         raise InvalidError(f"region of dimension {dim!r} has step {where.step}; it must be 1")
     begin, end = (_integer(one, dim) for one in (where.start, where.stop))
@@ -237,7 +237,7 @@ def _integer(value: Any, dim: str) -> int | None:
     try:
         return None if value is None else operator.index(value)
     except TypeError:
-        raise InvalidError(f"region of dimension {dim!r} is a slice of integers, not of {value!r}") from None
+        raise InvalidError(f"region of dimension {dim!r} must be a slice of integers, not of {value!r}") from None
 
 
 def _labels(dataset: Dataset, stored: _Stored, dim: str) -> slice:

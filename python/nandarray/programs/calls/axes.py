@@ -158,7 +158,7 @@ def longest_first(axis: int | Sequence[int], shape: tuple[int, ...]) -> list[int
         raise InvalidError("there is no axis to fold along")
     for one in several:
         if not isinstance(one, int | np.integer) or isinstance(one, bool):
-            raise InvalidError(f"an axis is an integer, not {one!r}")
+            raise InvalidError(f"an axis must be an integer, not {one!r}")
     found = [check_axis(int(one), len(shape)) for one in several]
     if len(set(found)) < len(found):
         raise InvalidError(f"axes {tuple(several)} name one axis twice")

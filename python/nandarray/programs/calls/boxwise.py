@@ -61,7 +61,7 @@ def map_boxes(
     whole = ports.Boxed(box)
     shape = tuple(whole.shape)
     if not 0 < len(shape) <= _DIMENSIONS:
-        raise InvalidError(f"a function of boxes takes 1 to {_DIMENSIONS} dimensions; the box {shape} has {len(shape)}")
+        raise InvalidError(f"a box of a function must have 1 to {_DIMENSIONS} dimensions, not {len(shape)} as {shape}")
     sizes, first = _blocks(grid, True if block is None else block, whole, shape)
     halo = read_halo(depth, boundary, shape)
     results = read_chunks(chunks, sizes)
@@ -98,7 +98,9 @@ def map_boxes(
     if isinstance(name, str):
         out = store.create(name, made_shape, kind)
     elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != made_shape:
-        raise InvalidError(f"out has shape {got}; the {'box' if chunks is None else 'result'} has {made_shape}")
+        raise InvalidError(
+            f"out must have shape {made_shape}, as the {'box' if chunks is None else 'result'}, not {got}"
+        )
     try:
         target = _tiled(out, made_first, results.chunk) if ports.is_stored(out) else out
         done: Any = run.offload(made, [tiled(box), *map(tiled, map(_given, others))], values, out=target, **given)
@@ -208,7 +210,7 @@ def _blocks(grid: Any, block: Any, box: ports.Boxed, shape: tuple[int, ...]) -> 
         return sizes, tuple(first)
     sizes = check_shape(block, what="block")
     if len(sizes) != len(shape) or 0 in sizes:
-        raise InvalidError(f"block is {sizes}; the box {shape} has {len(shape)} dimensions, and none may be 0")
+        raise InvalidError(f"block must have {len(shape)} lengths from 1 on, as the box {shape}, not {sizes}")
     return sizes, sizes
 
 

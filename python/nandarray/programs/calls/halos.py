@@ -85,7 +85,7 @@ def by_axis(given: Any, shape: Sequence[int], default: Any, what: str, *, of: st
         return [axes.get(axis, default) for axis in range(len(shape))]
     if isinstance(given, tuple | list):
         if len(given) != len(shape):
-            raise InvalidError(f"{what} is {given!r}, and the {of} {tuple(shape)} has {len(shape)} dimensions")
+            raise InvalidError(f"{what} must have {len(shape)} entries, as the {of} {tuple(shape)}, not {given!r}")
         return list(given)
     return [given] * len(shape)
 

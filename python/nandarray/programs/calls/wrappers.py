@@ -276,7 +276,7 @@ def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options
         numbers = all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in columns)
         if not box.shape or not numbers:
             raise InvalidError(
-                "columns are fields of structured elements, or numbers along the last of at least one axis"
+                "columns must be fields of structured elements, or numbers along the last of at least one axis"
             )
         width, item = box.shape[-1], box.dtype.itemsize
         outside = [one for one in columns if not -width <= one < width]
@@ -376,7 +376,7 @@ def _kinds(scalars: _Options, boxes: Sequence[Any]) -> dict[str, np.dtype[Any]]:
     for name, value in scalars.items():
         number = np.asarray(value)
         if number.ndim or number.dtype.kind not in "biuf":
-            raise InvalidError(f"{name} is {value!r}; what is given by name is one number, or an option")
+            raise InvalidError(f"{name} must be one number, or an option, not {value!r}")
         dtype = number.dtype
         beside = [box.dtype for box in boxes if box.dtype.kind in "biuf"]
         if type(value) in (int, float) and beside:

@@ -58,7 +58,7 @@ def extents(name: str, size: int, *, square: bool = True) -> dict[str, int]:
     InvalidError.
     """
     if size < 4:  # noqa: PLR2004
-        raise InvalidError(f"a sample of size {size} is too small: 4 at least")
+        raise InvalidError(f"the size of a sample must be at least 4, not {size}")
     found: dict[str, int] = {}
     for section in kernels.get(name).sections:
         for extent in section["shape"]:

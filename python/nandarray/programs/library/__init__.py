@@ -158,7 +158,7 @@ def key_scalars(raw: bytes) -> tuple[int, int]:
         There are not 16 of them.
     """
     if len(raw) != 16:  # noqa: PLR2004
-        raise InvalidError(f"there are {len(raw)} bytes; a key or a start value has 16")
+        raise InvalidError(f"a key or a start value must have 16 bytes, not {len(raw)}")
     return int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
 
 

@@ -7,6 +7,10 @@ Values are integers as rows have them (decimals scaled, dates as days since 1970
 
 A test that is a conjunction is taken apart: each part is decided behind the last field that it needs, so that a line
 that fails early is not read to its end. Characters become numbers in the C source, so no text can end up as code.
+
+Where values may be missing (``null``), a test is true, false or neither, as in SQL: two expressions of C say whether it
+is true and whether it is false, and "not" exchanges them. ``("valid", field)`` asks whether a value is there;
+``("given", field, test)`` is neither where it is not.
 """
 
 from __future__ import annotations
@@ -20,14 +24,17 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["FIELDS_MAX", "Field", "conjuncts", "field", "needed", "psf_", "tuple_dtype"]
+__all__ = ["DIGITS", "FIELDS_MAX", "Field", "conjuncts", "field", "needed", "psf_", "tuple_dtype"]
 
 FIELDS_MAX = 64
 _TEXT_MAX = 1 << 12
 _KIND = re.compile(r"(skip|date|int|int32)|decimal(32_)?(\d+)|bytes(\d+)")
 #: Digits of an integer, at most, by its bytes.
 DIGITS = {4: 9, 8: 18}
+_SMALL_BITS = 32
+SPELLINGS_MAX, SPELLING_MAX = 16, 64
 _COMPARE = {"<", "<=", ">", ">=", "==", "!="}
+_NO_DELIMITER = b"\r\n-.0123456789"
 _WORDS = {"begins": "BEGINS", "ends": "FINISHES", "holds": "HOLDS"}
 
 Test = tuple[Any, ...]
@@ -57,7 +64,7 @@ def field(text: str) -> Field:
         return Field(*{"skip": ("SKIP", 0, 0), "date": ("DATE", 4, 0), "int": ("INT", 8, 0)}.get(plain, ("INT", 4, 0)))
     if room is not None:
         if not 0 < int(room) <= _TEXT_MAX or int(room) % 4:
-            raise InvalidError(f"psf: the size of {text!r} is a multiple of 4, from 4 to {_TEXT_MAX}")
+            raise InvalidError(f"psf: the size of {text!r} must be a multiple of 4, from 4 to {_TEXT_MAX}")
         return Field("TEXT_FIELD", int(room), 0)
     size = 4 if small else 8
     if int(places) >= DIGITS[size]:
@@ -65,12 +72,17 @@ def field(text: str) -> Field:
     return Field("DECIMAL", size, int(places))
 
 
-def tuple_dtype(fields: Sequence[str], columns: Sequence[int]) -> np.dtype[Any]:
-    """Return the dtype of rows: ``c`` and its number for each column, in the order of the line, without gaps."""
+def tuple_dtype(fields: Sequence[str], columns: Sequence[int], *, null: bool = False) -> np.dtype[Any]:
+    """Return the dtype of rows: ``c`` and its number for each column, in the order of the line, without gaps.
+
+    Where values may be missing, a word ``valid`` is behind them: bit n says whether that of field n is there.
+    """
     made = []
     for number in sorted(set(columns)):
         one = field(fields[number])
         made.append((f"c{number}", f"S{one.bytes}" if one.kind == "TEXT_FIELD" else f"int{8 * one.bytes}"))
+    if null:
+        made.append(("valid", "uint32" if max(columns) < _SMALL_BITS else "uint64"))
     return np.dtype(made)
 
 
@@ -89,6 +101,8 @@ def needed(where: Test) -> set[int]:
         return set()
     if where[0] in ("and", "or", "not"):
         return set().union(*(needed(part) for part in where[1:]))
+    if where[0] == "given":
+        return {int(where[1])} | needed(where[2])
     return {int(where[1])}
 
 
@@ -101,17 +115,25 @@ def psf_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[str
     used = needed(where) | set(columns)
     for number in used:
         if not 0 <= number < len(kinds):
-            raise InvalidError(f"psf: there is no field {number}; a line has {len(kinds)}")
+            raise InvalidError(f"psf: a field must be from 0 to {len(kinds) - 1}, not {number}")
         if kinds[number].kind == "SKIP":
             raise InvalidError(f"psf: field {number} is passed over; it cannot be kept or tested")
     if not columns:
-        raise InvalidError("psf: no column is kept")
+        raise InvalidError("psf: at least one column must be kept")
+    delimiter, quote, line_bytes = values["delimiter"], values["quote"], values["line_bytes"]
+    if delimiter in _NO_DELIMITER:
+        raise InvalidError(f"psf: the delimiter must be no end of a line and in no number, not {bytes([delimiter])!r}")
+    if quote and (quote in _NO_DELIMITER or quote == delimiter):
+        raise InvalidError(f"psf: the quote must be no delimiter and in no number, not {bytes([quote])!r}")
+    spellings = _spellings(values["null"], delimiter, quote)
+    if values["quoted_ends"] and not quote:
+        raise InvalidError("psf: quoted_ends must be 0 where there is no quote")
+    if values["listing"] and (quote or spellings):
+        raise InvalidError("psf: listing must be 0 with quote and null: both look ahead, which needs the stream's end")
     tests: dict[int, list[str]] = {}
     for part in conjuncts(where):
-        tests.setdefault(max(needed(part)), []).append(_expression(part, kinds))
-    delimiter, line_bytes = values["delimiter"], values["line_bytes"]
-    if delimiter in b"\r\n-.0123456789":
-        raise InvalidError(f"psf: {bytes([delimiter])!r} cannot be the delimiter")
+        made = _decided(part, kinds, wanted=True) if spellings else _expression(part, kinds)
+        tests.setdefault(max(needed(part)), []).append(made)
     shown, listed, text_bytes, shortest = [], [], 0, 1
     for number in range(max(used) + 1):
         kind = kinds[number] if number in used else Field("SKIP", 0, 0)
@@ -119,11 +141,19 @@ def psf_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[str
         at, kept = text_bytes if is_text else 0, int(number in columns)
         listed.append(f"{{{kind.kind}, {kind.bytes}, {kind.places}, {at}, {kept}}}")
         text_bytes += kind.bytes + 4 if is_text else 0
-        shortest += {"SKIP": 0, "TEXT_FIELD": 0, "DATE": 10}.get(kind.kind, 1) + (number > 0)
-    row = tuple_dtype(fields, columns)
+        least = {"SKIP": 0, "TEXT_FIELD": 0, "DATE": 10}.get(kind.kind, 1)
+        shortest += min([least, *map(len, spellings)]) + (number > 0)
+    row = tuple_dtype(fields, columns, null=bool(spellings))
     for name in row.names or ():
         shown.append([name, row[name].str.lstrip("<|") if row[name].kind == "S" else row[name].name])
-    return {
+    more: dict[str, Any] = {}
+    if quote:
+        more |= {"QUOTE": quote, "QUOTED_ENDS": values["quoted_ends"]}
+    if spellings:
+        words = (f"SPELT({len(one)}, {', '.join(map(str, one)) or '0'})" for one in spellings)
+        kept = sum(1 << number for number in columns)
+        more |= {"SPELLINGS": " ".join(words), "VALID_BYTES": row["valid"].itemsize, "KEPT": f"UINT64_C({kept})"}
+    return more | {
         "FIELDS": ", ".join(listed),
         "TESTS": " ".join(f"case {at}: return {' && '.join(parts)};" for at, parts in sorted(tests.items())),
         "ROW_BYTES": row.itemsize,
@@ -134,6 +164,38 @@ def psf_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[str
         "TEXT_BYTES": text_bytes,
         "LISTING": values["listing"],
     }
+
+
+def _spellings(null: Any, delimiter: int, quote: int) -> tuple[bytes, ...]:
+    """Check what missing values are written as."""
+    found = tuple(null)
+    if len(found) > SPELLINGS_MAX or len(set(found)) < len(found):
+        raise InvalidError(
+            f"psf: null must be at most {SPELLINGS_MAX} different spellings, not {len(found)}: {found!r}"
+        )
+    ends = {delimiter, quote, *b"\r\n"}
+    for one in found:
+        if not isinstance(one, bytes) or len(one) > SPELLING_MAX or ends & set(one):
+            raise InvalidError(
+                f"psf: a spelling of null must be at most {SPELLING_MAX} bytes without delimiter, quote and end of a "
+                f"line, not {one!r}"
+            )
+    return found
+
+
+def _decided(where: Test, kinds: Sequence[Field], *, wanted: bool) -> str:
+    """Write in C whether a test is true, or whether it is false; a comparison with a missing value is neither."""
+    op, *rest = where
+    if op == "not" and len(rest) == 1:
+        return _decided(rest[0], kinds, wanted=not wanted)
+    if op in ("and", "or") and rest:
+        every = (op == "and") == wanted
+        return "(" + (" && " if every else " || ").join(_decided(part, kinds, wanted=wanted) for part in rest) + ")"
+    if op == "valid" and len(rest) == 1:
+        return f"{'' if wanted else '!'}VALID({rest[0]})"
+    if op == "given" and len(rest) == 2:  # noqa: PLR2004
+        return f"(VALID({rest[0]}) && {_decided(rest[1], kinds, wanted=wanted)})"
+    return f"(VALID({rest[0]}) && {'' if wanted else '!'}{_expression(where, kinds)})"
 
 
 def _expression(where: Test, kinds: Sequence[Field]) -> str:
@@ -154,7 +216,7 @@ def _expression(where: Test, kinds: Sequence[Field]) -> str:
     if op not in _COMPARE or isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidError(f"psf: {where!r} is no test of a number; there is {', '.join(sorted(_COMPARE))} and in")
     if not -(2**63) <= value < 2**63:
-        raise InvalidError(f"psf: {value} does not fit 64 bits")
+        raise InvalidError(f"psf: a number must fit 64 bits, not {value}")
     fits = kind.bytes == 4 and bool(-(2**31) <= value < 2**31)  # noqa: PLR2004
     return f"({'SMALL' if fits else 'NUMBER'}({number}) {op} {_literal(int(value), small=fits)})"
 

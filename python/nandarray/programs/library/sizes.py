@@ -41,7 +41,9 @@ def histogram(_dtype: np.dtype[Any] | None, values: Values) -> Mapping[str, Any]
 def filter_rows(dtype: np.dtype[Any] | None, values: Values) -> Mapping[str, Any]:
     row, offset = values["row_bytes"], values["offset"]
     if offset + _size(dtype) > row:
-        raise InvalidError(f"filter_rows: an element of {_size(dtype)} bytes at {offset} leaves the row of {row} bytes")
+        raise InvalidError(
+            f"filter_rows: an element of {_size(dtype)} bytes at {offset} must be within the row of {row} bytes"
+        )
     return {"ROW_BYTES": row, "OFFSET": offset}
 
 
@@ -51,7 +53,7 @@ def select_(_dtype: np.dtype[Any] | None, values: Values) -> Mapping[str, Any]:
         raise InvalidError(f"select: columns must be from 1 to {COLUMNS_MAX}, not {len(columns)}")
     for offset, size in columns:
         if offset < 0 or size < 1 or offset + size > row:
-            raise InvalidError(f"select: the column of {size} bytes at {offset} leaves the row of {row} bytes")
+            raise InvalidError(f"select: the column of {size} bytes at {offset} must be within the row of {row} bytes")
     unit = next(unit for unit in (8, 4, 2, 1) if all(number % unit == 0 for number in (row, *sum(columns, ()))))
     listed = ", ".join(f"{{{offset}, {size}}}" for offset, size in columns)
     total = sum(size for _, size in columns)
@@ -68,9 +70,9 @@ def _field(text: str) -> tuple[str, int]:
     if kind not in _KINDS or (kind not in ("decimal", "bytes")) == (text != kind):
         raise InvalidError(f"parse: {text!r} is no field; there is skip, int, date, float, decimal2, bytes16 and so on")
     if kind == "decimal" and size > _DECIMALS_MAX:
-        raise InvalidError(f"parse: {text!r} has more than {_DECIMALS_MAX} decimals")
+        raise InvalidError(f"parse: {text!r} must have at most {_DECIMALS_MAX} decimals")
     if kind == "bytes" and (size == 0 or size % 8 or size > 1 << 12):
-        raise InvalidError(f"parse: the size of {text!r} is a multiple of 8, from 8 to 4096")
+        raise InvalidError(f"parse: the size of {text!r} must be a multiple of 8, from 8 to 4096")
     return kind, size
 
 
@@ -134,7 +136,7 @@ def blocks(_dtype: np.dtype[Any] | None, values: Values) -> Mapping[str, Any]:
 def width(dtype: np.dtype[Any] | None, values: Values, *, packs: bool) -> Mapping[str, Any]:
     width, wide = values["width"], _size(dtype)
     if width > 8 * wide:
-        raise InvalidError(f"a width of {width} bits is more than the elements' {8 * wide}")
+        raise InvalidError(f"the width must be at most the elements' {8 * wide} bits, not {width}")
     sizes = (32 * wide, 4 * width) if packs else (4 * width, 32 * wide)
     return {"WIDTH": width, "IN_BYTES": sizes[0], "OUT_BYTES": sizes[1]}
 

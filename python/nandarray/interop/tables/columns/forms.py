@@ -16,6 +16,7 @@ A missing value is zero here; that it is missing is said elsewhere. Nothing here
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,19 @@ import pyarrow as pa
 
 from nandarray.errors import InvalidError
 
-__all__ = ["FORMS", "arrow_of", "bits_of", "element", "form_of", "outer_of", "plain", "settled", "stored", "validity"]
+__all__ = [
+    "FORMS",
+    "arrow_of",
+    "bits_of",
+    "element",
+    "form_of",
+    "outer_of",
+    "plain",
+    "pooled",
+    "settled",
+    "stored",
+    "validity",
+]
 
 FORMS = ("array", "text", "bytes", "list", "codes")
 #: Digits of decimals that lie as integers.
@@ -201,6 +214,13 @@ def stored(array: Any, name: str) -> _NdArray:
 # --- To Arrow ---------------------------------------------------------------------------------------------------------
 
 
+def pooled(shape: tuple[int, ...], dtype: Any) -> _NdArray:
+    """Return memory for elements from Arrow's pool, which keeps what was freed: new pages cost more than a copy."""
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
+    return np.frombuffer(pa.allocate_buffer(size), dtype, math.prod(shape)).reshape(shape)
+
+
 def bits_of(there: _NdArray | None) -> Any:
     """Return Arrow's buffer of validity."""
     return None if there is None else pa.array(there).buffers()[1]
@@ -219,9 +239,9 @@ def arrow_of(values: _NdArray, there: _NdArray | None, kind: Any) -> Any:
         inner = arrow_of(values.reshape(-1), None, kind.value_type)
         return pa.Array.from_buffers(kind, count, [bits_of(there)], children=[inner])
     if _types.is_decimal(kind) and kind.bit_width // 8 > values.itemsize:
-        wide = np.empty((count, kind.bit_width // 64), "<i8")
+        wide = pooled((count, kind.bit_width // 64), "<i8")
         wide[:, 0] = values
-        wide[:, 1:] = (values >> 63)[:, None]
+        np.right_shift(wide[:, :1], 63, out=wide[:, 1:])
         values = wide
     whole = np.require(values, requirements=["C", "A"])
     return pa.Array.from_buffers(kind, count, [bits_of(there), pa.py_buffer(whole)])

@@ -19,7 +19,7 @@ from nandarray.door import Source
 from nandarray.errors import CorruptError
 from nandarray.interop.tables.choosing import Operand
 from nandarray.interop.tables.columns.dictionary import dictionary_of
-from nandarray.interop.tables.columns.forms import arrow_of, element, is_list, is_text
+from nandarray.interop.tables.columns.forms import arrow_of, element, is_list, is_text, pooled
 from nandarray.interop.tables.columns.layout import DELETED, Layout, Place, check_elements
 
 if TYPE_CHECKING:
@@ -84,10 +84,8 @@ class _Column:
             found = self.ragged.to_arrow(key)
             return _as(found if chosen is None else found.take(pa.array(chosen)), kind)
         assert self.values is not None
-        found = np.asarray(self.values[key])
-        there = None if self.valid is None else np.asarray(self.valid[key], bool)
-        if chosen is not None:
-            found, there = found[chosen], None if there is None else there[chosen]
+        found = _read(self.values, key, chosen)
+        there = None if self.valid is None else _read(self.valid, key, chosen)
         if there is not None and there.all():
             there = None
         if self.place.form == "array":
@@ -140,6 +138,16 @@ class _Column:
             return 0
         first, last = (int(self.ragged.offsets[at]) for at in (begin, end))
         return (last - first) * self.ragged.values.dtype.itemsize
+
+
+def _read(array: Array, key: slice | _NdArray, chosen: _NdArray | None) -> _NdArray:
+    """Read rows, or some of these, into memory of Arrow's pool."""
+    count = len(key) if isinstance(key, np.ndarray) else key.stop - key.start
+    rest, dtype = array.shape[1:], array.dtype
+    found = pooled((count, *rest), dtype)
+    if count:
+        array.read(key, out=found)
+    return found if chosen is None else np.take(found, chosen, 0, pooled((len(chosen), *rest), dtype), "clip")
 
 
 def _length(store: Store, path: str, place: Place) -> int:

@@ -173,6 +173,10 @@ def fitted(batch: Any, schema: Any, shown: str) -> Any:
 
 
 def _as(array: Any, kind: Any) -> Any:
+    if pa.types.is_null(array.type):
+        return pa.nulls(
+            len(array), pa.dictionary(pa.int32(), kind.value_type) if pa.types.is_dictionary(kind) else kind
+        )
     if not pa.types.is_dictionary(kind):
         return array if array.type == kind else array.cast(kind)
     given = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -182,7 +186,7 @@ def _as(array: Any, kind: Any) -> Any:
 def _alike(given: Any, wanted: Any) -> bool:
     """Return whether types have the same values, in another layout."""
     given, wanted = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (given, wanted))
-    if given == wanted or any(test(given) and test(wanted) for test in (is_text, is_bytes)):
+    if pa.types.is_null(given) or given == wanted or any(test(given) and test(wanted) for test in (is_text, is_bytes)):
         return True
     return is_list(given) and is_list(wanted) and given.value_type == wanted.value_type
 
@@ -209,4 +213,8 @@ def slabs(batches: Iterator[Any], first: int, rows: int) -> Iterator[Any]:
 
 
 def _joined(batches: list[Any]) -> Any:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if len(batches) == 1:
+        return batches[0]
+    whole = pa.Table.from_batches(batches)
+    arrays = [pa.concat_arrays(column.chunks) for column in whole.columns]  # which brings dictionaries together
+    return pa.RecordBatch.from_arrays(arrays, names=whole.column_names)

@@ -187,10 +187,8 @@ class ColumnTable(Table):
         with write.alone(self._store, self._path):
             reader = self._reader(columns_of(where, self._layout))
             scan = Scan(reader, [], where, {})
-            found = [one for one in scan.numbers(self._pieces(reader.rows, where), BATCH_ROWS) if len(one)]
-            if found:
-                delete(self._store, self._path, reader.rows, np.concatenate(found))
-        return sum(map(len, found))
+            numbers = scan.numbers(self._pieces(reader.rows, where), BATCH_ROWS)
+            return delete(self._store, self._path, reader.rows, numbers)
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ def matvec(matrix: Array, vector: Array, *, columns: int = 64) -> tuple[Array]:
     Products are of the matrix' dtype, int64 (wrapping) for integers. A vector of another length is an InvalidError.
     """
     if len(vector) != columns:
-        raise InvalidError(f"the vector has {len(vector)} elements, rows have {columns}")
+        raise InvalidError(f"the vector must have {columns} elements, as rows have, not {len(vector)}")
     kind = matrix.dtype if matrix.dtype.kind == "f" else np.dtype(np.int64)
     rows, wide = matrix.reshape(-1, columns).astype(kind), vector.astype(kind)
     lane = np.zeros((LANES, len(rows)), kind)
@@ -79,7 +79,7 @@ def network(
     features, reach = filters * half * half, 2 * half
     sizes = np.cumsum([9 * filters, filters, features * classes, classes])
     if len(weights) != sizes[-1]:
-        raise InvalidError(f"there are {len(weights)} weights; the network has {sizes[-1]}")
+        raise InvalidError(f"there must be {sizes[-1]} weights, not {len(weights)}")
     kernels, bias, dense, dense_bias = np.split(weights, sizes[:-1])
     stack = images.reshape(-1, side, side).astype(np.int32)
     total = np.zeros((len(stack), filters, reach, reach), np.int32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -138,15 +138,44 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _passes(where: tuple[Any, ...], values: dict[int, Any]) -> bool:
+def _truth(where: tuple[Any, ...], values: dict[int, Any]) -> bool | None:
+    """Decide a test as SQL does: a comparison with a missing value is neither true nor false."""
     if not where:
         return True
     op, *rest = where
     if op in ("and", "or"):
-        return (all if op == "and" else any)(_passes(part, values) for part in rest)
+        parts = [_truth(part, values) for part in rest]
+        ending = op == "or"
+        return ending if ending in parts else None if None in parts else not ending
     if op == "not":
-        return not _passes(rest[0], values)
-    return _TESTS[op](values[rest[0]], rest[1])
+        inner = _truth(rest[0], values)
+        return None if inner is None else not inner
+    value = values[rest[0]]
+    if op == "valid":
+        return value is not None
+    if op == "given":
+        return None if value is None else _truth(rest[1], values)
+    return None if value is None else _TESTS[op](value, rest[1])
+
+
+def _lines(raw: bytes, delimiter: int, quote: int) -> Iterator[tuple[bytes, list[tuple[bytes, bool]]]]:
+    """Take lines apart: each with its fields, and whether these were quoted."""
+    between, around = (re.escape(bytes([one])) for one in (delimiter, quote or ord("\n")))
+    quoted = rb"%b((?:[^%b]|%b%b)*)%b" % ((around,) * 5) if quote else rb"(?!)()"
+    part = re.compile(rb"(?:%b|([^%b%b\n]*?))(\r?\n|%b)" % (quoted, between, around, between))
+    begin = at = 0
+    fields: list[tuple[bytes, bool]] = []
+    while at < len(raw):
+        found = part.match(raw, at)
+        if found is None:
+            raise ValueError(f"{raw[begin : begin + 60]!r} is no line of fields")
+        inner, plain, end = found.groups()
+        doubled = bytes([quote])
+        fields.append((plain, False) if inner is None else (inner.replace(doubled * 2, doubled), True))
+        at = found.end()
+        if end.endswith(b"\n"):
+            yield raw[begin:at], fields
+            begin, fields = at, []
 
 
 def psf(
@@ -158,25 +187,37 @@ def psf(
     delimiter: int,
     line_bytes: int,
     listing: int,
+    quote: int,
+    quoted_ends: int,
+    null: Sequence[bytes],
 ) -> tuple[Array]:
     """Return the wanted fields of the lines that pass a test; all lines are checked as far as they are needed.
 
     ``fields`` are kinds, ``columns`` the numbers of those to keep; lines, each with its end, have ``line_bytes`` at
-    most. ``listing`` has no meaning here.
+    most. ``listing`` and ``quoted_ends`` have no meaning here.
     """
-    del listing
+    del listing, quoted_ends
     raw = text.tobytes()
     if raw and not raw.endswith(b"\n"):
         raise ValueError("the last line has no end")
-    wanted = sorted(needed(where) | set(columns))
-    rows = []
-    for line in raw.split(b"\n")[:-1]:
-        parts = line.removesuffix(b"\r").split(bytes([delimiter]))
-        if len(line) >= line_bytes or len(parts) <= wanted[-1]:
+    kept = sorted(set(columns))
+    wanted = sorted(needed(where) | set(kept))
+    dtype = tuple_dtype(fields, columns, null=bool(null))
+    rows: list[tuple[Any, ...]] = []
+    for line, parts in _lines(raw, delimiter, quote):
+        if len(line) > line_bytes or len(parts) <= wanted[-1]:
             raise ValueError(f"{line!r} is too long, or has too few fields")
-        values = {number: _value(parts[number], fields[number]) for number in wanted}
-        if None in values.values():
-            raise ValueError(f"{line!r} is malformed")
-        if _passes(where, values):
-            rows.append(tuple(values[number] for number in sorted(set(columns))))
-    return (np.array(rows, dtype=tuple_dtype(fields, columns)),)
+        values: dict[int, Any] = {}
+        for number in wanted:
+            part, is_quoted = parts[number]
+            if not is_quoted and part in null:
+                values[number] = None
+                continue
+            values[number] = _value(part, fields[number])
+            if values[number] is None:
+                raise ValueError(f"{line!r} is malformed")
+        if _truth(where, values):
+            filled = tuple(np.zeros((), dtype[f"c{n}"])[()] if values[n] is None else values[n] for n in kept)
+            valid = sum(1 << n for n in kept if values[n] is not None)
+            rows.append((*filled, valid) if null else filled)
+    return (np.array(rows, dtype=dtype),)

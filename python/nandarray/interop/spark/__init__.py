@@ -1,8 +1,9 @@
 """Tables for Spark: a data source that reads them beside the data, and writes Spark's frames to them.
 
-    >>> from nandarray.interop import spark  # doctest: +SKIP
-    >>> spark.register(session)  # doctest: +SKIP
-    >>> session.read.format("nandarray").option("table", "sales").load("/data/shop.nand")  # doctest: +SKIP
+    from nandarray.interop import spark
+
+    spark.register(session)
+    frame = session.read.format("nandarray").option("table", "sales").load("/data/shop.nand")
 
 ``source`` has what Spark calls first, ``options`` what users may say, ``types`` the types of both sides, ``filters``
 Spark's filters as Arrow's, ``reading`` and ``writing`` the two ways. It needs PySpark 4.1 or newer, and this package in

@@ -25,10 +25,13 @@ class NandarrayDataSource(DataSource):  # type: ignore[misc]
 
     Examples
     --------
-    >>> from nandarray.interop.spark import NandarrayDataSource  # doctest: +SKIP
-    >>> session.dataSource.register(NandarrayDataSource)  # doctest: +SKIP
-    >>> read = session.read.format("nandarray").option("table", "sales")  # doctest: +SKIP
-    >>> read.option("columns", "region,price").load("/data/shop.nand").where("price > 10")  # doctest: +SKIP
+    ::
+
+        from nandarray.interop.spark import NandarrayDataSource
+
+        session.dataSource.register(NandarrayDataSource)
+        read = session.read.format("nandarray").option("table", "sales")
+        read.option("columns", "region,price").load("/data/shop.nand").where("price > 10").show()
     """
 
     @classmethod
@@ -65,8 +68,11 @@ def register(session: Any) -> None:
 
     Examples
     --------
-    >>> from nandarray.interop import spark  # doctest: +SKIP
-    >>> spark.register(session)  # doctest: +SKIP
+    ::
+
+        from nandarray.interop import spark
+
+        spark.register(session)
     """
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(NandarrayDataSource)

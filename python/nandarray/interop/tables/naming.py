@@ -68,7 +68,7 @@ def create(
     ExistsError
         The name is taken.
     NotFoundError
-        What is to be replaced is no table.
+        The name to be replaced is that of no table.
 
     Examples
     --------

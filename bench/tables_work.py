@@ -52,8 +52,11 @@ def _measured(run: Callable[[], Any], rounds: int) -> _Figures:
 # --- Data -------------------------------------------------------------------------------------------------------------
 
 
-def _rows(count: int) -> Any:
-    """Return rows of 1 KiB that no codec shortens, with a column of doubles, a batch each 16 MiB."""
+def _rows(count: int, kind: Any = None) -> Any:
+    """Return rows of 1 KiB that no codec shortens, with a column of doubles, a batch each 16 MiB.
+
+    The long column is of bytes of fixed length, or of ``kind``, another type of bytes.
+    """
     import pyarrow as pa
 
     chance, step = np.random.default_rng(1), (16 << 20) // _ROW_BYTES
@@ -72,7 +75,10 @@ def _rows(count: int) -> Any:
                 schema=schema,
             )
 
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    if kind is None:
+        return pa.RecordBatchReader.from_batches(schema, batches())
+    wanted = schema.set(2, pa.field("rest", kind))
+    return pa.RecordBatchReader.from_batches(wanted, (batch.cast(wanted) for batch in batches()))
 
 
 def _made_nandarray(folder: Path, asked: _Figures) -> _Figures:
@@ -122,6 +128,7 @@ def _made_lance(folder: Path, asked: _Figures) -> _Figures:
 
 
 def _made_vortex(folder: Path, asked: _Figures) -> _Figures:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     vortex = _peer("vortex")
@@ -130,7 +137,8 @@ def _made_vortex(folder: Path, asked: _Figures) -> _Figures:
     for path in _files(folder):
         vortex.io.write(pq.ParquetFile(path).read(), str(place / f"{path.stem}.vortex"))
     size = _bytes_below(place)
-    vortex.io.write(_rows(asked["rows"]), str(folder / "rows.vortex"))
+    # It has no bytes of fixed length.
+    vortex.io.write(_rows(asked["rows"], pa.binary()), str(folder / "rows.vortex"))
     return {"bytes": size}
 
 
@@ -244,9 +252,11 @@ def _take_lance(folder: Path) -> Callable[[Any], int]:
 
 
 def _take_vortex(folder: Path) -> Callable[[Any], int]:
+    import pyarrow as pa
+
     vortex = _peer("vortex")
     rows = vortex.open(str(folder / "rows.vortex"))
-    return lambda numbers: len(rows.scan(indices=vortex.array(numbers.astype("u8"))).read_all())
+    return lambda numbers: len(rows.scan(indices=vortex.array(pa.array(numbers, pa.uint64()))).read_all())
 
 
 def _scan(folder: Path, asked: _Figures) -> _Figures:

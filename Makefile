@@ -57,6 +57,12 @@ arch-tests: $(STAMPS)/test $(STAMPS)/native ## every instruction of the hart on 
 	@-tools/system-packages.sh qemu-system-misc device-tree-compiler
 	$(BIN)/python tests/python/arch_run.py --fetch-spike $(ARCH)
 
+.PHONY: test-engines
+test-engines: setup-test $(STAMPS)/engines $(STAMPS)/spark ## tables in DuckDB, DataFusion, Polars and Spark (fetches 800 MB; Spark needs Java 17)
+	@-command -v java >/dev/null || tools/system-packages.sh openjdk-17-jre-headless
+	$(BIN)/python -m pytest -q tests/python/test_tables_engines.py tests/python/test_engines_predicates.py \
+	  tests/python/test_spark.py tests/python/test_tpch.py tests/python/test_tpch_engines.py tests/python/test_foreign_methods.py
+
 .PHONY: guest-tests
 guest-tests: $(STAMPS)/test $(STAMPS)/native ## a stock Linux kernel in QEMU uses a served store as its drive: no root, no KVM (10 minutes)
 	@-tools/system-packages.sh qemu-system-x86 busybox-static cpio kmod nvme-cli fio e2fsprogs xfsprogs util-linux
@@ -90,6 +96,12 @@ bench-parts: $(STAMPS)/bench $(STAMPS)/native ## stores of parts beside icechunk
 	test -x $(VENV)/peers/bin/python || $(PEERS_PYTHON) -m venv $(VENV)/peers
 	$(VENV)/peers/bin/python -m pip install --quiet "icechunk>=2.3" "zarr>=3.4" "dask[array]" distributed
 	$(BIN)/python -m bench parts $(BENCH)
+
+.PHONY: bench-tables
+bench-tables: $(STAMPS)/bench $(STAMPS)/engines $(STAMPS)/native $(STAMPS)/papers ## tables of columns in engines beside Parquet, Lance and Vortex (PEERS_PYTHON=)
+	test -x $(VENV)/peers/bin/python || $(PEERS_PYTHON) -m venv $(VENV)/peers
+	-$(VENV)/peers/bin/python -m pip install --quiet pylance vortex-data pyarrow numpy
+	$(BIN)/python -m bench tables $(BENCH)
 
 .PHONY: bench-model
 bench-model: $(STAMPS)/bench ## the modelled clock beside MQSim and data sheets, and how fast it simulates (20 minutes)
@@ -144,7 +156,7 @@ $(STAMPS)/tools:
 	@mkdir -p $(STAMPS) && touch $@
 
 # One rule for every set of packages: the extras of pyproject.toml.
-$(STAMPS)/test $(STAMPS)/demo $(STAMPS)/bench $(STAMPS)/torch: $(STAMPS)/%: $(STAMPS)/tools pyproject.toml
+$(STAMPS)/test $(STAMPS)/demo $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/engines $(STAMPS)/spark: $(STAMPS)/%: $(STAMPS)/tools pyproject.toml
 	$(BIN)/uv pip install --quiet -r pyproject.toml --extra $*
 	@touch $@
 

@@ -92,8 +92,20 @@ def _parts_command(commands: Any) -> None:
     parts.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers: .venv/peers, or this one")
 
 
+def _tables_command(commands: Any) -> None:
+    tables = commands.add_parser("tables", help="tables of columns in engines, beside Parquet, Lance and Vortex")
+    _output(tables)
+    tables.add_argument("--scale", type=float, default=1.0, help="of TPC-H: 1 is a gigabyte of text")
+    tables.add_argument("--bytes", "--size", type=int, metavar="N", default=10 << 30, help="of rows of 1 KiB: 10 GiB")
+    tables.add_argument("--rounds", type=int, default=5)
+    tables.add_argument("--only", nargs="+", metavar="WORK", help="q1 q6 sorted take scan size")
+    tables.add_argument("--engines", nargs="+", metavar="ENGINE", help="DuckDB DataFusion Spark")
+    tables.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers: .venv/peers, or this one")
+
+
 def _side_commands(commands: Any) -> None:
     _packing_commands(commands)
+    _tables_command(commands)
     _box_commands(commands)
     _parts_command(commands)
     _drive_commands(commands)
@@ -433,6 +445,21 @@ def _parts(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _tables(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import tables
+
+    works, engines = tuple(arguments.only or tables.WORKS), tuple(arguments.engines or tables.ENGINES)
+    for what, given, known in (("work", works, tables.WORKS), ("engine", engines, tables.ENGINES)):
+        if unknown := [one for one in given if one not in known]:
+            raise SystemExit(f"unknown {what} {', '.join(unknown)}; known: {', '.join(known)}")
+    sizes = {"scale": arguments.scale, "rows": max(1, arguments.bytes // 1024), "rounds": arguments.rounds}
+    rows = tables.measure(arguments.folder, **sizes, works=works, engines=engines, peers=arguments.peers, say=_say)
+    _lines(arguments, command, *tables.table(rows), json.dumps([vars(one) for one in rows], indent=1))
+    return 0
+
+
 def _programs(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -636,7 +663,7 @@ def main(argv: list[str] | None = None) -> int:
         "neighbour": _neighbour,
         "queue": _queue,
     }
-    act |= {"boxes": _boxes, "codecs": _codecs, "vectors": _vectors, "gpu": _gpu, "parts": _parts}
+    act |= {"boxes": _boxes, "codecs": _codecs, "vectors": _vectors, "gpu": _gpu, "parts": _parts, "tables": _tables}
     return act[arguments.command](arguments, command)
 
 

@@ -210,6 +210,19 @@ def zarr_store(folder: Path) -> Any:
     return ZarrStore(filled(folder))
 
 
+def spark(folder: Path, **options: str) -> Any:
+    from nandarray.interop.spark import NandarrayDataSource
+
+    store = table(folder).store
+    store.close()
+    return NandarrayDataSource({"path": store.path, "table": "table", **options})
+
+
+def spark_writer(folder: Path) -> Any:
+    source = spark(folder)
+    return source.writer(source.schema(), True)
+
+
 def rows(folder: Path) -> Any:
     from nandarray.interop.rows import RowDataset
 
@@ -268,6 +281,10 @@ SUBJECTS: dict[str, Callable[[Path], Any]] = {
     "RowDataset": rows,
     "Zarr's store": zarr_store,
     "Dask's plugin": lambda folder: nandarray.parts.NodePlugin([folder]),
+    "Spark's source": spark,
+    "Spark's reader": lambda folder: (made := spark(folder)).reader(made.schema()),
+    "Spark's reader with filters": lambda folder: (made := spark(folder, pushdown="on")).reader(made.schema()),
+    "Spark's writer": spark_writer,
     "Report": lambda folder: modelled(folder).report(),
     # Other stores, and what runs beside one.
     "Submitted": lambda folder: modelled(folder)["x"].submit(),

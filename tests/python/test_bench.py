@@ -33,6 +33,7 @@ from bench import (
     programs,
     report,
     systems,
+    tables,
 )
 from bench.data import ArraySpec, make_truth, map_truth
 from bench.judge import OURS, Table, best_configurations, judge
@@ -631,6 +632,46 @@ def test_stores_of_parts_are_measured_from_end_to_end(tmp_path: Path, capsys: py
     assert not (tmp_path / "data" / "parts").exists()
     with pytest.raises(SystemExit, match="unknown work bites; known: commits, bytes"):
         cli.main(["parts", "--only", "bites"])
+
+
+def test_tables_are_measured_from_end_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NANDARRAY_CACHE", str(tmp_path))
+    arguments = ["tables", "--scale", "0.001", "--bytes", "1048576", "--rounds", "1", "--engines", "DuckDB"]
+    arguments += ["--folder", str(tmp_path / "data"), "--json", str(tmp_path / "a.json"), "--peers", sys.executable]
+    assert cli.main([*arguments, "--only", "sorted", "take", "scan", "size"]) == 0
+    rows = {(row["work"], row["system"]): row for row in json.loads((tmp_path / "a.json").read_text())}
+    assert rows["size", tables.OURS]["bytes"] > 1000
+    found = rows["sorted in DuckDB", tables.OURS]
+    assert found["answer"] == rows["sorted in DuckDB", tables.PARQUET]["answer"]
+    assert "of Parquet's CPU" in found["verdict"]
+    assert not [row for row in rows.values() if "FAILED" in row["verdict"] or "WRONG" in row["verdict"]]
+    assert {"take", "scan"} <= {work for work, system in rows if system == tables.OURS}
+    assert "sorted in DuckDB" in capsys.readouterr().out
+    assert not (tmp_path / "data" / "tables").exists()
+    with pytest.raises(SystemExit, match="unknown engine Duck; known: DuckDB"):
+        cli.main(["tables", "--engines", "Duck"])
+
+
+def test_tables_are_held_to_their_goals() -> None:
+    def verdict(work: str, ours: float, **peers: float) -> str:
+        names = {"parquet": tables.PARQUET, "lance": tables.LANCE, "vortex": tables.VORTEX, "copy": tables.COPY}
+        rows = [tables.TablesRow(work, tables.OURS, [ours], [ours], int(ours))]
+        rows += [tables.TablesRow(work, names[name], [one], [one], int(one)) for name, one in peers.items()]
+        return tables.judged(rows)[0].verdict.partition(":")[0]
+
+    assert verdict("q1 in DuckDB", 1.4, parquet=1.0) == "kept"
+    assert verdict("q6 in DataFusion", 1.1, parquet=1.0) == "MISSED"
+    assert verdict("q6 in Spark", 1.4, parquet=1.0) == "kept"
+    assert verdict("sorted in DuckDB", 0.31, parquet=1.0) == "MISSED"
+    assert verdict("take", 0.5, lance=1.0, vortex=2.0, parquet=0.1) == "kept"
+    assert verdict("scan", 1.0, copy=0.7) == "MISSED"
+    assert verdict("size", 12, parquet=10) == "kept"
+    rows = [tables.TablesRow("q1 in DuckDB", name, [1.0], [1.0], answer=name) for name in ("nandarray", "Parquet")]
+    assert tables.judged(rows)[0].verdict.startswith("WRONG: another answer than Parquet")
+    heads, lines = tables.table([*rows, tables.TablesRow("take", tables.LANCE, verdict="FAILED: x")])
+    assert all(len(line) == len(heads) for line in lines)
 
 
 def test_stores_of_parts_are_held_to_their_goals() -> None:

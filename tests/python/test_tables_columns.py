@@ -345,6 +345,33 @@ def test_the_same_on_a_modelled_device() -> None:
 # --- Sources, bad input -----------------------------------------------------------------------------------------------
 
 
+def test_a_table_replaces_another_when_all_of_its_rows_are_there(store: Any) -> None:
+    schema = pa.schema([("b", pa.string())])
+
+    def broken() -> Any:
+        yield pa.record_batch([["x"]], schema=schema)
+        raise OSError("the stream broke")
+
+    tables.create(store, "t", {"a": [1, 2], "valid": [None, 1]})
+    with pytest.raises(OSError, match="the stream broke"):
+        tables.create(store, "t", pa.RecordBatchReader.from_batches(schema, broken()), overwrite=True)
+    old = tables.open_table(store, "t")
+    assert old.count_rows() == 2
+    assert store.keys() == ["t"]
+    tables.create(store, "t", old.scan(["a"], col("a") > 1), overwrite=True)  # of the table that it replaces
+    assert tables.open_table(store, "t").scan().read_all().to_pylist() == [{"a": 2}]
+    tables.create(store, "lines", b"1|\n", {"id": "int32"})
+    tables.create(store, "lines", {"b": ["x"]}, overwrite=True)
+    assert tables.open_table(store, "lines").schema.names == ["b"]
+    tables.create(store, "new", {"b": ["x"]}, overwrite=True)
+    store.create("array", data=np.zeros(2))
+    with pytest.raises(NotFoundError, match="array is no table"):
+        tables.create(store, "array", {"b": ["x"]}, overwrite=True)
+    with pytest.raises(InvalidError, match="overwrite must be left out"):
+        tables.create(store, "t", b"1|\n", {"id": "int32"}, overwrite=True)
+    assert sorted(store.keys()) == ["array", "lines", "new", "t"]
+
+
 def test_text_that_gets_many_values_lies_plainly(store: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("nandarray.interop.tables.columns.encoding.CROWD", 20)
     monkeypatch.setattr("nandarray.interop.tables.columns.write._SLAB_ROWS", 20)

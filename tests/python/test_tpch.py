@@ -55,6 +55,10 @@ def plain(texts: dict[str, Any]) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+def sql_of_values(values: list[str]) -> str:
+    return "(" + ", ".join(f"'{one}'" for one in values) + ")"
+
+
 def sql_of(tree: tuple[Any, ...]) -> str:
     """Write a test in SQL."""
     op, *rest = tree
@@ -63,6 +67,8 @@ def sql_of(tree: tuple[Any, ...]) -> str:
     if op in ("and", "or"):
         return "(" + f" {op} ".join(map(sql_of, rest)) + ")"
     column, value = rest
+    if op == "in":
+        return f"{column} in {sql_of_values(value)}"
     if op in ("begins", "ends", "holds"):
         pattern = {"begins": f"{value}%", "ends": f"%{value}", "holds": f"%{value}%"}[op]
         return f"{column} like '{pattern}'"

@@ -1,4 +1,4 @@
-"""TPC-H data: files of text by ``tpchgen-cli`` (a package of its own), kept in the folder of the cache.
+"""TPC-H data: files of text by ``tpchgen-cli`` (a package of its own), kept in the folder of the cache; tables of them.
 
 The generator is deterministic: the same scale factor gives the same bytes everywhere.
 """
@@ -12,16 +12,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nandarray.errors import NandarrayError
-from nandarray.interop.tables import TextTable, create
+from nandarray.interop.tables import Column, Table, TextTable, create
 from nandarray_papers.tpch.schema import NARROW, OFFLOADED, TABLES
 
 if TYPE_CHECKING:
     import nandarray
 
-__all__ = ["files", "store_tables"]
+__all__ = ["batches", "files", "parquet_files", "store_columns", "store_tables"]
 
 
 def _generator() -> str:
@@ -71,3 +71,39 @@ def store_tables(
     found = files(scale, folder, tables)
     schema = NARROW if narrow else TABLES
     return {name: create(store, name, path, schema[name], check=False) for name, path in found.items()}
+
+
+def batches(table: str, path: Path) -> Any:
+    """Return the rows of a file of text as a ``pyarrow.RecordBatchReader``, read as it is asked."""
+    import pyarrow.csv as csv
+
+    types = {name: Column(name, kind).arrow for name, kind in TABLES[table].items()}
+    return csv.open_csv(
+        path,
+        csv.ReadOptions(column_names=[*types, "nothing"]),  # behind the last delimiter
+        csv.ParseOptions(delimiter="|", quote_char=False),
+        csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False),
+    )
+
+
+def store_columns(
+    store: nandarray.Store, scale: float, tables: Sequence[str] = tuple(TABLES), *, folder: Path | None = None
+) -> dict[str, Table]:
+    """Store tables as tables of columns, and return them by name; ``scale`` and ``folder`` are as for :func:`files`."""
+    found = files(scale, folder, tables)
+    return {name: create(store, name, batches(name, path)) for name, path in found.items()}
+
+
+def parquet_files(
+    scale: float, place: Path, tables: Sequence[str] = tuple(TABLES), *, folder: Path | None = None
+) -> dict[str, Path]:
+    """Write tables as files of Parquet (zstd) to a folder, and return these; else as :func:`store_columns`."""
+    import pyarrow.parquet as pq
+
+    found = {name: place / f"{name}.parquet" for name in tables}
+    for name, path in files(scale, folder, tables).items():
+        rows = batches(name, path)
+        with pq.ParquetWriter(found[name], rows.schema, compression="zstd") as writer:
+            for batch in rows:
+                writer.write_batch(batch)
+    return found

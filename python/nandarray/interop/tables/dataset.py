@@ -10,32 +10,29 @@ error which says so. ``tests/python/test_foreign_methods.py`` calls a new method
 
 from __future__ import annotations
 
-import operator
+import os
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import fs
 
 from nandarray.errors import InvalidError
+from nandarray.interop.tables.columns import ColumnTable
+from nandarray.interop.tables.fragment import TableFragment, checked_schema
+from nandarray.interop.tables.pushdown import ROWS, Pushdown
 from nandarray.interop.tables.table import Table
 from nandarray.interop.tables.where import Test
 
-__all__ = ["TableDataset"]
-
-#: Scanners that ``pushed`` tells of.
-_TOLD = 1000
-#: Rows of a batch, at most, where an engine says nothing: as Arrow's own scanners have them.
-_ROWS = 131_072
+__all__ = ["TableDataset", "TableFragment"]
 
 
 class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
     """A dataset whose scanners scan a table beside the data, by options of :meth:`Table.scan`.
 
     ``pushed`` has for each of the last 1000 scanners that were made its columns, its test, and whether that was all of
-    the filter.
+    the filter; ``counts`` has the numbers of all scanners by what became of their filters.
     """
 
     def __init__(self, table: Table, options: dict[str, Any] | None = None) -> None:
@@ -43,17 +40,26 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
         form = ds.IpcFileFormat()
         super().__init__([form.make_fragment(table.name, filesystem=files)], table.schema, form, files)
         self._table = table
-        self._options = options or {}
-        self.pushed: deque[tuple[list[str], Test | None, bool]] = deque(maxlen=_TOLD)
+        self._pushdown = Pushdown(table, options or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._table, self._options, self._scan_options.get("filter"))
+        return _again, (self._table, self._pushdown.options, self._scan_options.get("filter"))
+
+    @property
+    def pushed(self) -> deque[tuple[list[str], Test | None, bool]]:
+        """Columns, test, and whether that was all of the filter, of the last 1000 scanners."""
+        return self._pushdown.pushed
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of scanners: ``"unfiltered"``, with a filter ``"pushed"``, ``"in part"`` or ``"left to Arrow"``."""
+        return self._pushdown.counts
 
     def scanner(
         self,
         columns: Any = None,
         filter: Any = None,  # noqa: A002
-        batch_size: int = _ROWS,
+        batch_size: int = ROWS,
         **options: Any,
     ) -> Any:
         """Return a scanner of the columns and rows that an engine requests, or of all; it reads as it is asked, once.
@@ -61,53 +67,45 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
         Further options are those of Arrow's scanners.
         """
         asked = self._scanner_options({"filter": filter})["filter"]
-        every = list(self._table.schema.names)
-        wanted = every if columns is None else columns if isinstance(columns, dict) else list(columns)
-        test, whole = self._decided(asked)
-        # Arrow needs the columns of what is left to it.
-        left = [] if whole else [str(asked)]
-        if isinstance(wanted, dict):
-            left += map(str, wanted.values())
-        if any("FieldPath" in text for text in left):
-            read = every  # a column by its number
-        else:
-            named = [name for name in every if any(name in text for text in left)]
-            read = list(dict.fromkeys([*(() if isinstance(wanted, dict) else wanted), *named])) or every[:1]
-        self.pushed.append((read, test, whole))
-        reader = self._table.scan(read, test, **self._options)
-        parts = _parts(reader, max(1, operator.index(batch_size)))
-        return ds.Scanner.from_batches(
-            parts, schema=reader.schema, columns=wanted, filter=None if whole else asked, **options
-        )
+        return self._pushdown.scanner(columns, asked, batch_size, None, options)
 
-    def _decided(self, asked: Any) -> tuple[Test | None, bool]:
-        """Give the part of a filter that goes to the data, and whether that is all of it."""
-        return (None, True) if asked is None else self._table.decided(asked)
+    def count_rows(self, filter: Any = None, **options: Any) -> int:  # noqa: A002
+        """Count the rows that pass; no column is read but those that a filter needs."""
+        return int(self.scanner([], filter, **options).count_rows())
+
+    def take(self, indices: Any, columns: Any = None, filter: Any = None, **options: Any) -> Any:  # noqa: A002
+        """Read rows by number; of a table of columns nothing but those, if there is no filter."""
+        asked = self._scanner_options({"filter": filter})["filter"]
+        if asked is None and isinstance(self._table, ColumnTable) and not isinstance(columns, dict):
+            return self._table.take(indices, columns)
+        return self.scanner(columns, filter, **options).take(indices)
 
     def filter(self, expression: Any) -> TableDataset:  # noqa: A003
-        """Return the dataset of the rows that pass; ``pushed`` is shared."""
+        """Return the dataset of the rows that pass; ``pushed`` and ``counts`` are shared."""
         if not isinstance(expression, ds.Expression):
             raise InvalidError(f"a dataset is filtered by an expression of Arrow, not by a {type(expression).__name__}")
-        found = _again(self._table, self._options, self._scanner_options({"filter": expression})["filter"])
-        found.pushed = self.pushed
+        asked = self._scanner_options({"filter": expression})["filter"]
+        found = _again(self._table, self._pushdown.options, asked)
+        found._pushdown = self._pushdown
         return found
 
     def _get_fragments(self, filter: Any) -> Iterator[TableFragment]:  # noqa: A002
-        yield TableFragment(self)
+        test, _ = self._pushdown.decided(filter)
+        for piece in self._table.pieces(test, at_least=os.cpu_count() or 1):
+            yield TableFragment(self._pushdown, piece)
 
     def get_fragments(self, filter: Any = None) -> Iterator[TableFragment]:  # noqa: A002
-        """Return the one fragment; a filter leaves it as it is."""
+        """Return a fragment for each piece of the table, without those in which no row passes the filter.
+
+        As Arrow's, a fragment itself is not filtered: it has all rows of its piece.
+        """
         if self._scan_options.get("filter") is not None:
             raise InvalidError("a filtered dataset has no fragments: take those of the dataset, and filter each")
         return self._get_fragments(filter)
 
     def replace_schema(self, schema: Any) -> TableDataset:
         """Return the dataset itself for its own schema; any other is refused."""
-        if not isinstance(schema, pa.Schema) or not schema.equals(self.schema):
-            raise InvalidError(
-                f"the schema of table {self._table.name!r} is that of its text: cast the columns of a scan, by "
-                "scanner(columns={name: expression})"
-            )
+        checked_schema(self._table, schema)
         return self
 
     def sort_by(self, sorting: Any, **options: Any) -> Any:
@@ -124,55 +122,6 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
 
     def _in_memory(self) -> Any:
         return ds.InMemoryDataset(self.to_table())
-
-
-class TableFragment:
-    """The one fragment of a table's dataset, all of it, for engines that cut a scan into fragments.
-
-    It has the methods of Arrow's fragments, and is none of them: those read in C++, by themselves.
-    """
-
-    def __init__(self, dataset: TableDataset) -> None:
-        self._dataset = dataset
-
-    @property
-    def physical_schema(self) -> Any:
-        """The Arrow schema."""
-        return self._dataset.schema
-
-    @property
-    def partition_expression(self) -> Any:
-        """True for every row."""
-        return self._dataset.partition_expression
-
-    def scanner(self, schema: Any = None, **options: Any) -> Any:
-        """Return a scanner, as the dataset's: ``schema`` is the dataset's own."""
-        if schema is not None:
-            self._dataset.replace_schema(schema)
-        return self._dataset.scanner(**options)
-
-    def to_batches(self, schema: Any = None, **options: Any) -> Any:
-        """Read batch by batch."""
-        return self.scanner(schema, **options).to_batches()
-
-    def to_table(self, schema: Any = None, **options: Any) -> Any:
-        """Read everything."""
-        return self.scanner(schema, **options).to_table()
-
-    def head(self, num_rows: int, **options: Any) -> Any:
-        """Read the first rows."""
-        return self.scanner(**options).head(num_rows)
-
-    def take(self, indices: Any, **options: Any) -> Any:
-        """Read rows by number."""
-        return self.scanner(**options).take(indices)
-
-    def count_rows(self, **options: Any) -> int:
-        """Count the rows."""
-        return int(self.scanner(**options).count_rows())
-
-    def __repr__(self) -> str:
-        return f"<nandarray.interop.tables.TableFragment of {self._dataset._table.name!r}>"
 
 
 class _NoFiles(fs.FileSystemHandler):  # type: ignore[misc]
@@ -208,9 +157,3 @@ def _again(table: Table, options: dict[str, Any], condition: Any) -> TableDatase
 
 def _scanned(right: Any) -> Any:
     return right._in_memory() if isinstance(right, TableDataset) else right
-
-
-def _parts(batches: Any, rows: int) -> Iterator[Any]:
-    """Cut batches into such of at most ``rows`` rows."""
-    for batch in batches:
-        yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))

@@ -27,7 +27,9 @@ def create(
 ) -> TextTable: ...
 @overload
 def create(store: Group, name: str, source: Any, schema: Any = None, **options: Any) -> ColumnTable: ...
-def create(store: Group, name: str, source: Any, schema: Any = None, **options: Any) -> Table:
+def create(
+    store: Group, name: str, source: Any, schema: Any = None, *, overwrite: bool = False, **options: Any
+) -> Table:
     r"""Store rows as a table: a table of columns, or, if ``schema`` names types of text, delimited text as it is.
 
     Parameters
@@ -42,6 +44,9 @@ def create(store: Group, name: str, source: Any, schema: Any = None, **options: 
     schema : pyarrow.Schema or mapping, optional
         Names and types of the columns, to which values are cast. A mapping from names to types of text
         (``"int32"``, ``"decimal(9,2)"``, ...) makes a table of delimited text.
+    overwrite : bool
+        Permission for a table of columns to replace the table that has the name, by one command when all of the rows
+        are there; of a store of parts, within a transaction.
     **options
         Options of a table of columns: ``columns`` (names of the columns to take), ``compression`` (``"auto"``, that of
         :meth:`Group.create`, or one a column), ``zone_rows`` (rows of a zone, 65,536); of delimited text:
@@ -57,11 +62,13 @@ def create(store: Group, name: str, source: Any, schema: Any = None, **options: 
     ------
     InvalidError
         A column has a type that tables do not have, a batch does not fit, or the source cannot be read. Nothing is
-        stored.
+        stored, nothing replaced.
     MalformedLineError
         A line of delimited text cannot be read. Nothing is stored.
     ExistsError
         The name is taken.
+    NotFoundError
+        The name to be replaced is that of no table.
 
     Examples
     --------
@@ -75,9 +82,15 @@ def create(store: Group, name: str, source: Any, schema: Any = None, **options: 
     ['id', 'name']
     """
     if isinstance(schema, Mapping):
+        if overwrite:
+            raise InvalidError("overwrite must be left out for a table of text: delete the one that has the name first")
         return text.create(store, name, source, schema, **options)
     if schema is not None and not isinstance(schema, pa.Schema):
         raise InvalidError(f"schema must be a schema of Arrow, or a mapping of names to types, not {schema!r:.60}")
+    if overwrite and name in store:
+        path = open_table(store, name).name.strip("/")
+        arrays = store.store._engine.names(f"{path}/")
+        options["replaced"] = [path] if path in store.store._engine else arrays
     return columns.create(store, name, source, schema, **options)
 
 

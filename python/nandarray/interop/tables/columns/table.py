@@ -514,8 +514,12 @@ def create(
     columns: Sequence[str] | None = None,
     compression: Any = "auto",
     zone_rows: int = ZONE_ROWS,
+    replaced: Sequence[str] = (),
 ) -> ColumnTable:
-    """Store rows of Arrow as a table of columns: see :func:`nandarray.interop.tables.create`."""
+    """Store rows of Arrow as a table of columns: see :func:`nandarray.interop.tables.create`.
+
+    ``replaced`` has the full names of the arrays of the table that it replaces.
+    """
     given = source_of(source, schema)
     wanted = given.schema if schema is None else schema
     if columns is not None:
@@ -526,7 +530,8 @@ def create(
     wanted = settled(wanted)
     if schema is not None or columns is not None:
         given = given.as_schema(wanted)
-    where, path = write.create(store, name, given, wanted, compression=compression, zone_rows=zone_rows)
+    chosen: dict[str, Any] = {"compression": compression, "zone_rows": zone_rows}
+    where, path = write.create(store, name, given, wanted, **chosen, replaced=replaced)
     return open_table(where, path)
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 import threading
+import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -272,9 +273,18 @@ class _New(NamedTuple):
 
 
 def create(
-    group: Group, name: str, source: Source, schema: Any, *, compression: Any, zone_rows: int
+    group: Group,
+    name: str,
+    source: Source,
+    schema: Any,
+    *,
+    compression: Any,
+    zone_rows: int,
+    replaced: Sequence[str] = (),
 ) -> tuple[Store, str]:
     """Create a table with the rows of a source, whole or not at all; return where it is.
+
+    Arrays ``replaced``, those of the table that has its name, are deleted by the command that gives it its name.
 
     Raises
     ------
@@ -286,7 +296,8 @@ def create(
     path, store = group._join_new(name), group.store
     if not path:
         raise InvalidError("a table must have a name; the root is a group")
-    store._check_free(path)
+    if not replaced:
+        store._check_free(path)
     said = encoding.options_of(compression, schema.names)
     Layout.of(schema, zone_rows)  # what is refused, is refused before a row is read
     parts = slabs((fitted(batch, schema, source.shown) for batch in source), 0, _SLAB_ROWS)
@@ -294,22 +305,28 @@ def create(
     layout = Layout.of(schema, zone_rows, () if first is None else _few(first, said))
     what = _New(layout, first, itertools.chain([] if first is None else [first], parts), said)
     if isinstance(store._engine, Door):
+        new = f"{path}.{uuid.uuid4().hex[:12]}" if replaced else path
         try:
-            _make(store, path, what)
+            _make(store, new, what)
+            if replaced:
+                store._engine.together(delete=replaced, rename=_renamed(store, new, path))
         except BaseException:
             if not store.closed:
                 with suppress(NandarrayError):
-                    store._engine.together(delete=store._engine.names(f"{path}/"))
+                    store._engine.together(delete=store._engine.names(f"{new}/"))
             raise
     else:
         with hidden(store) as temporary:
             _make(store, f"{temporary}/0", what)
             with store._lock:
-                store._check_free(path)
-                store._engine.together(
-                    rename=[(one, path + one[len(temporary) + 2 :]) for one in store._engine.names(f"{temporary}/")]
-                )
+                if not replaced:
+                    store._check_free(path)
+                store._engine.together(delete=replaced, rename=_renamed(store, f"{temporary}/0", path))
     return store, path
+
+
+def _renamed(store: Store, old: str, new: str) -> list[tuple[str, str]]:
+    return [(one, new + one.removeprefix(old)) for one in store._engine.names(f"{old}/")]
 
 
 def _few(first: Any, said: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,105 @@
+"""An engine's columns and filter as a scan of a table: what goes to the data, and what is left to Arrow.
+
+A filter that is not understood, or in part, loses nothing: Arrow decides the rest over the rows that come back, and it
+is counted. Where an engine needs no column, rows are counted, and none is read.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from nandarray.interop.tables.table import Piece, Table
+from nandarray.interop.tables.where import Test
+
+__all__ = ["ROWS", "Pushdown"]
+
+#: Scanners that ``pushed`` tells of.
+_TOLD = 1000
+#: Rows of a batch, at most, where an engine says nothing: as Arrow's own scanners have them.
+ROWS = 131_072
+_NOTHING = pa.schema([pa.field("nothing", pa.null())])
+
+
+class Pushdown:
+    """Scans of one table, for its dataset and the fragments of that.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    options : dict
+        Options of its scans.
+    """
+
+    def __init__(self, table: Table, options: dict[str, Any]) -> None:
+        self.table = table
+        self.options = options
+        #: Columns, test, and whether that was all of the filter, for each of the last scanners.
+        self.pushed: deque[tuple[list[str], Test | None, bool]] = deque(maxlen=_TOLD)
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of scanners: without a filter, with one that went to the data, in part, or was left to Arrow."""
+        with self._lock:
+            return {word: self._counts[word] for word in ("unfiltered", "pushed", "in part", "left to Arrow")}
+
+    def decided(self, asked: Any) -> tuple[Test | None, bool]:
+        """Return the part of an engine's filter that goes to the data, and whether that is all of it."""
+        return (None, True) if asked is None else self.table.decided(asked)
+
+    def scanner(
+        self, columns: Any, asked: Any, batch_size: Any, pieces: Sequence[Piece] | None, options: dict[str, Any]
+    ) -> Any:
+        """Return a scanner of the columns and rows that an engine requests; it reads as it is asked, once."""
+        every = list(self.table.schema.names)
+        wanted = every if columns is None else columns if isinstance(columns, dict) else list(columns)
+        rows = max(1, operator.index(batch_size))
+        test, whole = self.decided(asked)
+        self._count(asked, test, whole=whole)
+        if whole and not wanted:
+            self.pushed.append(([], test, True))
+            numbers = _counted(lambda: self.table.count_rows(test, pieces=pieces), rows)
+            return ds.Scanner.from_batches(numbers, schema=_NOTHING, columns=[], **options)
+        read = self._read(every, wanted, [] if whole else [str(asked)])
+        self.pushed.append((read, test, whole))
+        reader = self.table.scan(read, test, pieces=pieces, **self.options)
+        return ds.Scanner.from_batches(
+            _parts(reader, rows), schema=reader.schema, columns=wanted, filter=None if whole else asked, **options
+        )
+
+    def _read(self, every: list[str], wanted: Any, left: list[str]) -> list[str]:
+        """Give the columns to read: those that an engine wants, and those that Arrow needs for what is left to it."""
+        if isinstance(wanted, dict):
+            left = [*left, *map(str, wanted.values())]
+        if any("FieldPath" in text for text in left):
+            return every  # a column by its number
+        named = [name for name in every if any(name in text for text in left)]
+        return list(dict.fromkeys([*(() if isinstance(wanted, dict) else wanted), *named])) or every[:1]
+
+    def _count(self, asked: Any, test: Test | None, *, whole: bool) -> None:
+        word = "unfiltered" if asked is None else "pushed" if whole else "in part" if test is not None else ""
+        with self._lock:
+            self._counts[word or "left to Arrow"] += 1
+
+
+def _counted(count: Callable[[], int], rows: int) -> Iterator[Any]:
+    """Give batches without a value, of as many rows as are counted."""
+    left = count()
+    while left > 0:
+        yield pa.record_batch([pa.nulls(min(left, rows))], schema=_NOTHING)
+        left -= rows
+
+
+def _parts(batches: Any, rows: int) -> Iterator[Any]:
+    """Cut batches into such of at most ``rows`` rows."""
+    for batch in batches:
+        yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))

@@ -531,8 +531,12 @@ def test_what_cannot_be_appended_or_read_changes_nothing(store: Any) -> None:
     ):  # fmt: skip
         with pytest.raises(NotFoundError, match="no column 'none'; there is id, name"):
             call()
+
+
+def test_values_that_a_column_cannot_take_are_refused(store: Any) -> None:
+    good = pa.table({"id": pa.array([1, 2], pa.int32())})
     required = pa.schema([pa.field("id", pa.int32(), nullable=False)])
-    strict = tables.create(store, "strict", good.select(["id"]), required)
+    strict = tables.create(store, "strict", good, required)
     with pytest.raises(InvalidError, match="has 1 missing values; it must have none"):
         strict.append({"id": pa.array([None], pa.int32())})
     few = tables.create(store, "few", {"c": pa.array(["a"]).cast(pa.dictionary(pa.int8(), pa.string()))})

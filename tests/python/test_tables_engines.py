@@ -81,7 +81,7 @@ def test_what_arrow_reads_by_itself_is_an_error_that_says_what_to_do(table: Any)
         lambda: ds.dataset([dataset, dataset]).to_table(),
         lambda: memory.join(dataset, "big", right_suffix="r"),
     ):
-        with pytest.raises(InvalidError, match=rf"{where}: t is a table of text.*to_table"):
+        with pytest.raises(InvalidError, match=rf"{where}: t is a table in a store.*to_table"):
             call()
     # Arrow's own limit: the call came as far as its join.
     with pytest.raises(pa.ArrowInvalid, match="Unsupported type for data field price"):

@@ -11,7 +11,6 @@ error which says so. ``tests/python/test_foreign_methods.py`` calls a new method
 from __future__ import annotations
 
 import operator
-import re
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +29,6 @@ __all__ = ["TableDataset"]
 _TOLD = 1000
 #: Rows of a batch, at most, where an engine says nothing: as Arrow's own scanners have them.
 _ROWS = 131_072
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 
 class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
@@ -84,13 +82,7 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
 
     def _decided(self, asked: Any) -> tuple[Test | None, bool]:
         """Give the part of a filter that goes to the data, and whether that is all of it."""
-        if asked is None:
-            return None, True
-        text = str(asked)
-        # A name that is no word may be read as something else.
-        if any(name in text for name in self._table.schema.names if not _PLAIN.fullmatch(name)):
-            return None, False
-        return self._table.decided(asked)
+        return (None, True) if asked is None else self._table.decided(asked)
 
     def filter(self, expression: Any) -> TableDataset:  # noqa: A003
         """Return the dataset of the rows that pass; ``pushed`` is shared."""

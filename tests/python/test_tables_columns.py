@@ -239,6 +239,23 @@ def test_aggregates_are_those_of_python(store: Any) -> None:
         wide.aggregate({"s": ("sum", "x")})
 
 
+def test_ends_and_groups_of_every_type(file: nandarray.Store) -> None:
+    random_ = random.Random(11)
+    names = [name for name in TYPES if name not in ("list", "dates", "pair")]
+    model = rows(random_, 40, names).append_column("half", pa.array([0, 1] * 20))
+    table = tables.create(file, "t", model)
+    for name in names:
+        values = [one for one in model[name].to_pylist() if one is not None]
+        for by in ([], ["half"]):
+            found = table.aggregate({"low": ("min", name), "high": ("max", name)}, by, batch_rows=7)
+            assert found["low"].type == found["high"].type == table.schema.field(name).type, name
+            ends = (min(found["low"].to_pylist()), max(found["high"].to_pylist()))
+            assert ends == (min(values), max(values)), name
+        groups = table.aggregate({"n": "count"}, [name], batch_rows=7)
+        assert groups.schema.field(name).type == table.schema.field(name).type
+        assert sorted(map(str, groups[name].to_pylist())) == sorted({str(one) for one in model[name].to_pylist()}), name
+
+
 # --- Tests of rows ----------------------------------------------------------------------------------------------------
 
 
@@ -587,7 +604,8 @@ def test_arrays_that_are_no_table_are_named(file: nandarray.Store) -> None:
         tables.open_table(file, "t")
     file["t"].attrs["_TABLE"] = told
     dates = {"d": pa.array([[1]] * 40, pa.list_(pa.date32())), "k": pa.array(range(40)).dictionary_encode()}
-    other = tables.create(file, "u", {"x": pa.array([1] * 40, pa.int64()), "v": [None] * 20 + [1] * 20, **dates})
+    model = pa.table({"x": pa.array([1] * 40, pa.int64()), "v": [None] * 20 + [1] * 20, **dates})
+    other = tables.create(file, "u", model)
     other.delete(col("x") == 2)
     other.delete(col("v") == 1)
     for name, what in [
@@ -612,8 +630,12 @@ def test_arrays_that_are_no_table_are_named(file: nandarray.Store) -> None:
             with pytest.raises(CorruptError, match="codes of 'u/k' must be of its 40 values"):
                 read([3])
     file["u/ends"][-1] = -1
-    with pytest.raises(CorruptError, match="must have a number of rows, not -1"):
-        other.scan()
+    for change in (other.scan, lambda: other.append(model)):
+        with pytest.raises(CorruptError, match="must have a number of rows, not -1"):
+            change()
+    file["u/ends"][-1] = 1 << 60
+    with pytest.raises(CorruptError, match="its table has 1152921504606846976"):
+        other.num_rows  # noqa: B018
     file["t/id"].resize((2,))
     with pytest.raises(CorruptError, match="'t/id' has 2 rows, its table has 3"):
         table.scan()

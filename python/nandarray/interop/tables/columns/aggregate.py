@@ -140,7 +140,10 @@ class Aggregates:
 
     def _combined(self, parts: list[Any]) -> Any:
         keys = [f"k{number}" for number in range(len(self._by))]
-        parts = [pa.table([_wide(one) for one in part.columns], names=part.column_names) for part in parts]
+        parts = [
+            pa.table({name: _wide(part[name]) if name[0] in "sc" else part[name] for name in part.column_names})
+            for part in parts
+        ]
         whole = pa.concat_tables(parts)
         joins = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
         asked = [(f"{step}{number}", joins[step]) for number, _, step in self._steps()]
@@ -214,6 +217,8 @@ def _unpacked(array: Any) -> Any:
 def _compared(kind: Any) -> Any:
     if _types.is_decimal(kind) and kind.bit_width < 128:  # noqa: PLR2004 (bits)
         return pa.decimal128(kind.precision, kind.scale)
+    if _types.is_duration(kind):
+        return pa.int64()
     return pa.float32() if _types.is_float16(kind) else kind
 
 
@@ -233,7 +238,7 @@ def _summable(array: Any) -> Any:
 
 
 def _wide(column: Any) -> Any:
-    """Return a column of partial sums with a type that all batches have."""
+    """Return a column of partial sums, or counts, with a type that all batches have."""
     kind = column.type
     if _types.is_int64(kind) or (_types.is_decimal128(kind) and kind.scale == 0):
         return column.cast(pa.decimal128(38, 0))
@@ -249,10 +254,14 @@ def _sum_type(kind: Any) -> Any:
 
 
 def _as(column: Any, kind: Any, name: str) -> Any:
-    column = column.combine_chunks()
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
     if isinstance(kind, pa.BaseExtensionType):
         return kind.wrap_array(_as(column, kind.storage_type, name))
+    if _types.is_dictionary(kind):
+        codes = _as(column, kind.value_type, name).dictionary_encode()
+        indices = codes.indices.cast(kind.index_type)
+        return pa.DictionaryArray.from_arrays(indices, codes.dictionary, ordered=kind.ordered)
     try:
         return column.cast(kind)
     except pa.ArrowException as error:

@@ -201,12 +201,12 @@ class Reader:
         self.schema = layout.schema
         #: A range is read whole where at least one of this number of its rows is wanted.
         self.near = _NEAR_BEHIND_A_DOOR if isinstance(store._engine, Source) else _NEAR
-        if rows < 0:
-            raise CorruptError(f"table {path!r} must have a number of rows, not {rows}")
         self.deleted: Array | None = store.open_array(f"/{path}/{DELETED}") if f"{path}/{DELETED}" in store else None
         if self.deleted is not None:
             check_elements(self.deleted, np.dtype(bool))
         self.columns = {name: _Column(store, path, layout.place(name), rows) for name in dict.fromkeys(names)}
+        if not self.columns:
+            _Column(store, path, layout.places[0], rows)  # a number of rows that arrays do not have is refused
 
     def fields(self, names: Sequence[str], *, coded: bool = False) -> Any:
         """Return the schema of some columns; if ``coded``, with text that lies by codes as dictionaries."""

@@ -58,7 +58,10 @@ def rows_of(store: Store, path: str) -> int:
     ends = store.open_array(f"/{path}/{ENDS}")
     if ends.ndim != 1 or not ends.size or ends.dtype != np.int64:
         raise CorruptError(f"{ends.name!r} must have one dimension of int64, and an element")
-    return int(ends[-1])
+    rows = int(ends[-1])
+    if rows < 0:
+        raise CorruptError(f"table {path!r} must have a number of rows, not {rows}")
+    return rows
 
 
 # --- Columns ----------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from nandarray.model.report import Report
 if TYPE_CHECKING:
     from nandarray.array.session import Job, Session
     from nandarray.device import Description, devices
+    from nandarray.flight.server import serve as serve_flight
     from nandarray.interop.convert.copying import export, import_
     from nandarray.interop.dask import from_dask, to_dask
     from nandarray.interop.xarray.backend import to_xarray
@@ -95,6 +96,7 @@ __all__ = [
     "program",
     "replay",
     "serve",
+    "serve_flight",
     "stack",
     "to_dask",
     "to_xarray",
@@ -125,17 +127,22 @@ _LAZY = {
     }.items()
     for name in names
 }
+# Public name -> module that has it, and its name there.
+_RENAMED = {"serve_flight": ("nandarray.flight", "serve")}
 #: Modules that ``import nandarray`` makes reachable, each loaded when it is first used.
-_MODULES = ("gpu", "lab", "nvme", "parts")
+_MODULES = ("flight", "gpu", "lab", "nvme", "parts")
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"nandarray.{name}")
+    if name in _RENAMED:
+        module, own = _RENAMED[name]
+        return getattr(importlib.import_module(module), own)
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'nandarray' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_MODULES})
+    return sorted({*globals(), *_LAZY, *_RENAMED, *_MODULES})

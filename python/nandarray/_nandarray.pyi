@@ -5,12 +5,15 @@ one of :mod:`nandarray.errors`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 
 __all__ = [
     "Clock",
+    "DoorMemory",
+    "DoorTenant",
+    "DoorTenants",
     "Flight",
     "Kernel",
     "NVME_MOVE_BYTES_MAX",
@@ -40,6 +43,7 @@ __all__ = [
     "device_presets",
     "device_toml",
     "device_units",
+    "dhchap_key",
     "dhchap_secret",
     "error_kinds",
     "fetch_run",
@@ -527,6 +531,30 @@ class NvmeServer:
     def events(self, seconds: float) -> list[tuple[str, float, dict[str, Any]]]: ...
     def stop(self) -> None: ...
 
+# Tenants of a node for a door that is not NVMe's; rules are their text and its name in errors.
+@final
+class DoorTenants:
+    def __new__(cls, rules: tuple[str, str] | None) -> Self: ...
+    def admit(self, hostnqn: str, peer: str | None) -> DoorTenant | None: ...
+    def is_host_of(self, hostnqn: str, tenant: DoorTenant) -> bool: ...
+    def replace(self, rules: tuple[str, str] | None) -> None: ...
+    def memory(self) -> tuple[int, int]: ...
+    def in_use(self) -> list[tuple[str, int, int]]: ...
+
+@final
+class DoorTenant:
+    @property
+    def name(self) -> str: ...
+    def reads(self, array: str) -> bool: ...
+    def writes(self, array: str) -> bool: ...
+    def limits(self) -> dict[str, Any]: ...
+    def pace(self, now: float, bytes: int) -> float: ...
+    def reserve(self, bytes: int) -> DoorMemory | None: ...
+
+@final
+class DoorMemory:
+    def give_back(self) -> None: ...
+
 @final
 class NvmeHost:
     @staticmethod
@@ -554,6 +582,7 @@ class NvmeHost:
     def write_many(self, entries: list[bytes], data: bytes, depth: int) -> None: ...
 
 def dhchap_secret(hash: int, key: bytes) -> str: ...
+def dhchap_key(nqn: str, text: str) -> bytes: ...  # as the host of this name uses the secret
 def nvme_tls_key(key: bytes, *, transformed: bool) -> str: ...
 def nvme_tls_psks(key: str, hostnqn: str, subnqn: str) -> list[tuple[str, bytes]]: ...  # identities, pre-shared keys
 def nvme_rules_hosts(text: str, name: str) -> list[str]: ...

@@ -374,6 +374,11 @@ def test_is_decided_behind_each_door(door: str, seed: int, tmp_path: Path) -> No
         assert chooser.left is None
         assert chooser.rows(0, 500).tolist() == wanted
         assert chooser.rows(100, 300, task_bytes=64).tolist() == [n for n in wanted if 100 <= n < 300]
+        many = chosen(col("u16").isin(range(0, 65536, 3)) & (col("i32") > 0), operands, table)
+        thirds = [row["u16"] is not None and row["u16"] % 3 == 0 and row["i32"] > 0 for row in table.to_pylist()]
+        assert many == np.flatnonzero(thirds).tolist()
+        count, most = chooser.fold([("count",), ("max", "i32")], 0, 500) or []
+        assert (count, most) == (len(wanted), pc.max(table["i32"].take(wanted)))
         assert chosen(col("code").isin(WORDS[::2]) & col("plain").startswith("a"), operands, table) == [
             n
             for n, row in enumerate(table.to_pylist())

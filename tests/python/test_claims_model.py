@@ -126,7 +126,7 @@ def test_what_is_no_finite_number_is_within_nothing(measured: Any) -> None:
 def test_what_is_no_number_is_refused(measured: Any) -> None:
     known = {"c": Claim("c", "7", "what", "ratio", value=2.0), "d": Claim("d", "7", "what", "shape")}
     for claim in ("c", "d"):
-        with pytest.raises(InvalidError, match=f"{claim}: a number or a truth value is measured"):
+        with pytest.raises(InvalidError, match=f"{claim}: a measured value must be a number or a truth value"):
             judge(Answer(claim, measured), experiment(), known)
 
 

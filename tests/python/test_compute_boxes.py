@@ -64,7 +64,7 @@ def test_functions_of_boxes(store: Any) -> None:
     assert store["x"].map_blocks(turned, part[:0], key=np.s_[:0, 3], block=(7, 5), by=2).shape == (0, 11)
     with pytest.raises(InvalidError, match="takes 3 boxes .* for 1 inputs"):
         store["x"].map_blocks(turned, key=np.s_[:, 3], block=(5, 5), by=1)
-    with pytest.raises(InvalidError, match="has 3 dimensions"):
+    with pytest.raises(InvalidError, match="must have 3 lengths"):
         store["x"].map_blocks(turned, store["x"], block=(5, 5), by=1)
     with pytest.raises(InvalidError, match="a view has no building block"):
         view.map_blocks(turned, view, block=True, by=1)

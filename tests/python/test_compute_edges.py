@@ -189,13 +189,16 @@ def test_inputs_that_do_not_fit_a_program_are_named(store: nandarray.Store) -> N
         (lambda: x.map_blocks("exp", block=True), "block is for functions and programs over boxes; 'exp' has none"),
         (lambda: x.map_blocks("exp", dtype="f4"), "dtype is for functions that are compiled now"),
         (lambda: x.map_blocks(lambda a, b: a, store["y"]), "inputs have the shapes (4, 3) and (2, 3)"),
-        (lambda: x.map_blocks(lambda a, k: a, k="text"), "k is 'text'; what is given by name is one number"),
-        (lambda: x.map_blocks(lambda a, k: a, k=[1, 2]), "k is [1, 2]; what is given by name is one number"),
+        (lambda: x.map_blocks(lambda a, k: a, k="text"), "k must be one number, or an option, not 'text'"),
+        (lambda: x.map_blocks(lambda a, k: a, k=[1, 2]), "k must be one number, or an option, not [1, 2]"),
         (
             lambda: x.map_blocks(lambda a, b: None, block=(2,)),
             "block must have 2 lengths from 1 on, as the box (4, 3), not (2,)",
         ),
-        (lambda: x.map_blocks(lambda a, b: None, block=(0, 1)), "block is (0, 1)"),
+        (
+            lambda: x.map_blocks(lambda a, b: None, block=(0, 1)),
+            "block must have 2 lengths from 1 on, as the box (4, 3), not (0, 1)",
+        ),
         (lambda: x.map_blocks(lambda a, b: None, block=(9000, 9000)), "does not fit a task of 67108864 bytes"),
         (
             lambda: x.map_blocks(lambda a, b: None, block=(2, 2), out=store["y"]),

@@ -484,7 +484,7 @@ def test_bad_sources(tmp_path: Path, store: nandarray.Store) -> None:
         nandarray.import_(tmp_path / "dir.zarr", store)
     with pytest.raises(nandarray.InvalidError, match="cannot tell the format"):
         nandarray.import_(tmp_path / "data.nand", store)
-    with pytest.raises(nandarray.InvalidError, match="none of npy"):
+    with pytest.raises(nandarray.InvalidError, match="format must be one of npy"):
         nandarray.import_(tmp_path / "bad.npy", store, format="xls")
     np.save(tmp_path / "objects.npy", np.array([{}, None]), allow_pickle=True)
     with pytest.raises(nandarray.InvalidError, match="Python objects"):

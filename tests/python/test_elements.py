@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,8 @@ def test_coordinates_are_columns_whose_boxes_are_excluded(tmp_path: Path, monkey
         mask = np.arange(40)[:, None] < HEAT
         mask[:64], mask[:, :, 60:] = False, False
         same(table.scan(where=test).read_all(), mask, heat=HEAT)
+        again = pickle.loads(pickle.dumps(table.dataset()))
+        assert again.to_table(filter=pc.field("heat") > 45).num_rows == np.count_nonzero(HEAT > 45)
         pieces = table.pieces(at_least=4)
         assert len(pieces) >= 4
         parts = [table.scan(where=test, pieces=[one]).read_all() for one in pieces]

@@ -154,7 +154,7 @@ def test_an_experiment_that_fails_stops_no_other() -> None:
         (("run", "model.chanels"), "no experiment 'model.chanels'; did you mean 'model.channels' or "),
         (("run", "nothing.*"), "no experiment fits 'nothing.*'"),
         (("run", "model.channels", "--set", "chanels=1"), "no parameter 'chanels'; did you mean 'channels' or"),
-        (("run", "model.channels", "--set", "channels=1"), "'channels' of model.channels is a list"),
+        (("run", "model.channels", "--set", "channels=1"), "'channels' of model.channels must be a list"),
         (("run", "model.channels", "--profile", "tiny"), "a profile must be 'full', 'small' or 'deep', not 'tiny'"),
         (("run", "missing.py"), "missing.py: No such file or directory"),
         (("show", "nothing"), "no run 'nothing' in lab-runs, which has none"),

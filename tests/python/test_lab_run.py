@@ -108,10 +108,10 @@ def test_an_input_is_printed_and_not_judged() -> None:
     [
         ('kind = "ratio"', "either a value or a range"),
         ('kind = "ratio"\nvalue = 1\nrange = [1, 2]', "either a value or a range"),
-        ('kind = "ratio"\nrange = [2, 1]', "not two positive ends in order"),
-        ('kind = "ratio"\nvalue = 1\nbound = "above"', "bound 'above' is not"),
+        ('kind = "ratio"\nrange = [2, 1]', "must be two positive ends in order"),
+        ('kind = "ratio"\nvalue = 1\nbound = "above"', "bound must be .*, not 'above'"),
         ('kind = "ratio"\nrange = [1, 2]\nbound = "at most"', "a bound must have a value"),
-        ('kind = "rate"\nvalue = 1', "kind 'rate' is not"),
+        ('kind = "rate"\nvalue = 1', "kind must be .*, not 'rate'"),
     ],
 )
 def test_a_claim_that_cannot_be_judged_is_refused(tmp_path: Path, row: str, said: str) -> None:
@@ -415,13 +415,13 @@ def test_a_result_that_cannot_be_written_is_an_error(fields: dict[str, object], 
     [
         ({"mesured": 1}, "test.small has no parameter 'mesured'; did you mean 'measured'"),
         ({"zzz": 1}, "no parameter 'zzz'; there are measured, words"),
-        ({"measured": "much"}, "'measured' of test.small is a number, like 0.7; 'much' is not"),
-        ({"measured": True}, "is a number"),
-        ({"measured": None}, "is a number, like 0.7; None is not"),
+        ({"measured": "much"}, "'measured' of test.small must be a number, like 0.7, not 'much'"),
+        ({"measured": True}, "must be a number"),
+        ({"measured": None}, "must be a number, like 0.7, not None"),
         ({"measured": float("nan")}, "'measured' of test.small must be a number from 0 to .*, not nan"),
         ({"measured": -1}, "must be a number from 0 to .*, not -1"),
         ({"measured": 1e99}, r"must be a number from 0 to .*, not 1e\+99"),
-        ({"words": 3}, "is a text"),
+        ({"words": 3}, "must be a text"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_the_right_ones(given: dict[str, object], message: str) -> None:
@@ -433,13 +433,16 @@ def test_a_wrong_parameter_is_named_with_the_right_ones(given: dict[str, object]
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"size": None}, "'size' of model.queue-depth is a number, like 4096; None is not"),
+        ({"size": None}, "'size' of model.queue-depth must be a number, like 4096, not None"),
         ({"size": float("nan")}, "'size' of model.queue-depth must be a whole number from 0 to .*, not nan"),
         ({"size": -1}, "'size' of model.queue-depth must be a whole number from 0 to .*, not -1"),
         ({"size": 1e99}, r"must be a whole number from 0 to 9,223,372,036,854,775,807, not 1e\+99"),
         ({"size": 4096.5}, "must be a whole number from 0 to .*, not 4096.5"),
         ({"depths": []}, r"'depths' of model.queue-depth must be a list with at least one element, like .*, not \[\]"),
-        ({"depths": ["a"]}, "each element of parameter 'depths' of model.queue-depth is a number, like 1; 'a' is not"),
+        (
+            {"depths": ["a"]},
+            "each element of parameter 'depths' of model.queue-depth must be a number, like 1, not 'a'",
+        ),
         ({"depths": [1, -1]}, "each element of parameter 'depths' of .* must be a whole number from 0 to .*, not -1"),
         ({"read_share": float("inf")}, "'read_share' of model.queue-depth must be a number from 0 to .*, not inf"),
     ],

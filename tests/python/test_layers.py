@@ -56,6 +56,7 @@ ORDER = (
     "nandarray.parts.store",
     "nandarray.programs.advise",
     "nandarray.interop",
+    "nandarray.flight",
     "nandarray",
     "nandarray.lab",
     "nandarray.lab.bundled",
@@ -66,7 +67,14 @@ ORDER = (
 )
 
 #: Modules that only gather names for users; a lookup loads what it names.
-FACADES = {"nandarray", "nandarray.programs", "nandarray.gpu", "nandarray.nvme", "nandarray.parts"}
+FACADES = {
+    "nandarray",
+    "nandarray.programs",
+    "nandarray.gpu",
+    "nandarray.nvme",
+    "nandarray.parts",
+    "nandarray.flight",
+}
 
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {

@@ -488,9 +488,9 @@ def _not_utf8(values: list[bytes]) -> Any:
     return pa.Array.from_buffers(pa.string(), len(values), made.buffers())
 
 
-def test_what_does_not_fit_changes_nothing(store: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_created_leaves_nothing(store: Any, tmp_path: Path) -> None:
     good = pa.table({"id": pa.array([1, 2], pa.int32()), "name": ["a", None]})
-    table = tables.create(store, "t", good, zone_rows=1)
+    tables.create(store, "t", good)
     names = sorted(store)
     (tmp_path / "bad.csv").write_text("id,name\n1,a\n2,b,c\n")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
@@ -526,6 +526,12 @@ def test_what_does_not_fit_changes_nothing(store: Any, tmp_path: Path) -> None:
             tables.create(store, "new", good, **options)
     with pytest.raises(NotFoundError, match="no column 'none'"):
         tables.create(store, "new", good, columns=["none"])
+    assert sorted(store) == names
+
+
+def test_what_cannot_be_appended_or_read_changes_nothing(store: Any) -> None:
+    good = pa.table({"id": pa.array([1, 2], pa.int32()), "name": ["a", None]})
+    table = tables.create(store, "t", good, zone_rows=1)
     appended: list[tuple[Any, Any, str]] = [
         (pa.table({"id": [1]}), InvalidError, "they must be id, name"),
         (good.set_column(0, "id", pa.array([1, 2])), InvalidError, "column 'id' .* has type int64; it must be int32"),
@@ -539,7 +545,6 @@ def test_what_does_not_fit_changes_nothing(store: Any, tmp_path: Path) -> None:
             table.append(source)
         same(table.scan().read_all(), good)
         assert table.append(good.slice(0, 0)) == 2
-    assert sorted(store) == names
     assert table.append(good) == 4
     assert table.append({"id": [None], "name": [None]}) == 5  # of no type, which fits all
     assert table.delete(col("id").is_null()) == 1
@@ -553,8 +558,12 @@ def test_what_does_not_fit_changes_nothing(store: Any, tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(NotFoundError, match="no column 'none'; there is id, name"):
             call()
+
+
+def test_values_that_a_column_cannot_take_are_refused(store: Any) -> None:
+    good = pa.table({"id": pa.array([1, 2], pa.int32())})
     required = pa.schema([pa.field("id", pa.int32(), nullable=False)])
-    strict = tables.create(store, "strict", good.select(["id"]), required)
+    strict = tables.create(store, "strict", good, required)
     with pytest.raises(InvalidError, match="has 1 missing values; it must have none"):
         strict.append({"id": pa.array([None], pa.int32())})
     few = tables.create(store, "few", {"c": pa.array(["a"]).cast(pa.dictionary(pa.int8(), pa.string()))})
@@ -746,3 +755,13 @@ def test_a_transaction_has_an_append_or_not(tmp_path: Path) -> None:
             inside.delete(col("id") == 1)
         assert table.scan().read_all()["id"].to_pylist() == [2, 3, 2, 3]
         assert store.at(version=store.version - 1)["t/ends"][-1] == 3
+        one, other = store.transaction(), store.transaction()
+        for tx in (one, other):
+            inside = tables.open_table(tx, "t")
+            assert isinstance(inside, ColumnTable)
+            inside.append(model)
+        one.commit()
+        with pytest.raises(nandarray.ConflictError):
+            other.commit()
+        store.refresh()
+        assert pa.table(tables.open_table(store, "t"))["id"].to_pylist() == [2, 3, 2, 3, 1, 2, 3]

@@ -15,6 +15,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset as ds
 import pytest
 from test_tables_model import as_text, schema, value
 
@@ -72,6 +73,9 @@ def test_a_text_of_csv_is_a_table_of_any_span(store: Any) -> None:
     assert table.rows(["price"], col("id").is_null())["price"].tolist() == [-300, 700]
     assert table.count_rows(~(col("note") == "NULL")) == 2
     assert table.count_rows(~col("note").is_null()) == 3
+    there = table.count_rows(col("id").is_valid())
+    for never in (col("id") == 10**30, col("id") == 1.5, col("id").isin([])):  # missing where there is no value
+        assert (table.count_rows(never), table.count_rows(~never)) == (0, there)
     assert tables.create(store, "empty", b"id,note,price,day\n", SCHEMA, **OPTIONS).scan().read_all().num_rows == 0
     # Without ends of lines within quotes each end of a line is one.
     plain = tables.create(store, "plain", TEXT.replace(b"\nd", b"").replace(b"y,\n", b""), SCHEMA, **OPTIONS)
@@ -270,6 +274,44 @@ def test_queries_of_duckdb_find_missing_values(seed: int, file: Any) -> None:
         for query in queries:
             found = base.execute(query.format("ours")).fetchall()
             assert found == base.execute(query.format("theirs")).fetchall(), query
+
+
+WHERE = [
+    "n is null", "n is not null and big < 0", "not (n > 0)", "n in (1, 2, -3)", "n not in (1, 2, -3)", "name = 'a'",
+    "not (n in (1, 2)) or name is null", "name <> 'a' and price >= 0", "day < date '1990-01-01' or day is null",
+    "coalesce(n, 0) = 0", "n is distinct from 3", "not (n is null or name like 'a%')", "name like '%b%'",
+]  # fmt: skip
+
+
+def test_other_engines_find_missing_values(file: Any) -> None:
+    datafusion = pytest.importorskip("datafusion", reason="not installed: pip install '.[engines]'")
+    pl = pytest.importorskip("polars", reason="not installed: pip install '.[engines]'")
+    rng = random.Random(4)
+    kinds = {"n": "int32", "big": "int64", "price": "decimal(9,2)", "day": "date", "name": "text(12)"}
+    rows = [{k: None if rng.random() < 0.3 else value(rng, kind) for k, kind in kinds.items()} for _ in range(200)]
+    form = {"delimiter": ",", "quote": '"', "header": True, "null": [""]}
+    table = tables.create(file, "t", text_of(rng, rows, form, "\n").encode(), kinds, **form)
+    ours, theirs = table.dataset(), ds.dataset(table.scan().read_all())
+
+    def asked(where: str, of: Any) -> Any:
+        context = datafusion.SessionContext()
+        context.register_dataset("t", of)
+        query = f"select big, n, name from t where {where} order by big, n, name"
+        return context.sql(query).to_arrow_table().to_pylist()
+
+    for where in WHERE:
+        assert asked(where, ours) == asked(where, theirs), where
+    n = pl.col("n")
+    for test in (
+        n > 0,
+        ~(n > 0),
+        n.is_null(),
+        n.is_in([1, 2]),
+        ~n.is_in([1, 2]),
+        (pl.col("name") == "a") | n.is_null(),
+    ):
+        found, wanted = (pl.scan_pyarrow_dataset(one).filter(test).collect() for one in (ours, theirs))
+        assert found.equals(wanted), test
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -19,6 +19,7 @@
 //! | `accounts` | accounts of a host's executions |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
 //! | `tenants`, `budget` | who hosts belong to, with arrays and limits; memory that hosts make grow |
+//! | `door_tenants` | the same for a door that is not NVMe's |
 //! | `running`, `cpu_time` | executions of one host, which end with it or are killed; processor time of their threads |
 //! | `run_outputs` | outputs of runs that a host fetches while the programs run |
 //! | `metrics`, `measures` | counts of commands by kind and tenant |
@@ -46,6 +47,7 @@ mod boxes;
 mod budget;
 mod commands;
 mod cpu_time;
+mod door_tenants;
 mod events;
 mod executing;
 mod features;
@@ -83,6 +85,7 @@ mod tests;
 
 pub use admin::AdminAnswer;
 pub use association::{Association, HostIdentity};
+pub use door_tenants::{DoorMemory, DoorTenant, DoorTenants};
 pub use events::{EventKind, EventValue, ServerEvent};
 pub use metrics::{BUCKET_FIRST_LOG2, BUCKETS, OperationCounts, OperationKind};
 pub use nandarray_nvme_spec::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS};

@@ -19,6 +19,7 @@
 //! | `index` | NumPy's index expressions |
 //! | `nvme` | NVMe controllers: entries in and out |
 //! | `nvme_commands` | NVMe commands of Python as entries and pages |
+//! | `nvme_tenants` | tenants of a node for a door that is not NVMe's |
 //! | `offload` | programs beside the data |
 //! | `options` | options of opening a store |
 //! | `queues` | queue pairs in shared memory: servers and clients |
@@ -44,6 +45,7 @@ mod nvme;
 mod nvme_commands;
 mod nvme_entries;
 mod nvme_tcp;
+mod nvme_tenants;
 mod nvme_watch;
 mod offload;
 mod options;
@@ -69,6 +71,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nvme::PyNvme>()?;
     m.add_class::<nvme_tcp::PyNvmeServer>()?;
     m.add_class::<nvme_tcp::PyNvmeHost>()?;
+    nvme_tenants::add_classes(m)?;
     m.add_class::<queues::PyQueueServer>()?;
     m.add_class::<queues::PyQueueClient>()?;
     m.add_class::<clock::PyClock>()?;
@@ -85,6 +88,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(index::selection::select, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_tcp::dhchap_secret, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_tcp::dhchap_key, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_tcp::nvme_tls_key, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_tcp::nvme_tls_psks, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_tcp::nvme_rules_hosts, m)?)?;

@@ -106,9 +106,9 @@ fn all_tls_keys(py: Python<'_>, keys: Option<BTreeMap<String, String>>) -> PyRes
 }
 
 /// The text of rules, and its name in errors.
-type RulesText = (String, String);
+pub(crate) type RulesText = (String, String);
 
-fn rules_of(py: Python<'_>, rules: Option<RulesText>) -> PyResult<NodeRules> {
+pub(crate) fn rules_of(py: Python<'_>, rules: Option<RulesText>) -> PyResult<NodeRules> {
     let Some((text, name)) = rules else { return Ok(NodeRules::default()) };
     NodeRules::parse(&text, &name).map_err(|invalid| io_error(py, &invalid))
 }
@@ -136,6 +136,13 @@ pub(crate) fn dhchap_secret(py: Python<'_>, hash: u8, key: &[u8]) -> PyResult<St
     }
     let made = DhchapSecret::new(transform, key).map_err(|e| io_error(py, &e))?;
     Ok(made.reveal())
+}
+
+/// Returns the key of a secret, as its host uses it: transformed with the host's qualified name, if the secret says so.
+#[pyfunction]
+pub(crate) fn dhchap_key(py: Python<'_>, nqn: &str, text: &str) -> PyResult<Vec<u8>> {
+    let secret = DhchapSecret::parse(text).map_err(|e| io_error(py, &format!("the secret of {nqn}: {e}")))?;
+    Ok(secret.key(nqn))
 }
 
 /// Makes a key of TLS of 32 or 48 random bytes, as text; `transformed`: another key is derived of it for each host.

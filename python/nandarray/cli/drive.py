@@ -25,6 +25,7 @@ from nandarray.cli.common import DeviceName, Json, StorePath, open_store, parse_
 from nandarray.cli.operate import KillRun, LogForm, LogLevel, MetricsAddress, Operator, Reload, SpansUrl, order
 from nandarray.cli.signals import Signals
 from nandarray.errors import DoorError, InvalidError, NandarrayError
+from nandarray.flight.access import token_of
 from nandarray.inputs import read_input
 from nandarray.nvme import (
     RemoteProgram,
@@ -80,7 +81,27 @@ ClientGroup = Annotated[
 ]
 
 
-#: Options of ``serve`` that only one of its two doors has.
+Shm = Annotated[
+    str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
+]
+Rules = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Rules of tenants (TOML); SIGHUP reads them, and secrets, anew.")
+]
+Hosts = Annotated[list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")]
+Fallback = Annotated[
+    list[str] | None, typer.Option(metavar="ADDRESS:PORT", help="Address of a path that hosts use as the last.")
+]
+Flight = Annotated[
+    str | None,
+    typer.Option("--flight", metavar="ADDRESS:PORT", help="Serve Arrow Flight there, in place of NVMe/TCP."),
+]
+FlightCert = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates for TLS, in PEM (with --flight).")]
+FlightKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Private key of the certificate, in PEM (with --flight).")
+]
+
+
+#: Options of ``serve`` that only some of its doors have.
 _OF_TCP = {
     "listen",
     "fallback",
@@ -98,20 +119,28 @@ _OF_TCP = {
     "new_ids",
     "keep_ids",
 }
+_OF_FLIGHT = {"flight_cert", "flight_key"}
+#: Those of NVMe/TCP that Flight has, too.
+_SHARED = {"insecure", "read_only", "secret_file", "config", "device"}
 _OF_SHM = {"writable", "queues", "depth", "data", "threads"}
-_OF_BOTH = {"shm", "group", "no_programs", "metrics", "spans", "log", "log_level"}
+_OF_BOTH = {"shm", "flight", "group", "no_programs", "metrics", "spans", "log", "log_level"}
 #: Options that give the running server an order, each by itself.
 _ORDERS = {"status", "kill", "reload"}
 
 
-def _check_options(ctx: typer.Context, *, shm: bool, order: bool) -> None:
+def _check_options(ctx: typer.Context, *, shm: bool, flight: bool, order: bool) -> None:
     """Refuse options that would be without effect."""
-    given = {name for name in _OF_TCP | _OF_SHM | _OF_BOTH if _is_given(ctx, name)}
+    given = {name for name in _OF_TCP | _OF_SHM | _OF_FLIGHT | _OF_BOTH if _is_given(ctx, name)}
     orders = sorted(name for name in _ORDERS if _is_given(ctx, name))
     if order:
         wrong, why = given | set(orders[1:]), f"--{orders[0]} starts no server"
+    elif flight:
+        wrong = given & (_OF_TCP - _SHARED | _OF_SHM | {"shm", "group"})
+        why = "--flight serves without NVMe/TCP and shared memory"
     elif shm:
-        wrong, why = given & _OF_TCP, "--shm serves without NVMe/TCP"
+        wrong, why = given & (_OF_TCP | _OF_FLIGHT), "--shm serves without NVMe/TCP"
+    elif wrong := given & _OF_FLIGHT:
+        why = "only a server with --flight has that"
     else:
         wrong, why = given & _OF_SHM, "only a server with --shm has that"
     if wrong:
@@ -191,14 +220,26 @@ def _serve_drive(
             say(opened.report())
 
 
+def _serve_flight(store: Path, listen: str, given: Mapping[str, Any], operator: Operator) -> None:
+    """Serve a store to Arrow Flight clients, as the options of the command line say."""
+    from nandarray.cli.serve_flight import serve_flight  # PyArrow takes time to load
+
+    serve_flight(
+        store, listen, operator, device=given["device"], secrets=given["secret_file"],
+        certificate=(given["flight_cert"], given["flight_key"]),
+        how={
+            "insecure": given["insecure"], "read_only": given["read_only"], "programs": not given["no_programs"],
+            "config": given["config"], "metrics": given["metrics"],
+        },
+    )  # fmt: skip
+
+
 def serve(
     ctx: typer.Context,
     *,
     store: StorePath,
     listen: Listen = None,
-    fallback: Annotated[
-        list[str] | None, typer.Option(metavar="ADDRESS:PORT", help="Address of a path that hosts use as the last.")
-    ] = None,
+    fallback: Fallback = None,
     advertise: Advertised = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
@@ -209,28 +250,25 @@ def serve(
         bool, typer.Option("--keep-ids", help="Be the drive that the file was before it was moved or restored.")
     ] = False,
     no_nd: Annotated[bool, typer.Option("--no-nd", help="Provide no N-D commands.")] = False,
-    host: Annotated[
-        list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")
-    ] = None,
+    host: Hosts = None,
     secret_file: SecretFile = None,
     tls: TlsFile = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rules of tenants (TOML); SIGHUP reads them, and secrets, anew.")
-    ] = None,
+    config: Rules = None,
     device: DeviceName = None,
     pace: Annotated[
         bool, typer.Option("--pace", help="Send completions when their modelled time has passed (with --device).")
     ] = False,
     status: Annotated[bool, typer.Option("--status", help="Print the status of the running server as JSON.")] = False,
-    shm: Annotated[
-        str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
-    ] = None,
+    shm: Shm = None,
     writable: Annotated[bool, typer.Option(help="Let clients write (with --shm).")] = False,
     queues: Annotated[int, typer.Option(help="Number of queue pairs, one or more a client (with --shm).")] = 16,
     depth: Annotated[int, typer.Option(help="Entries of a ring, a power of two (with --shm).")] = 256,
     data: Annotated[str, typer.Option(metavar="SIZE", help="Data of a queue pair (with --shm).")] = "4MiB",
     threads: Annotated[int, typer.Option(help="Number of threads that serve (with --shm).")] = 1,
     group: ClientGroup = None,
+    flight: Flight = None,
+    flight_cert: FlightCert = None,
+    flight_key: FlightKey = None,
     metrics: MetricsAddress = None,
     spans: SpansUrl = None,
     log: LogForm = "text",
@@ -238,8 +276,8 @@ def serve(
     kill: KillRun = None,
     reload: Reload = False,
 ) -> None:
-    """Serve a store until SIGTERM or SIGINT: as an NVMe drive, or with --shm to processes of this machine."""
-    _check_options(ctx, shm=shm is not None, order=status or kill is not None or reload)
+    """Serve a store until SIGTERM or SIGINT: as an NVMe drive, to processes of this machine, or by Arrow Flight."""
+    _check_options(ctx, shm=shm is not None, flight=flight is not None, order=status or kill is not None or reload)
     if order(store, status=status, kill=kill, reload=reload):
         return
     if shm is not None:
@@ -248,6 +286,9 @@ def serve(
             serve_shm.serve_shm(
                 store, shm, operator, writable=writable, group=group, programs=not no_programs, metrics=metrics, **sizes
             )
+        return
+    if flight is not None:
+        _serve_flight(store, flight, ctx.params, Operator(store, "flight", log=log, level=log_level, spans=spans))
         return
     if new_ids and keep_ids:
         raise typer.BadParameter("--new-ids and --keep-ids: the store has the one or the other")
@@ -369,6 +410,15 @@ def secret(
         check_nqn(nqn, "the host")
     made = new_secret(hash)  # type: ignore[arg-type]  # another word is an error of its own
     say(made if nqn is None else f"{nqn} {made}")
+
+
+@app.command()
+def token(
+    file: Annotated[Path, typer.Argument(help="A file of secrets.", metavar="FILE")],
+) -> None:
+    """Print the bearer tokens of hosts for Arrow Flight, which their secrets make."""
+    for host, (own, _) in read_secrets(file).items():
+        say(f"{host} {token_of(host, own)}")
 
 
 @app.command("tls-key")

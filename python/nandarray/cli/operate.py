@@ -1,6 +1,6 @@
 """A server as its operator has it while it runs: its log, its control socket, and its status in a file.
 
-Both doors of ``nandarray serve`` use this. Nothing here ends a server: a file system that is full or read-only, a
+All doors of ``nandarray serve`` use this. Nothing here ends a server: a file system that is full or read-only, a
 socket that cannot be, a terminal that is gone are warnings, or nothing.
 """
 
@@ -22,6 +22,7 @@ from nandarray.cli.service import READY, STOPPING, notify
 from nandarray.cli.signals import Signals, Told
 from nandarray.cli.status_file import StatusFile, status_of
 from nandarray.errors import NandarrayError, NotFoundError
+from nandarray.serving.control import FORMS as CONTROL_FORMS
 from nandarray.serving.control import ControlSocket, send
 from nandarray.serving.log import FORMS, LEVELS, ServerLog
 from nandarray.serving.spans import SpanSender
@@ -65,13 +66,14 @@ def order(store: Path, *, status: bool, kill: int | None, reload: bool) -> bool:
 
 def _send_any(store: Path, command: str, **given: Any) -> Mapping[str, Any]:
     """Give an order to the server of a store, whatever its form."""
-    try:
-        return send(store, "tcp", command, **given)
-    except NotFoundError as error:
+    first: NotFoundError | None = None
+    for form in CONTROL_FORMS:
         try:
-            return send(store, "shm", command, **given)
-        except NotFoundError:
-            raise error from None
+            return send(store, form, command, **given)
+        except NotFoundError as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
 class Operator:
@@ -81,7 +83,7 @@ class Operator:
     ----------
     path : Path
         The store.
-    form : {"tcp", "shm"}
+    form : {"tcp", "shm", "flight"}
         The form of the server.
     log, level : str
         Form and level of the log.

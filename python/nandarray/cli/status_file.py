@@ -1,9 +1,9 @@
-"""The status of a running server, in a file beside its store: ``STORE.serve.json``, or ``STORE.serve-shm.json``.
+"""The status of a running server, in a file beside its store: ``STORE.serve.json``, with the form's word in it.
 
 The file is a convenience of ``serve --status``: where it cannot be written, one warning says so, and the server goes
 on. It has the owner and the mode of the store, since it names the store's hosts. Each status is a new file, with a name
 that cannot be guessed and must be new, which takes the place of the one before; a file that is no server's status,
-or a link, stays as it is. Several servers may read one store, and one of each form may serve it: the two forms have
+or a link, stays as it is. Several servers may read one store, and one of each form may serve it: the forms have
 files of their own, and of servers of one form the first one has the file while it runs.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["StatusFile", "status_of"]
 #: The key of a status that tells it from any other file: the number of the server's process.
 _PID = "pid"
 #: The forms of servers, with what is behind the store's name in that of the file.
-_ENDINGS = {"tcp": ".serve.json", "shm": ".serve-shm.json"}
+_ENDINGS = {"tcp": ".serve.json", "shm": ".serve-shm.json", "flight": ".serve-flight.json"}
 #: Age at which a status is of no running server, whatever its process number, which another process may have by then.
 _FRESH_SECONDS = 5
 #: Age of a status whose server has gone, for those who read it: a running one writes every two seconds, load or not.
@@ -55,7 +55,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def status_of(store: Path) -> str:
-    """Return what the running server of a store says of itself, as JSON; a list of both where one of each form runs.
+    """Return what the running server of a store says of itself, as JSON; a list where several forms run.
 
     A server whose control this user may use is asked; of others the file is read.
     """
@@ -97,7 +97,7 @@ def _runs(process: int) -> bool:
 class StatusFile:
     """The status file of a server that this process runs.
 
-    ``form`` is the server's ("tcp" or "shm"), ``access`` what the engine knows of the store's file.
+    ``form`` is the server's ("tcp", "shm" or "flight"), ``access`` what the engine knows of the store's file.
     """
 
     def __init__(self, store: Path, form: str, access: dict[str, Any] | None) -> None:

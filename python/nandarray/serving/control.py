@@ -1,9 +1,9 @@
 """Commands that other processes of the same user send to a running server: one line of JSON, and one in answer.
 
-:data:`COMMANDS` declares them. The server listens on a socket of mode 0600: beside its store,
-``STORE.serve.sock`` or ``STORE.serve-shm.sock``, or where no socket can be there, in ``$XDG_RUNTIME_DIR/nandarray`` or
-else a folder of this user in ``/tmp``. Server and client check each other's user; nothing that is planted at the path
-is followed, or replaced. A server without a socket goes on: control is a convenience.
+:data:`COMMANDS` declares them. The server listens on a socket of mode 0600: beside its store, ``STORE.serve.sock``
+(``serve-shm``, ``serve-flight``), or where no socket can be there, in ``$XDG_RUNTIME_DIR/nandarray`` or else a folder
+of this user in ``/tmp``. Server and client check each other's user; nothing that is planted at the path is followed, or
+replaced. A server without a socket goes on: control is a convenience.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nandarray.serving.answers import LocalServer, ask, bind_path
 __all__ = ["COMMANDS", "FORMS", "ControlCommand", "ControlSocket", "send"]
 
 #: The forms of servers, with what is behind the store's name in that of the socket.
-FORMS = {"tcp": ".serve.sock", "shm": ".serve-shm.sock"}
+FORMS = {"tcp": ".serve.sock", "shm": ".serve-shm.sock", "flight": ".serve-flight.sock"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ControlSocket:
     ----------
     store : Path
         The store.
-    form : {"tcp", "shm"}
+    form : {"tcp", "shm", "flight"}
         The form of the server.
     handlers : mapping
         For each command that the server has, a function of its parameters that returns the answer, a dictionary.

@@ -31,7 +31,7 @@ Event = tuple[str, float, Mapping[str, Any]]
 #: All fields beside ``time``, ``level`` and ``event``, which every line has.
 FIELDS: dict[str, str] = {
     "store": "path of the store",
-    "transport": "form of the server: tcp or shm",
+    "transport": "form of the server: tcp, shm or flight",
     "address": "address, or name of the region, that hosts connect to",
     "nqn": "qualified name of the drive",
     "metrics": "address of `/metrics`",
@@ -40,7 +40,7 @@ FIELDS: dict[str, str] = {
     "controller": "number of the host's controller",
     "queue": "number of the queue",
     "operation": "kind of the command, as in the metrics",
-    "status": "name of the command's NVMe status",
+    "status": "name of the command's NVMe status, or of the call's in gRPC",
     "run": "number of the run",
     "programs": "name of the program, or of the programs",
     "duration_ns": "duration in nanoseconds",
@@ -88,6 +88,14 @@ LINES: dict[str, LineKind] = {
         "warning",
         "A command other than a run took a second or more.",
         ("host", "controller", "queue", "operation", "duration_ns", "status"),
+    ),
+    "call_failed": LineKind(
+        "info", "A call of an Arrow Flight client failed.", ("host", "operation", "duration_ns", "status", "why")
+    ),
+    "stalled": LineKind(
+        "warning",
+        "A connection was ended whose Arrow Flight client took or sent nothing.",
+        ("host", "operation", "why"),
     ),
     "late": LineKind("warning", "Completions of a paced drive left late; told once in ten seconds.", ("late",)),
     "reload": LineKind("info", "The server has read its files again.", ("why",)),

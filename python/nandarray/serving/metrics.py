@@ -99,7 +99,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "build_info",
         "gauge",
-        "Version of nandarray, and the form of the server: tcp or shm; always 1.",
+        "Version of nandarray, and the form of the server: tcp, shm or flight; always 1.",
         lambda seen: [((seen["version"], seen["transport"]), 1)],
         ("version", "transport"),
     ),
@@ -118,7 +118,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "failures_total",
         "counter",
-        "Commands that ended with an error, by the name of the NVMe status; a full store is Capacity Exceeded.",
+        "Commands that ended with an error, by the name of the NVMe status, or of that of gRPC; a full store is "
+        "Capacity Exceeded.",
         _by("failures"),
         ("status",),
     ),

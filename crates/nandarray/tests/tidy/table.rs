@@ -152,8 +152,8 @@ pub(crate) const CRATES: &[Crate] = &[
         uses: &["nandarray-runtime", "nandarray-cores", "nandarray", "nandarray-nvme-spec", "nandarray-describe"],
         layers: "limits cpu_time events budget host_entries ports < commands features properties executing running \
                  unlocked registrants notices < payload queue saved_registrants metrics < auth reservations < accounts \
-                 slm boxes logs tls < programs < tenants < requests arrays offload < subsystem association identify < \
-                 run_outputs < reserve < admin io < measures < tcp < lib < tests",
+                 slm boxes logs tls < programs < tenants < door_tenants requests arrays offload < subsystem \
+                 association identify < run_outputs < reserve < admin io < measures < tcp < lib < tests",
         lines_max: 800,
         up: &[
             ("budget.rs", "run_outputs", "collected outputs go to the host that fetches them"),

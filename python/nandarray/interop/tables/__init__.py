@@ -7,6 +7,11 @@
 ``dataset`` what engines that read Arrow datasets ask, ``naming`` creates and opens tables of either kind.
 """
 
+from nandarray.optional import needs
+
+with needs("pyarrow", "lab"):
+    import pyarrow as _pyarrow  # noqa: F401 (what is below imports it)
+
 from nandarray.interop.tables.columns import ColumnTable
 from nandarray.interop.tables.element_table import ElementTable, elements
 from nandarray.interop.tables.naming import create, open_table

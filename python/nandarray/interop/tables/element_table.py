@@ -13,7 +13,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,10 @@ class ElementTable(Table):
 
     arrays: Mapping[str, Any]
     dimensions: tuple[str, ...]
-    _types: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def _types(self) -> dict[str, Any]:
+        return {name: _type_of(name, np.dtype(one.dtype)) for name, one in self.arrays.items()}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -275,11 +278,10 @@ def elements(
     if not found:
         raise InvalidError("a table of elements must have at least one array")
     first, shape = next((name, tuple(one.shape)) for name, one in found.items())
-    types = {}
     for name, one in found.items():
         if tuple(one.shape) != shape:
             raise InvalidError(f"arrays must have one shape: {first} has {shape}, {name} has {tuple(one.shape)}")
-        types[name] = _type_of(name, np.dtype(one.dtype))
+        _type_of(name, np.dtype(one.dtype))
     named = tuple(dimensions) if dimensions is not None else _dimensions(found, len(shape))
     if len(named) != len(shape):
         raise InvalidError(f"dimensions must be {len(shape)} names, not {len(named)}")
@@ -288,7 +290,7 @@ def elements(
         raise InvalidError(
             f"columns must have different names, not {', '.join(columns)}: name the dimensions otherwise"
         )
-    return ElementTable(found, named, types)
+    return ElementTable(found, named)
 
 
 def _named(group: Any, pattern: str | None) -> dict[str, Any]:

@@ -246,7 +246,7 @@ def _one_of(name: str, family: str, options: dict[str, Any]) -> Tree:
     unlike = family == "float" and any(one.as_py() != one.as_py() or one.as_py() == 0 for one in values)
     if matching not in (_MATCH, _SKIP, _EMIT) or unlike or (matching == _EMIT and has_null):
         raise NotUnderstoodError("is_in")
-    tree = ("in", name, values)
+    tree = ("in", name, tuple(map(_plain, values)))
     if matching == _EMIT:
         return tree
     return ("or", ("null", name), tree) if has_null and matching == _MATCH else ("and", ("valid", name), tree)
@@ -261,7 +261,17 @@ def _comparison(op: str, given: list[Any], schema: Any) -> Tree:
     decimals, floats = (any(found(one, schema) for one in (left, right)) for found in (_has_decimal, _has_float))
     if decimals and floats and not (left[0] == "col" and right[0] == "value" and _survives(left, right[1], schema)):
         raise NotUnderstoodError(op)
-    return op, left[1] if left[0] == "col" else left, right[1] if right[0] == "value" else right
+    return op, left[1] if left[0] == "col" else left, _plain(right[1]) if right[0] == "value" else right
+
+
+def _plain(value: Any) -> Any:
+    """Return a scalar as Python has it; one that Python does not have stays."""
+    if pa.types.is_temporal(value.type) and getattr(value.type, "unit", None) == "ns":
+        return value
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return value
 
 
 def _survives(left: Tree, value: Any, schema: Any) -> bool:

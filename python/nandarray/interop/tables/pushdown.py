@@ -7,7 +7,6 @@ is counted. Where an engine needs no column, rows are counted, and none is read.
 from __future__ import annotations
 
 import operator
-import re
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,6 @@ __all__ = ["ROWS", "Pushdown"]
 _TOLD = 1000
 #: Rows of a batch, at most, where an engine says nothing: as Arrow's own scanners have them.
 ROWS = 131_072
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
 _NOTHING = pa.schema([pa.field("nothing", pa.null())])
 
 
@@ -56,13 +54,7 @@ class Pushdown:
 
     def decided(self, asked: Any) -> tuple[Test | None, bool]:
         """Return the part of an engine's filter that goes to the data, and whether that is all of it."""
-        if asked is None:
-            return None, True
-        text = str(asked)
-        # A name that is no word may be read as something else.
-        if any(name in text for name in self.table.schema.names if not _PLAIN.fullmatch(name)):
-            return None, False
-        return self.table.decided(asked)
+        return (None, True) if asked is None else self.table.decided(asked)
 
     def scanner(
         self, columns: Any, asked: Any, batch_size: Any, pieces: Sequence[Piece] | None, options: dict[str, Any]

@@ -30,10 +30,11 @@ import numpy as np
 from nandarray.array.array import Array
 from nandarray.door import Source
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, ProgramFailedError
+from nandarray.interop.tables.filters import of_arrow
 from nandarray.interop.tables.lines import MARK, cuts_of, head_of, line_ends, unreadable
 from nandarray.interop.tables.schema import Column, columns_of
 from nandarray.interop.tables.table import Piece, Table
-from nandarray.interop.tables.where import Test, checked, of_arrow
+from nandarray.interop.tables.where import Test, checked, decidable
 from nandarray.programs import library
 from nandarray.programs.ports import Box
 from nandarray.programs.run import offload
@@ -454,7 +455,9 @@ class TextTable(Table):
 
     def decided(self, expression: Any) -> tuple[Test | None, bool]:
         """Return the part of a filter of Arrow that is decided at the data, and whether that is all of it."""
-        return of_arrow(str(expression), self.columns)
+        test, is_all = of_arrow(expression, self.schema)
+        kept, whole = decidable(test, self.columns)
+        return kept, is_all and whole
 
     def _spans(self, batch_bytes: int, piece: Piece | None = None) -> Iterator[slice]:
         """Cut the text, or a piece of it, behind ends of lines."""

@@ -1,8 +1,8 @@
 """Tests of rows, written with columns' names: ``(col("price") < 5) & col("name").startswith("a")``.
 
-A test is a tree of tuples. ``lowered`` turns it into that of the program ``psf`` for a table of text, ``of_arrow``
-reads the filter of an Arrow dataset, as far as that program can decide it; tables of columns have
-:mod:`nandarray.interop.tables.choosing` and :mod:`nandarray.interop.tables.filters` for the two.
+A test is a tree of tuples. ``lowered`` turns it into that of the program ``psf`` for a table of text; tables of columns
+have :mod:`nandarray.interop.tables.choosing` for that. Filters of Arrow become tests in
+:mod:`nandarray.interop.tables.filters`.
 
 Tests have SQL's logic: a comparison with a missing value is neither true nor false, and rows are given for which a test
 is true. Arithmetic of integers and decimals is exact; where a float is on one side, both are float64.
@@ -10,14 +10,13 @@ is true. Arithmetic of integers and decimals is exact; where a float is on one s
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.interop.tables.schema import Column
 
-__all__ = ["Name", "Test", "Value", "as_test", "checked", "col", "conjuncts", "lowered", "names", "of_arrow"]
+__all__ = ["Name", "Test", "Value", "as_test", "checked", "col", "conjuncts", "decidable", "lowered", "names"]
 
 Tree = tuple[Any, ...]
 
@@ -198,8 +197,8 @@ def col(name: str) -> Name:
     >>> from nandarray.interop.tables import col
     >>> (col("day") >= "1998-01-01") & ~col("name").startswith("a")
     <nandarray.interop.tables.Test ('and', ('>=', 'day', '1998-01-01'), ('not', ('begins', 'name', 'a')))>
-    >>> col("price") * (1 - col("cut")) > col("sum")
-    <nandarray.interop.tables.Test ('>', ('*', ('col', 'price'), ('-', ('value', 1), ('col', 'cut'))), ('col', 'sum'))>
+    >>> col("price") * (1 - col("cut")) > 5
+    <nandarray.interop.tables.Test ('>', ('*', ('col', 'price'), ('-', ('value', 1), ('col', 'cut'))), 5)>
     """
     return Name(name)
 
@@ -298,16 +297,14 @@ def lowered(tree: Tree, columns: Sequence[Column]) -> Tree | bool:
         raise InvalidError("a test of a table of text must compare a column with a value, not with what is computed")
     number = _number(rest[0], columns)
     if op == "in":
-        return lowered(("or", *(("==", rest[0], value) for value in rest[1])), columns)
+        return lowered(("given", rest[0], ("or", *(("==", rest[0], value) for value in rest[1]))), columns)
     nullable = columns[number].nullable
     if op in ("null", "valid"):
         there: Tree | bool = ("valid", number) if nullable else True
         return there if op == "valid" else ("not", there) if nullable else False
     if op == "given":
         inner = lowered(rest[1], columns)
-        if isinstance(inner, bool) and nullable:  # neither true nor false where there is no value
-            inner = ("valid", number) if inner else ("not", ("valid", number))
-        return ("given", number, inner) if nullable else inner
+        return _given(number, inner) if nullable else inner
     if op == "is":
         raise InvalidError(f"column {rest[0]} is {columns[number].type}; a test by itself must be a column of booleans")
     if op in ("begins", "ends", "holds"):
@@ -315,7 +312,16 @@ def lowered(tree: Tree, columns: Sequence[Column]) -> Tree | bool:
         assert not isinstance(made, bool)
         return op, number, made[1]
     found = columns[number].test(op, rest[1])
-    return found if isinstance(found, bool) else (found[0], number, found[1])
+    if isinstance(found, bool):
+        return _given(number, found) if nullable else found
+    return found[0], number, found[1]
+
+
+def _given(number: int, inner: Tree | bool) -> Tree:  # noqa: FBT001
+    """Make a test neither true nor false where a column has no value."""
+    if isinstance(inner, bool):
+        inner = ("valid", number) if inner else ("not", ("valid", number))
+    return "given", number, inner
 
 
 def _number(name: str, columns: Sequence[Column]) -> int:
@@ -325,58 +331,11 @@ def _number(name: str, columns: Sequence[Column]) -> int:
     raise NotFoundError(f"there is no column {name!r}; there is {', '.join(one.name for one in columns)}")
 
 
-# --- filters of Arrow datasets ----------------------------------------------------------------------------------------
-
-_TOKEN = re.compile(
-    r"""\s*(?: (?P<date>\d{4}-\d\d-\d\d)(?![\d:T ]*[\d:T]) | (?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
-      | "(?P<text>[^"\\\n]*)" | (?P<name>[A-Za-z_]\w*) | (?P<op><=|>=|==|!=|<|>) | (?P<sign>[(),{}\[\]=:]) )""",
-    re.VERBOSE,
-)
-
-
-class _NotUnderstood(Exception):
-    """A part of a filter that programs cannot decide."""
-
-
-class _Reader:
-    """A filter's text, token by token."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        at = 0
-        while at < len(text.rstrip()):
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise _NotUnderstood(text[at : at + 20])
-            kind = found.lastgroup or ""
-            self._tokens.append((kind, found[kind]))
-            at = found.end()
-        self._at = 0
-
-    def peek(self) -> tuple[str, str]:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
-
-    def take(self, *wanted: str) -> str:
-        kind, word = self.peek()
-        if wanted and kind not in wanted and word not in wanted:
-            raise _NotUnderstood(word)
-        self._at += 1
-        return word
-
-
-def of_arrow(text: str, columns: Sequence[Column]) -> tuple[Test | None, bool]:
-    """Read the filter of an Arrow dataset, as it writes itself.
-
-    The part that a program can decide is returned, and whether it is the whole filter.
-    """
-    try:
-        reader = _Reader(text)
-        tree = _expression(reader)
-        if reader.peek()[0]:
-            raise _NotUnderstood(text)
-    except _NotUnderstood:
+def decidable(test: Test | None, columns: Sequence[Column]) -> tuple[Test | None, bool]:
+    """Return the part of a test that a table of text decides, and whether that is all of it."""
+    if test is None:
         return None, False
-    kept, whole = _decidable(tree, columns)
+    kept, whole = _decidable(test.tree, columns)
     return (None if kept is None else Test(kept)), whole
 
 
@@ -389,7 +348,8 @@ def _decidable(tree: Tree, columns: Sequence[Column], room: int = COMPARISONS_MA
             room -= 0 if found[0] is None else _weight(found[0], columns)
             parts.append(found)
         kept = [part for part, _ in parts if part is not None]
-        return (("and", *kept) if kept else None), all(whole for _, whole in parts)
+        made = ("and", *kept) if len(kept) > 1 else kept[0] if kept else None
+        return made, all(whole for _, whole in parts)
     try:
         fits = _weight(tree, columns) <= room
     except (InvalidError, NotFoundError):
@@ -400,93 +360,3 @@ def _decidable(tree: Tree, columns: Sequence[Column], room: int = COMPARISONS_MA
 def _weight(tree: Tree, columns: Sequence[Column]) -> int:
     made = lowered(tree, columns)
     return 0 if isinstance(made, bool) else comparisons(made)
-
-
-def _expression(reader: _Reader) -> Tree:
-    kind, word = reader.peek()
-    if word == "(" and kind == "sign":
-        return _parenthesised(reader)
-    if kind == "name":
-        reader.take("name")
-        if reader.peek()[1] == "(":
-            return _call(word, reader)
-    raise _NotUnderstood(word)
-
-
-def _parenthesised(reader: _Reader) -> Tree:
-    reader.take("(")
-    kind, word = reader.peek()
-    if kind == "name":
-        reader.take()
-        if reader.peek()[0] == "op":
-            op = reader.take("op")
-            value = reader.take("date", "number", "text")
-            reader.take(")")
-            return op, word, value
-        left = _call(word, reader)
-    else:
-        left = _expression(reader)
-    op = reader.take("and", "or")
-    right = _expression(reader)
-    reader.take(")")
-    return op, left, right
-
-
-def _call(name: str, reader: _Reader) -> Tree:
-    made: dict[str, Callable[[_Reader], Tree]] = {
-        "if_else": _where_valid, "is_in": _one_of, "invert": _inverted, "is_valid": _valid, "is_null": _null,
-    }  # fmt: skip
-    if name not in made:
-        raise _NotUnderstood(name)
-    reader.take("(")
-    tree = made[name](reader)
-    reader.take(")")
-    return tree
-
-
-def _where_valid(reader: _Reader) -> Tree:
-    """Read ``if_else(is_valid(x), test, null[bool])``."""
-    for word in ("is_valid", "("):
-        reader.take(word)
-    name = reader.take("name")
-    for word in (")", ","):
-        reader.take(word)
-    tree = _expression(reader)
-    for word in (",", "null", "[", "bool", "]"):
-        reader.take(word)
-    return "given", name, tree
-
-
-def _one_of(reader: _Reader) -> Tree:
-    """Read ``is_in(x, {value_set=...})``, which is false of a missing value."""
-    name = reader.take("name")
-    for word in (",", "{", "value_set", "=", "name"):
-        reader.take(word)
-    while reader.peek()[1] != ":":
-        reader.take("name", "number", "(", ")", "[", "]", ",")
-    reader.take(":")
-    reader.take("[")
-    values = [reader.take("date", "number", "text")]
-    while reader.peek()[1] == ",":
-        reader.take(",")
-        values.append(reader.take("date", "number", "text"))
-    reader.take("]")
-    while reader.peek()[1] != "}":
-        reader.take("name", ",", "=")
-    reader.take("}")
-    return "and", ("valid", name), ("or", *(("==", name, value) for value in values))
-
-
-def _inverted(reader: _Reader) -> Tree:
-    return "not", _expression(reader)
-
-
-def _valid(reader: _Reader) -> Tree:
-    return "valid", reader.take("name")
-
-
-def _null(reader: _Reader) -> Tree:
-    name = reader.take("name")
-    while reader.peek()[1] != ")":
-        reader.take()
-    return "null", name

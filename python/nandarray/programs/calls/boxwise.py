@@ -57,8 +57,7 @@ def map_boxes(
     ``options`` are the run's, ``scalars`` and ``values`` dtypes and values of the function's numbers. The output is
     given, the new array, or the number of elements that were written.
     """
-    box = run.Box(grid, key)
-    whole = ports.Boxed(box)
+    whole = ports.Boxed(box := run.Box(grid, key))
     shape = tuple(whole.shape)
     if not 0 < len(shape) <= _DIMENSIONS:
         raise InvalidError(f"a box of a function must have 1 to {_DIMENSIONS} dimensions, not {len(shape)} as {shape}")
@@ -74,8 +73,8 @@ def map_boxes(
     room = _room(around, None if chunks is None else results.chunk, whole.dtype, kind)
     if not isinstance(function, Program):
         (box, *others), fields = zip(*map(_records, (box, *others)), strict=True)
-        settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
-        settings |= {"fields": fields, "halo": () if halo is None else _deep(halo)}
+        settings = {name: options[name] for name in COMPILED if options.get(name) is not None} | {"fields": fields}
+        settings["halo"] = () if halo is None else _deep(halo)
         settings |= {} if chunks is None else {"proportion": results.reduced(), "room": room}
         dtypes = [(ports.Boxed(one) if ports.is_stored(one) else ports.in_memory(one)).dtype for one in (box, *others)]
         made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, **settings))
@@ -90,17 +89,16 @@ def map_boxes(
             array = ports.in_memory(one)
             if beyond is not None:
                 return _end_to_end(array, haloed(array, tiles, beyond))
-            rows = in_rows or not tiles
-            return array.reshape(-1) if rows else _end_to_end(array, (array[tile].reshape(-1) for tile in tiles))
+            parts = (array[tile].reshape(-1) for tile in tiles)
+            return array.reshape(-1) if in_rows or not tiles else _end_to_end(array, parts)
         return _tiled(one, first, sizes, beyond)
 
     store, name = grid._origin().array.store, out
     if isinstance(name, str):
         out = store.create(name, made_shape, kind)
     elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != made_shape:
-        raise InvalidError(
-            f"out must have shape {made_shape}, as the {'box' if chunks is None else 'result'}, not {got}"
-        )
+        like = "box" if chunks is None else "result"
+        raise InvalidError(f"out must have shape {made_shape}, as the {like}, not {got}")
     try:
         target = _tiled(out, made_first, results.chunk) if ports.is_stored(out) else out
         done: Any = run.offload(made, [tiled(box), *map(tiled, map(_given, others))], values, out=target, **given)

@@ -54,7 +54,7 @@ def packing(values: _NdArray | None, dtype: np.dtype[Any]) -> str | None:
     if dtype.base.kind not in "biu" or dtype.shape:
         shuffled = dtype.itemsize > 1 and not dtype.shape
         return _unpacked(values, _FLOATS if shuffled else TEXT)
-    if values is None or not len(values):
+    if values is None or values.nbytes < _FRAME:  # too few to tell what others will be
         return "bitpack"
     values = values[:_SAMPLE]
     if values.dtype.kind == "b":
@@ -82,7 +82,7 @@ def text_compression(array: Any) -> str | None:
 
 def _unpacked(values: _NdArray | None, compression: str) -> str | None:
     """Return a compression if it makes values clearly smaller; None if not."""
-    if values is None or not values.size:
+    if values is None or values.nbytes < _FRAME:
         return compression
     values = values[:_SAMPLE]
     return compression if _by_zstd(values) < _WORTH * values.nbytes else None

@@ -105,7 +105,7 @@ class Aggregates:
         columns = {}
         for (number, one, step), value in zip(self._steps(), found, strict=True):
             if isinstance(value, pa.Scalar):
-                column = _unpacked(pa.array([value.as_py()], value.type) if value.is_valid else pa.nulls(1, value.type))
+                column = _unpacked(pa.array([value], value.type))
             elif value is None:
                 column = pa.nulls(1)
             elif isinstance(value, float):
@@ -228,6 +228,8 @@ def _unpacked(array: Any) -> Any:
 def _compared(kind: Any) -> Any:
     if _types.is_decimal(kind) and kind.bit_width < 128:  # noqa: PLR2004 (bits)
         return pa.decimal128(kind.precision, kind.scale)
+    if _types.is_duration(kind):
+        return pa.int64()
     return pa.float32() if _types.is_float16(kind) else kind
 
 
@@ -269,9 +271,9 @@ def _as(column: Any, kind: Any, name: str) -> Any:
         return kind.wrap_array(_as(column, kind.storage_type, name))
     try:
         if _types.is_dictionary(kind):  # Arrow casts nothing but text to dictionaries
-            made = column.cast(kind.value_type).dictionary_encode()
+            made = _as(column, kind.value_type, name).dictionary_encode()
             codes = made.indices.cast(kind.index_type)
             return pa.DictionaryArray.from_arrays(codes, made.dictionary, ordered=kind.ordered)
-        return column.cast(kind)
+        return (column.cast(pa.int64()) if _types.is_duration(kind) else column).cast(kind)
     except pa.ArrowException as error:
         raise InvalidError(f"{name!r} must fit {kind}: {error}") from None

@@ -339,3 +339,12 @@ def test_rows_that_are_too_many_for_one_reply_of_a_drive_come_in_several(
     found = table.rows(where=col("word").endswith("77"))
     assert found["word"].tolist() == [b"%d" % n for n in range(count) if n % 100 == 77]
     assert len(table.rows()) == count
+
+
+def test_a_sum_of_76_digits_is_refused_before_it_wraps_around(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "t.nand", "w") as store:
+        kind = pa.decimal256(76, 0)
+        table = tables.create(store, "t", {"x": pa.array([Decimal("9" * 76)] * 9, kind)})
+        with pytest.raises(InvalidError, match="must have at most 76 digits"):
+            table.aggregate({"s": ("sum", "x")})
+        assert table.aggregate({"s": ("max", "x")}).to_pylist() == [{"s": Decimal("9" * 76)}]

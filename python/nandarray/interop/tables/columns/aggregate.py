@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -155,6 +155,9 @@ class Aggregates:
         keys = [f"k{number}" for number in range(len(self._by))]
         parts = [pa.table([_wide(one) for one in part.columns], names=part.column_names) for part in parts]
         whole = pa.concat_tables(parts)
+        for number, _, step in self._steps():
+            if step == "sum" and _types.is_decimal256(whole[f"sum{number}"].type):
+                _in_bounds(whole[f"sum{number}"])
         joins = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
         asked = [(f"{step}{number}", joins[step]) for number, _, step in self._steps()]
         if self._by:
@@ -244,8 +247,20 @@ def _summable(array: Any) -> Any:
         wide = most * len(array) >= 1 << 63
         return array.cast(pa.decimal128(20, 0)) if wide else array.cast(pa.int64())
     if _types.is_decimal(kind) and kind.precision > 28:  # noqa: PLR2004 (so that 10^10 rows fit 38)
-        return array.cast(pa.decimal256(76, kind.scale))
+        return _in_bounds(array.cast(pa.decimal256(76, kind.scale)))
     return array
+
+
+def _in_bounds(values: Any) -> Any:
+    """Return decimals of 76 digits whose sum has no more, however they are added; Arrow's would wrap around."""
+    ends = [one.as_py() for one in pc.min_max(values).values() if one.is_valid]
+    with localcontext(prec=100):
+        most = max(map(abs, ends), default=Decimal()).scaleb(values.type.scale) * len(values)
+        if most >= Decimal(10) ** 76:
+            raise InvalidError(
+                f"a sum must have at most 76 digits; that of {len(values)} values up to {max(ends)} may not"
+            )
+    return values
 
 
 def _wide(column: Any) -> Any:

@@ -183,7 +183,8 @@ class _Possible:
         if len(values) > _ONE_BY_ONE:
             # The order is that of the column: constants may be text of numbers or times, and NaN equals nothing.
             kind = column_type(name, self._schema)
-            known = [(found[1], value) for value in values if (found := bound(name, kind, "==", value)) is not False]
+            asked = [(bound(name, kind, "==", value), value) for value in values]
+            known = [(found[1], value) for found, value in asked if not isinstance(found, bool)]
             if not known:
                 return made
             (_, low), (_, high) = min(known, key=itemgetter(0)), max(known, key=itemgetter(0))

@@ -501,6 +501,8 @@ def test_zones_of_a_sorted_column_are_excluded() -> None:
         (col("name") == "42", [4]),
         (col("name").startswith("42"), [4]),
         (col("n") < 15, [5, 6]),
+        (col("n").isin([*map(str, range(-80, 11))]), [5, 6]),  # of which "9" is the greatest text
+        (col("n").isin([float("nan"), *range(-80, 11)]), [5, 6]),
         (col("n").is_null(), [0, 1, 2, 3, 4]),
         (col("n").is_valid() & ~col("n").isin([3]), [5, 6, 7, 8, 9]),
     ]:

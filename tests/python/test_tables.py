@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import nandarray
-from nandarray.errors import InvalidError, MalformedLineError, NotFoundError
+from nandarray.errors import BadIndexError, CorruptError, InvalidError, MalformedLineError, NotFoundError
 from nandarray.interop import tables
 from nandarray.interop.tables import Column, Test, col, lowered
 from nandarray.interop.tables.filters import of_arrow
@@ -339,3 +339,23 @@ def test_rows_that_are_too_many_for_one_reply_of_a_drive_come_in_several(
     found = table.rows(where=col("word").endswith("77"))
     assert found["word"].tolist() == [b"%d" % n for n in range(count) if n % 100 == 77]
     assert len(table.rows()) == count
+
+
+def test_a_sum_of_76_digits_is_refused_before_it_wraps_around(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "t.nand", "w") as store:
+        kind = pa.decimal256(76, 0)
+        table = tables.create(store, "t", {"x": pa.array([Decimal("9" * 76)] * 9, kind)})
+        with pytest.raises(InvalidError, match="must have at most 76 digits"):
+            table.aggregate({"s": ("sum", "x")})
+        assert table.aggregate({"s": ("max", "x")}).to_pylist() == [{"s": Decimal("9" * 76)}]
+
+
+def test_a_number_of_rows_that_lies_is_answered_at_once(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "t.nand", "w") as store:
+        table = tables.create(store, "t", {"x": [1, 2]})
+        with pytest.raises(BadIndexError, match="must be a list of integers"):
+            table.take([[1], [1, 2]])
+        store["t/ends"].append([1 << 62])
+        assert table.num_rows == 1 << 62
+        with pytest.raises(CorruptError):
+            table.scan()

@@ -190,6 +190,7 @@ def test_aggregates_are_those_of_python(store: Any) -> None:
         "few",
         "codes",
         "date32",
+        "duration",
         "bool",
     ]
     model = rows(random_, 200, names)
@@ -197,7 +198,7 @@ def test_aggregates_are_those_of_python(store: Any) -> None:
     asked: dict[str, Any] = {}
     for name in names:
         functions = ["count", "min", "max"] + (
-            ["sum", "mean"] if name not in ("text", "few", "codes", "date32") else []
+            ["sum", "mean"] if name not in ("text", "few", "codes", "date32", "duration") else []
         )
         asked |= {f"{one} {name}": (one, name) for one in functions if (one, name) != ("sum", "uint64")}
     for by in ([], ["few"], ["codes", "bool"]):
@@ -231,6 +232,8 @@ def test_aggregates_are_those_of_python(store: Any) -> None:
     assert table.aggregate({"n": ("sum", "int8")}, ["few"], where=col("int8") > 200).num_rows == 0
     wide = tables.create(store, "w", {"x": pa.array([1 << 62] * 3 + [-(1 << 62)] * 2, pa.int64())})
     assert wide.aggregate({"s": ("sum", "x")}).to_pylist() == [{"s": 1 << 62}]
+    far = tables.create(store, "far", {"x": pa.array([1 << 62, 5]).cast(pa.timestamp("s"))})  # behind Python's times
+    assert far.aggregate({"m": ("max", "x")})["m"].cast(pa.int64()).to_pylist() == [1 << 62]
     for wrong in ({"s": ("sum", "few")}, {"s": "sum"}, {"s": ("sum", "none")}, {}, {"few": "count"}):
         with pytest.raises(InvalidError):
             table.aggregate(wrong, ["few"] if wrong == {"few": "count"} else [])
@@ -297,6 +300,44 @@ def test_random_tests_give_what_arrow_gives(file: nandarray.Store) -> None:
         assert table.count_rows(test) == len(wanted), test
         left_out += sum(piece.end - piece.begin for piece in table.pieces(test)) < len(model)
     assert left_out > 7
+
+
+def test_values_of_dictionaries_that_are_null_are_missing_rows(file: nandarray.Store) -> None:
+    for number, values in enumerate(([5, None, 7], ["a", None, "b"], [0.5, None, -0.0], [True, None, False])):
+        codes = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 1, 0], pa.int8()), pa.array(values))
+        rows = pa.table({"x": pa.chunked_array([codes.slice(0, 2), codes.slice(2)])})
+        table = tables.create(file, f"t{number}", rows)
+        table.append(rows)
+        assert table.scan().read_all()["x"].to_pylist() == 2 * codes.to_pylist()
+        assert table.count_rows(col("x").is_null()) == table.zones("x")["nulls"][0].as_py() == 4
+        found = table.aggregate({"n": "count", "most": ("max", "x")}, by=["x"])
+        assert found.to_pylist() == [
+            {"x": value, "n": count, "most": value} for value, count in zip(values, [4, 4, 2], strict=True)
+        ]
+        assert found.schema.field("x").type == codes.type
+        with pytest.raises(InvalidError, match="missing values"):
+            tables.create(file, "no", rows, schema=pa.schema([pa.field("x", codes.type, nullable=False)]))
+
+
+def test_codes_are_not_computed_with(file: nandarray.Store) -> None:
+    rows = {"x": pa.array([50, 60, 50, None]).dictionary_encode(), "y": [50, 1, 0, 2]}
+    table = tables.create(file, "t", rows)
+    asked = {"s": ("sum", "x"), "m": ("max", "x"), "a": ("mean", "x")}
+    assert table.aggregate(asked).to_pylist() == [{"s": 160, "m": 60, "a": 160 / 3}]
+    for test in (col("x") * 2 > 100, col("y") == col("x"), col("x") == col("y"), col("x") + col("y") == 100):
+        assert table.count_rows(test) == 1
+
+
+def test_groups_are_of_equal_values_in_the_order_of_their_first_rows(file: nandarray.Store) -> None:
+    floats = np.concatenate([[2, 0.0, -0.0, float("nan")], np.array([0xFFF8000000000001], "u8").view("f8")])
+    table = tables.create(file, "f", {"x": floats})
+    assert table.aggregate({"n": "count"}, by=["x"])["n"].to_pylist() == [1, 2, 2]
+    keys = [0, 0, None, 1, None, 2, 1]  # which Arrow gives as 0, 1, None
+    table = tables.create(file, "t", {"x": pa.array(keys), "y": pa.array(keys).dictionary_encode()})
+    for by in (["x"], ["y"], ["x", "y"]):
+        assert table.aggregate({"n": "count"}, by=by, batch_rows=5)[by[0]].to_pylist() == [0, None, 1, 2]
+    table = tables.create(file, "u", {"x": pa.array([b"b" * 16, b"a" * 16, b"b" * 16], pa.uuid())})
+    assert table.aggregate({"n": "count"}, by=["x"]).schema.field("x").type == pa.uuid()
 
 
 def test_zones_leave_out_blocks_before_a_byte_of_them_is_read(file: nandarray.Store) -> None:
@@ -694,6 +735,23 @@ def test_an_append_or_a_deletion_that_stops_anywhere_changes_nothing(file: nanda
         same(table.scan().read_all(), model)
     assert steps > 30
     assert file.check()["ok"]
+
+
+def test_a_missing_row_is_found_whatever_a_stopped_append_left_in_its_zone(
+    file: nandarray.Store, monkeypatch: Any
+) -> None:
+    table = tables.create(file, "t", {"x": pa.array([None], pa.int64())})
+    append = nandarray.Array.append
+
+    def stopped(array: Any, *rows: Any) -> Any:
+        if array.name.endswith("ends"):
+            raise MemoryError
+        return append(array, *rows)
+
+    monkeypatch.setattr(nandarray.Array, "append", stopped)
+    with pytest.raises(MemoryError):
+        table.append({"x": [5]})
+    assert (table.count_rows(col("x").is_null()), table.count_rows(col("x") == 5)) == (1, 0)
 
 
 WRITER = """

@@ -558,7 +558,7 @@ class Lowering:
         test = Test(tree) if wanted else Test(("not", tree))
         codes = values.filter(expression_of(test, values.schema))[by].to_numpy()
         there = self.there(name)
-        number = self._column(name)
+        number = self._column(name, coded=True)
         if codes.size == count:
             return there
         value: Tree = ("input", number)
@@ -570,10 +570,10 @@ class Lowering:
         table[codes] = 1
         return "and", there, ("listed", value, self._inputs.table(table))
 
-    def _column(self, name: str) -> int:
-        """Take the values of a column, of a dtype that programs read."""
+    def _column(self, name: str, *, coded: bool = False) -> int:
+        """Take the values of a column, of a dtype that programs read; its codes only for a test of codes."""
         operand = self._operand(name)
-        if operand.values is None:
+        if operand.values is None or (operand.dictionary is not None and not coded):
             raise _Undecided("a column that is stored otherwise")
         dtype, kind = operand.values.dtype, operand.type
         if operand.dictionary is None and pa.types.is_decimal(value_type(kind)) and kind.precision > DIGITS_64:

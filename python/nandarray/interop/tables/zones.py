@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from nandarray.errors import InvalidError
 from nandarray.interop.tables.expressions import column_type, expression_of
-from nandarray.interop.tables.kinds import characters, kind_of
+from nandarray.interop.tables.kinds import bound, characters, kind_of
 from nandarray.interop.tables.where import Test, names
 
 __all__ = ["Zones", "excluded"]
@@ -180,12 +181,14 @@ class _Possible:
     def _one_of(self, name: str, values: tuple[Any, ...]) -> _Flags:
         made = self._none()
         if len(values) > _ONE_BY_ONE:
-            plain = [one.as_py() if isinstance(one, pa.Scalar) else one for one in values]
-            try:
-                ends = min(plain), max(plain)
-            except TypeError:
-                return self._all()
-            return self._compared("<=", name, ends[1]) & self._compared(">=", name, ends[0])
+            # The order is that of the column: constants may be text of numbers or times, and NaN equals nothing.
+            kind = column_type(name, self._schema)
+            asked = [(bound(name, kind, "==", value), value) for value in values]
+            known = [(found[1], value) for found, value in asked if not isinstance(found, bool)]
+            if not known:
+                return made
+            (_, low), (_, high) = min(known, key=itemgetter(0)), max(known, key=itemgetter(0))
+            return self._compared("<=", name, high) & self._compared(">=", name, low)
         for value in values:
             made |= self._compared("==", name, value)
         return made

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,8 @@ from nandarray.interop.tables.columns.forms import outer_of, plain
 __all__ = ["Aggregates"]
 
 FUNCTIONS = ("count", "sum", "min", "max", "mean")
+#: The column of the number of a group's first row.
+_FIRST = "first"
 #: Groups that are kept apart before they are combined.
 _GROUPS = 1 << 18
 _types = pa.types
@@ -73,9 +76,10 @@ class Aggregates:
     def of(self, batches: Iterable[Any]) -> Any:
         """Return the aggregates of batches, as a table of Arrow: a row a group, in the order of their first rows."""
         parts: list[Any] = []
-        groups = 0
+        groups = rows = 0
         for batch in batches:
-            parts.append(self._part(batch))
+            parts.append(self._part(batch, rows))
+            rows += len(batch)
             groups += parts[-1].num_rows
             if groups > _GROUPS and len(parts) > 1:
                 parts = [self._combined(parts)]
@@ -83,7 +87,7 @@ class Aggregates:
         if not parts:
             nothing = [self._schema.field(name) for name in self.columns] or [pa.field("", pa.null())]
             empty = pa.RecordBatch.from_pylist([], pa.schema(nothing))
-            parts = [self._part(empty)]
+            parts = [self._part(empty, 0)]
         return self._finished(self._combined(parts))
 
     @property
@@ -101,7 +105,7 @@ class Aggregates:
         columns = {}
         for (number, one, step), value in zip(self._steps(), found, strict=True):
             if isinstance(value, pa.Scalar):
-                column = _unpacked(pa.array([value.as_py()], value.type) if value.is_valid else pa.nulls(1, value.type))
+                column = _unpacked(pa.array([value], value.type))
             elif value is None:
                 column = pa.nulls(1)
             elif isinstance(value, float):
@@ -119,10 +123,11 @@ class Aggregates:
             for step in ("sum", "count") if one.function == "mean" else (one.function,):
                 yield number, one, step
 
-    def _part(self, batch: Any) -> Any:
-        """Aggregate a batch; a column is named by the number of its aggregate, and the step."""
+    def _part(self, batch: Any, before: int) -> Any:
+        """Aggregate a batch behind some rows; a column is named by the number of its aggregate, and the step."""
         keys = [f"k{number}" for number in range(len(self._by))]
-        arrays = [_key(batch.column(name)) for name in self._by]
+        given = [outer_of(batch.column(name)) for name in self._by]
+        arrays = [one.indices if _types.is_dictionary(one.type) else _key(one) for one in given]
         names = list(keys)
         asked: list[tuple[Any, str]] = []
         for number, one, step in self._steps():
@@ -133,10 +138,18 @@ class Aggregates:
             array = _unpacked(batch.column(one.column))
             arrays.append(_summable(array) if step == "sum" else array)
             asked.append((names[-1], step))
+        if self._by:
+            names.append(_FIRST)
+            arrays.append(pa.array(np.arange(before, before + len(batch))))
+            asked.append((_FIRST, "min"))
         if not arrays:  # rows alone are counted
             return pa.table({f"{step}{number}": [len(batch)] for number, _, step in self._steps()})
-        found = pa.table(arrays, names=names).group_by(keys, use_threads=False).aggregate(asked)
-        return self._renamed(found, keys)
+        found = self._renamed(pa.table(arrays, names=names).group_by(keys, use_threads=False).aggregate(asked), keys)
+        for number, one in enumerate(given):
+            if _types.is_dictionary(one.type):
+                values = _key(one.dictionary).take(found.column(number).combine_chunks())
+                found = found.set_column(number, keys[number], values)
+        return found
 
     def _combined(self, parts: list[Any]) -> Any:
         keys = [f"k{number}" for number in range(len(self._by))]
@@ -145,19 +158,27 @@ class Aggregates:
             for part in parts
         ]
         whole = pa.concat_tables(parts)
+        for number, _, step in self._steps():
+            if step == "sum" and _types.is_decimal256(whole[f"sum{number}"].type):
+                _in_bounds(whole[f"sum{number}"])
         joins = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
         asked = [(f"{step}{number}", joins[step]) for number, _, step in self._steps()]
+        if self._by:
+            asked.append((_FIRST, "min"))
         return self._renamed(whole.group_by(keys, use_threads=False).aggregate(asked), keys)
 
     def _renamed(self, found: Any, keys: list[str]) -> Any:
         """Name columns by keys and steps, whatever Arrow calls them."""
         steps = [f"{step}{number}" for number, _, step in self._steps()]
+        steps += [_FIRST] if self._by else []
         at = [found.column_names.index(key) for key in keys]
         rest = [number for number in range(found.num_columns) if number not in at]
-        columns = [_decoded(found.column(number)) for number in [*at, *rest]]
+        columns = [found.column(number) for number in [*at, *rest]]
         return pa.table(columns, names=[*keys, *steps])
 
     def _finished(self, found: Any) -> Any:
+        if self._by:  # Arrow's order of groups is none
+            found = found.sort_by(_FIRST)
         fields = [self._schema.field(name) for name in self._by]
         columns = [_as(found[f"k{number}"], field.type, field.name) for number, field in enumerate(fields)]
         for number, one in enumerate(self._all):
@@ -196,15 +217,11 @@ def _is_key(kind: Any) -> bool:
 
 
 def _key(array: Any) -> Any:
-    """Return values as Arrow groups by them: by codes, where none of these stands for another's value."""
-    array = outer_of(array)
-    if _types.is_dictionary(array.type) and not array.dictionary.null_count:
+    """Return values as Arrow groups by them: floats that are equal, and all NaN, with the same bits."""
+    array = _unpacked(array)
+    if not _types.is_floating(array.type):
         return array
-    return _unpacked(array)
-
-
-def _decoded(column: Any) -> Any:
-    return column.cast(_compared(column.type.value_type)) if _types.is_dictionary(column.type) else column
+    return pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), pc.add(array, pa.scalar(0, array.type)))
 
 
 def _unpacked(array: Any) -> Any:
@@ -233,8 +250,20 @@ def _summable(array: Any) -> Any:
         wide = most * len(array) >= 1 << 63
         return array.cast(pa.decimal128(20, 0)) if wide else array.cast(pa.int64())
     if _types.is_decimal(kind) and kind.precision > 28:  # noqa: PLR2004 (so that 10^10 rows fit 38)
-        return array.cast(pa.decimal256(76, kind.scale))
+        return _in_bounds(array.cast(pa.decimal256(76, kind.scale)))
     return array
+
+
+def _in_bounds(values: Any) -> Any:
+    """Return decimals of 76 digits whose sum has no more, however they are added; Arrow's would wrap around."""
+    ends = [one.as_py() for one in pc.min_max(values).values() if one.is_valid]
+    with localcontext(prec=100):
+        most = max(map(abs, ends), default=Decimal()).scaleb(values.type.scale) * len(values)
+        if most >= Decimal(10) ** 76:
+            raise InvalidError(
+                f"a sum must have at most 76 digits; that of {len(values)} values up to {max(ends)} may not"
+            )
+    return values
 
 
 def _wide(column: Any) -> Any:
@@ -258,11 +287,11 @@ def _as(column: Any, kind: Any, name: str) -> Any:
     column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
     if isinstance(kind, pa.BaseExtensionType):
         return kind.wrap_array(_as(column, kind.storage_type, name))
-    if _types.is_dictionary(kind):
-        codes = _as(column, kind.value_type, name).dictionary_encode()
-        indices = codes.indices.cast(kind.index_type)
-        return pa.DictionaryArray.from_arrays(indices, codes.dictionary, ordered=kind.ordered)
     try:
-        return column.cast(kind)
+        if _types.is_dictionary(kind):  # Arrow casts nothing but text to dictionaries
+            made = _as(column, kind.value_type, name).dictionary_encode()
+            codes = made.indices.cast(kind.index_type)
+            return pa.DictionaryArray.from_arrays(codes, made.dictionary, ordered=kind.ordered)
+        return (column.cast(pa.int64()) if _types.is_duration(kind) else column).cast(kind)
     except pa.ArrowException as error:
         raise InvalidError(f"{name!r} must fit {kind}: {error}") from None

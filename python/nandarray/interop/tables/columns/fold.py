@@ -76,7 +76,14 @@ def _joined(function: str, one: Any, other: Any) -> Any:
         return other if one is None else one
     if function in ("count", "sum"):
         return one + other
-    first, second = (value.as_py() if isinstance(value, pa.Scalar) else value for value in (one, other))
+    first, second = map(_number, (one, other))
     if first != first or second != second:  # NaN, which is there only where nothing else is
         return other if first != first else one
     return one if (first <= second) == (function == "min") else other
+
+
+def _number(value: Any) -> Any:
+    """Return a result as Python compares it: times as integers, since Python's end at year 9999."""
+    if not isinstance(value, pa.Scalar):
+        return value
+    return value.value if pa.types.is_temporal(value.type) else value.as_py()

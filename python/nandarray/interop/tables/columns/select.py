@@ -80,10 +80,11 @@ def zones_without(store: Store, path: str, layout: Layout, rows: int, where: Tes
         zones = zones_of(store, path, place, rows, layout.zone_rows)
         low, high = bounds(zones, place.values)
         lengths = np.minimum(layout.zone_rows, rows - np.arange(len(zones)) * layout.zone_rows)
-        # An append that was cut off may have counted missing values that are none of the rows'.
+        # An append that was cut off may have counted missing values, and have left values, that are none of the rows':
+        # where there are both, the rows may have either.
         some = (zones["flags"] & (BOUNDS | NAN | UNKNOWN)) != 0
-        nulls = np.where(some, np.minimum(zones["nulls"], lengths - 1), lengths)
-        known[name] = Zones(low, high, nulls, lengths)
+        nulls = np.where(some, zones["nulls"], lengths)
+        known[name] = Zones(low, high, nulls, np.where(some, np.maximum(lengths, nulls + 1), lengths))
     return excluded(where, known)
 
 

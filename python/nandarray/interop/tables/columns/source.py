@@ -177,10 +177,22 @@ def _as(array: Any, kind: Any) -> Any:
         return pa.nulls(
             len(array), pa.dictionary(pa.int32(), kind.value_type) if pa.types.is_dictionary(kind) else kind
         )
+    if isinstance(kind, pa.BaseExtensionType) and pa.types.is_dictionary(array.storage.type):
+        return kind.wrap_array(_marked(array.storage))
     if not pa.types.is_dictionary(kind):
         return array if array.type == kind else array.cast(kind)
-    given = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    given = _marked(array) if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return pa.DictionaryArray.from_arrays(given.indices.cast(pa.int32()), given.dictionary.cast(kind.value_type))
+
+
+def _marked(given: Any) -> Any:
+    """Return codes whose missing values are those of the codes: Arrow counts none that are values of the dictionary."""
+    if not given.dictionary.null_count:
+        return given
+    made = given.dictionary_decode().dictionary_encode()
+    return pa.DictionaryArray.from_arrays(
+        made.indices.cast(given.type.index_type), made.dictionary, ordered=given.type.ordered
+    )
 
 
 def _alike(given: Any, wanted: Any) -> bool:

@@ -103,7 +103,8 @@ class ColumnTable(Table):
     def num_rows(self) -> int:
         """Number of rows, without those that are deleted."""
         reader = self._reader(())
-        gone = (reader.gone(begin, end) for begin, end in reader.cut(0, reader.rows, 1 << 24))
+        marked = 0 if reader.deleted is None else min(reader.rows, reader.deleted.shape[0])
+        gone = (reader.gone(begin, end) for begin, end in reader.cut(0, marked, 1 << 24))
         return reader.rows - sum(int(one.sum()) for one in gone if one is not None)
 
     def __len__(self) -> int:
@@ -224,7 +225,10 @@ class ColumnTable(Table):
         """
         wanted = checked_columns(self._layout, columns)
         reader = self._reader(wanted)
-        numbers = np.asarray(rows)
+        try:
+            numbers = np.asarray(rows)
+        except ValueError:
+            raise BadIndexError(f"rows must be a list of integers, not {rows!r:.60}") from None
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise BadIndexError(f"rows must be a list of integers, not {rows!r:.60}")
         numbers = numbers.astype(np.int64)

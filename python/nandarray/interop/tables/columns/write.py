@@ -150,8 +150,6 @@ class _Codes(_Fixed):
     def _elements(self, array: Any) -> _NdArray:
         array = outer_of(array)
         given = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-        if given.indices.null_count < given.null_count:  # a value of the dictionary is the one that is missing
-            given = given.dictionary_decode().dictionary_encode()
         used = given.indices.unique().drop_null()
         values = plainly(given.dictionary.take(used))
         self._learn(values)

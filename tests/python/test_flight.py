@@ -6,6 +6,7 @@ import base64
 import contextlib
 import datetime
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -548,7 +549,9 @@ def test_a_client_that_stops_reading_holds_no_turn_and_ends(shared: Any) -> None
         until(lambda: 0 < server.status()["memory_bytes"] <= plans.BATCH_BYTES + 64)  # one batch
         with fl.connect(server.url) as other:  # the tenant has one turn
             assert read(other, command(array="shared/a"), sales).num_rows == 1000
+        files = len(os.listdir("/proc/self/fd"))
         until(lambda: not server.status()["calls"])
+        assert len(os.listdir("/proc/self/fd")) <= files, "looking for its connection leaves no files open"
         (stalled,) = [fields for kind, _, fields in server.events(0) if kind == "stalled"]
         assert (stalled["host"], stalled["operation"]) == (SALES, "flight_get")
         assert "took or sent nothing for 1.5 s" in stalled["why"]

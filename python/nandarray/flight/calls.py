@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import threading
 import time
 from collections import Counter, deque
@@ -302,9 +303,16 @@ class Calls:
         address = _address(peer)
         for name in os.listdir("/proc/self/fd"):
             try:
-                found = socket.socket(fileno=os.dup(int(name)))
+                if not stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                    continue
+                own_copy = os.dup(int(name))
             except OSError:
-                continue  # it is no socket, or has been closed meanwhile
+                continue  # it has been closed meanwhile
+            try:
+                found = socket.socket(fileno=own_copy)
+            except OSError:
+                os.close(own_copy)  # its number is another file's by now
+                continue
             with found, contextlib.suppress(OSError):
                 own, other = found.getsockname(), found.getpeername()
                 if isinstance(other, tuple) and own[1] == self._port and _plain(other) == address:

@@ -205,6 +205,7 @@ def test_tables_of_columns_are_read_and_appended_to(store: Any) -> None:
             (["in", "name", ["n1", "n2"]], name.isin(["n1", "n2"])),
             (["and", ["null", "price"], [">=", "id", 4000]], price.is_null() & (pc.field("id") >= 4000)),
             (["<", ["*", "id", ["value", 2]], 31], pc.field("id") * 2 < 31),
+            (["<", nested("negative", "id", 40), 31], pc.field("id") < 31),
             (["<", "price", {"decimal": "1.50"}], price < pa.scalar(Decimal("1.50"), pa.decimal128(12, 2))),
             (
                 [">", "at", {"timestamp": "2020-01-02T00:00:00+00:00"}],
@@ -309,6 +310,12 @@ def test_what_is_put_is_there_whole_or_not_at_all(store: Any) -> None:
         put(client, at, rows)
 
 
+def nested(op: str, inner: Any, levels: int) -> Any:
+    for _ in range(levels):
+        inner = [op, inner]
+    return inner
+
+
 WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     (b"{", "must be JSON"),
     (b"[" * 100_000, "must be JSON"),
@@ -327,6 +334,9 @@ WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     ({"version": 1, "table": "t", "filter": ["<", "id", None]}, "a constant must be a number, a text"),
     ({"version": 1, "table": "t", "filter": ["<", ["^", "id"], 3]}, "a value must be a column's name"),
     ({"version": 1, "table": "t", "filter": ["<", [["+"], "id", "id"], 3]}, "a value must be a column's name"),
+    ({"version": 1, "table": "t", "filter": ["<", "id", {"decimal": "1e-999999999"}]}, "at most 76 places"),
+    ({"version": 1, "table": "t", "filter": ["<", "id", 10**400]}, "at most 76 digits"),
+    ({"version": 1, "table": "t", "filter": nested("not", ["<", "id", 3], 400)}, "at most 200 lists within"),
     ({"version": 1, "table": "t", "filter": ["not"]}, "must have what belongs to it"),
     ({"version": 1, "table": "t", "filter": ["<", ["+", "id", "id"], 3]}, "a column with a value, not with what is"),
     ({"version": 1, "table": "t", "filter": ["<", "id", "red"]}, "must be compared with a number, not with 'red'"),
@@ -433,9 +443,11 @@ def test_a_tenant_sees_and_changes_what_its_rules_say(shared: Any) -> None:
         ticket = client.get_flight_info(command(array="sales/b"), sales).endpoints[0].ticket
         with pytest.raises(pa.ArrowKeyError):
             client.do_get(ticket, lab).read_all()
-        config.write_text(RULES.replace('read = ["shared/*"]\nmemory', 'read = ["sales/*"]\nmemory'))
+        config.write_text(RULES.replace('read = ["shared/*"]\nmemory', 'read = ["sales/*", "secret/*"]\nmemory'))
         server.reload(secrets={**secrets, SALES: new_secret()}, config=config)
         assert names(lab) == [b"sales/b"]
+        with pytest.raises(pa.ArrowKeyError, match="no table or array 'secret/'"):  # the rule has what is within
+            client.get_flight_info(command(array="secret/"), lab)
         with pytest.raises(fl.FlightUnauthenticatedError):
             names(sales)
         config.write_text("[tenants.x]\nhosts = 3\n")

@@ -30,8 +30,26 @@ _CHARACTERS = ("begins", "ends", "holds")
 _ALONE = ("is", "null", "valid")
 #: Values that are computed of others, with the number of those.
 _COMPUTED = {"negative": 1, "+": 2, "-": 2, "*": 2, "/": 2}
+#: Places of a decimal before and behind the point, at most: those of Arrow's widest.
+_PLACES_MAX = 76
+_WHOLE_MAX = 10**_PLACES_MAX - 1
+#: Lists within lists of a filter, at most.
+_DEPTH_MAX = 200
+
+
+def _decimal(text: str) -> Decimal:
+    """Read a decimal; one with an exponent of its own choice would be written out with all its zeros."""
+    found = Decimal(text)
+    exponent = found.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent < -_PLACES_MAX or found.adjusted() > _PLACES_MAX:
+        raise InvalidError(
+            f"a decimal must be finite, with at most {_PLACES_MAX} places before and behind its point, not {text!r:.60}"
+        )
+    return found
+
+
 _TYPED: dict[str, Callable[[str], Any]] = {
-    "decimal": Decimal,
+    "decimal": _decimal,
     "date": datetime.date.fromisoformat,
     "timestamp": datetime.datetime.fromisoformat,
 }
@@ -295,6 +313,11 @@ def _filter(value: Any) -> list[Any] | bytes:
             return base64.b64decode(value["substrait"], validate=True)
         except binascii.Error as error:
             raise InvalidError(f"substrait must be base64: {error}") from None
+    level = value
+    for _ in range(_DEPTH_MAX):
+        level = [part for one in level if isinstance(one, list) for part in one] if isinstance(level, list) else []
+    if level:
+        raise InvalidError(f"must have at most {_DEPTH_MAX} lists within one another")
     tree_of(value)
     found: list[Any] = value
     return found
@@ -348,11 +371,15 @@ def _operand(value: Any) -> Any:
 
 def _constant(value: Any) -> Any:
     """Return a constant of a test: a number, a text, a truth value, or an object that says its type."""
+    if isinstance(value, int) and not -_WHOLE_MAX <= value <= _WHOLE_MAX:
+        raise InvalidError(f"a whole number must have at most {_PLACES_MAX} digits")
     if isinstance(value, int | float | str):
         return value
     try:
         ((kind, text),) = value.items()
         return _TYPED[kind](text)
+    except InvalidError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
         kinds = ", ".join(_TYPED)
         raise InvalidError(

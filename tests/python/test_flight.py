@@ -27,7 +27,7 @@ import nandarray
 from nandarray.cli import app
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight import plans, token_of
-from nandarray.flight.tickets import Ticket
+from nandarray.flight.tickets import Command, Ticket
 from nandarray.interop import tables
 from nandarray.nvme import new_secret
 from nandarray.parts import PartedStore
@@ -306,7 +306,10 @@ def test_what_is_put_is_there_whole_or_not_at_all(store: Any) -> None:
     assert (store["line"][1500:] == before[1500:]).all()
     assert (store["sky/cube"][5:10] == store["sky/cube"][:5]).all()
     assert store["number"][()] == 7.5
-    with served(store, read_only=True) as (_, client), pytest.raises(fl.FlightUnauthorizedError, match="for reading"):
+    with (
+        served(store, read_only=True) as (_, client),
+        pytest.raises(fl.FlightUnauthorizedError, match="the store is served for reading"),
+    ):
         put(client, at, rows)
 
 
@@ -323,6 +326,9 @@ WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     ({"version": 2, "table": "t"}, "must have version 1, which this server has, not 2"),
     ({"table": "t"}, "not None"),
     ({"version": True, "table": "t"}, "not True"),
+    ({"version": 1, "table": "\ud800"}, "must be JSON"),
+    ({"version": 1, "table": ["é" * 100_000]}, "must be a text, not"),
+    ({"version": 1, "array": "line", "program": {"name": "sum", "parameters": {"name": "x"}}}, "'name' must not be"),
     ({"version": 1}, "either a table or an array"),
     ({"version": 1, "table": "t", "array": "t"}, "either a table or an array"),
     ({"version": 1, "table": "t", "box": []}, "must be of an array"),
@@ -348,6 +354,7 @@ WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     ({"version": 1, "array": "line", "program": {"name": "sum", "elf": ""}}, "name, parameters, scalars and output"),
     ({"version": 1, "array": "complex"}, "no type for complex64"),
 ]
+LAST = ({"rows": 1, "from_batch": 99_999, "box": [[0, 100_000]]}, {"rows": 1, "from_batch": (1 << 63) - 1})
 MISSING: list[tuple[dict[str, Any], str]] = [
     ({"version": 1, "table": "u"}, "no table or array 'u'"),
     ({"version": 1, "table": "line"}, "line is no table"),
@@ -385,6 +392,16 @@ def test_wrong_commands_and_tickets_are_told_what_is_wrong(store: Any) -> None:
             list(client.do_action(fl.Action("drop", b"")))
         (told,) = client.do_action(fl.Action("health", b""))
         assert json.loads(told.body.to_pybytes())["tickets"] == 1
+        rows = [
+            one.num_rows
+            for one in (client.do_get(fl.Ticket(json.dumps(ticket | change))).read_all() for change in LAST)
+        ]
+        assert rows == [1, 0], "at once, without a look at those before"
+        pieces = json.loads(client.get_flight_info(command(table="t")).endpoints[0].ticket.ticket)
+        with pytest.raises(fl.FlightUnavailableError, match="bytes of memory left"):
+            client.do_get(fl.Ticket(json.dumps(pieces | {"pieces": [[0, (1 << 63) - 1]] * 2}))).read_all()
+        long = json.dumps({"version": 1, "table": "é" * 400_000}, ensure_ascii=False).encode()
+        assert Ticket.parse(Ticket(Command.parse(long), "").encode()).command == Command.parse(long)
         # A table of another shape in the old one's place.
         old = client.get_flight_info(command(table="t")).endpoints[0].ticket
         del store["t"]

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from nandarray import _nandarray
 from nandarray.errors import BusyError, CancelledError, ClosedError, NotFoundError, ProgramFailedError
 from nandarray.flight.access import Access, Guest
-from nandarray.flight.faults import LateError, status_of
+from nandarray.flight.faults import LateError, status_of, text_of
 from nandarray.serving.counts import OperationCounts
 
 __all__ = ["Call", "Calls", "Event"]
@@ -32,6 +32,8 @@ _LOOK_S = 0.2
 _END_S = 2.0
 #: Instructions of a run where a tenant's rules say no fewer (docs/reference/tenants.md).
 _INSTRUCTIONS_MAX = 20_000_000_000_000
+#: Sizes that no machine has, which the native module does not take.
+_SIZE_MAX = 1 << 63
 #: Events that wait for the log, at most.
 _EVENTS_MAX = 256
 #: An event of the log: its kind, its time in seconds since 1970, its fields.
@@ -120,7 +122,7 @@ class Call:
             The tenant, or the node, has fewer left.
         """
         self.give_back()
-        self._memory = self.guest.tenant.reserve(size)
+        self._memory = self.guest.tenant.reserve(size) if size < _SIZE_MAX else None
         if self._memory is None:
             most = self.guest.limit("memory_mib")
             raise BusyError(
@@ -229,7 +231,7 @@ class Calls:
             self.failures[status] += 1
             self.tell(
                 "call_failed", host=call.guest.host, operation=call.kind, duration_ns=int(took * 1e9), status=status,
-                why=str(error),
+                why=text_of(error),
             )  # fmt: skip
         with self._lock:
             self._open.pop(call.number, None)

@@ -305,7 +305,7 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
         read_only: bool,
         programs: bool,
     ) -> None:
-        self.calls, self.catalog = calls, catalog
+        self.calls, self.catalog, self.hidden = calls, catalog, str(catalog.store.path)
         self._read_only, self._programs = read_only, programs
 
         class Admits(fl.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -403,14 +403,14 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
         except BaseException as error:
             call.close(error)
             raise
-        return fl.GeneratorStream(plan.schema, _Stream(call, plan, wanted))
+        return fl.GeneratorStream(plan.schema, _Stream(call, plan, wanted, self.hidden))
 
     @tells
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Append to a table, or write a box of an array; what is put is there as a whole when this has ended."""
         with self._call(context, "flight_put") as call:
             if self._read_only or self.catalog.store.read_only:
-                raise ReadOnlyError(f"{self.catalog.store.path} is served for reading")
+                raise ReadOnlyError("the store is served for reading")
             put(call, self.catalog, self._command(call, descriptor, self.catalog.store), reader, writer)
 
     @tells
@@ -439,9 +439,9 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
 class _Stream:
     """The batches of a call, made as Arrow asks for them; the call ends with this object."""
 
-    def __init__(self, call: Call, plan: Plan, ticket: Ticket) -> None:
+    def __init__(self, call: Call, plan: Plan, ticket: Ticket, hidden: str) -> None:
         self._batches = _batches(call, plan, ticket)
-        self._call = call
+        self._call, self.hidden = call, hidden
 
     def __iter__(self) -> _Stream:
         return self

@@ -22,8 +22,8 @@ __all__ = ["VERSION", "Command", "Program", "Ticket", "resumed", "tree_of"]
 
 #: Version of commands and tickets.
 VERSION = 1
-#: Bytes of a command, or of a ticket, at most.
-_BYTES_MAX = 1 << 20
+#: Bytes of a command, and of a ticket, at most: a command, written anew, is longer, and has pieces behind it.
+_COMMAND_MAX, _TICKET_MAX = 1 << 20, 8 << 20
 _JOINS = ("and", "or", "not")
 _COMPARED = ("<", "<=", "==", "!=", ">=", ">")
 _CHARACTERS = ("begins", "ends", "holds")
@@ -103,7 +103,7 @@ class Command:
         InvalidError
             It is no JSON, of another version, or has a key or a value that no command has.
         """
-        fields = _Fields("a command", text)
+        fields = _Fields("a command", text, _COMMAND_MAX)
         command = cls._of(fields)
         fields.end()
         return command
@@ -178,7 +178,7 @@ class Ticket:
         InvalidError
             It is no JSON, of another version, or has a key or a value that no ticket has.
         """
-        fields = _Fields("a ticket", text)
+        fields = _Fields("a ticket", text, _TICKET_MAX)
         command = Command._of(fields)
         schema = fields.take("schema", _text)
         if schema is None:
@@ -229,12 +229,13 @@ def resumed(ticket: bytes, from_batch: int) -> bytes:
 class _Fields:
     """The keys of a JSON object, each taken once."""
 
-    def __init__(self, noun: str, text: bytes) -> None:
+    def __init__(self, noun: str, text: bytes, most: int) -> None:
         self._noun = noun
-        if len(text) > _BYTES_MAX:
-            raise self.wrong(f"must have at most {_BYTES_MAX} bytes, not {len(text)}")
+        if len(text) > most:
+            raise self.wrong(f"must have at most {most} bytes, not {len(text)}")
         try:
             found = json.loads(text)
+            json.dumps(found, ensure_ascii=False).encode()  # half a pair of surrogates is no text
         except (ValueError, RecursionError):
             raise self.wrong(f"must be JSON, not {text[:40]!r}") from None
         if not isinstance(found, dict):

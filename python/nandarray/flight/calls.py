@@ -56,11 +56,6 @@ class Call:
         self._watch: _nandarray.Watch | None = None
         self._memory: _nandarray.DoorMemory | None = None
         self._waits_since: float | None = None
-        self._counted = contextlib.ExitStack()
-
-    def begin(self) -> None:
-        """Count it among those of its tenant."""
-        self._counted.enter_context(self._calls.access.call(self.guest))
 
     @property
     def reason(self) -> Exception | None:
@@ -178,7 +173,6 @@ class Call:
                 return
             self._context = None  # Arrow's object lives no longer than the call
         self.give_back()
-        self._counted.close()
         self._calls.ended(self, error)
 
 
@@ -217,7 +211,6 @@ class Calls:
                 raise ClosedError("the server stops")
             self._last += 1
             call = Call(self, self._last, kind, guest, context)
-            call.begin()
             self._open[call.number] = call
         return call
 
@@ -300,9 +293,14 @@ class Calls:
                     call.end_with(LateError(why))
                     self._end_connection(call.peer)
 
-    def _end_connection(self, peer: str) -> None:
-        """End the connection of a client: Arrow has no way to end a call that waits for its client."""
-        address = _address(peer)
+    def end_connections(self, over: threading.Event) -> None:
+        """End all connections, from some time on, until the server is over: it waits for answers nobody takes."""
+        while not over.wait(_END_S / 2):
+            self._end_connection(None)
+
+    def _end_connection(self, peer: str | None) -> None:
+        """End the connection of a client, or of all: Arrow has no way to end a call that waits for its client."""
+        address = None if peer is None else _address(peer)
         for name in os.listdir("/proc/self/fd"):
             try:
                 if not stat.S_ISSOCK(os.stat(int(name)).st_mode):
@@ -317,7 +315,7 @@ class Calls:
                 continue
             with found, contextlib.suppress(OSError):
                 own, other = found.getsockname(), found.getpeername()
-                if isinstance(other, tuple) and own[1] == self._port and _plain(other) == address:
+                if isinstance(other, tuple) and own[1] == self._port and address in (None, _plain(other)):
                     found.shutdown(socket.SHUT_RDWR)
 
 

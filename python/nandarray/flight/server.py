@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from pyarrow import flight as fl
 
 from nandarray import _nandarray
 from nandarray.array.store import Store
-from nandarray.errors import CancelledError, InvalidError, NandarrayError, ProtectedError, ReadOnlyError
+from nandarray.errors import BusyError, CancelledError, InvalidError, NandarrayError, ProtectedError, ReadOnlyError
 from nandarray.flight.access import Access, Guest, Refused
 from nandarray.flight.calls import Call, Calls, Event
 from nandarray.flight.catalog import Catalog
@@ -158,7 +158,14 @@ class FlightServer:
         if self._endpoint is not None:
             self._endpoint.stop()
         self._calls.stop()
-        self._door.shutdown()
+        over = threading.Event()
+        ends = threading.Thread(target=self._calls.end_connections, args=(over,), name="nandarray-flight-end")
+        ends.start()
+        try:
+            self._door.shutdown()
+        finally:
+            over.set()
+            ends.join()
 
     def __enter__(self) -> FlightServer:
         return self
@@ -286,10 +293,19 @@ def _certificate(chain: str | os.PathLike[str], key: str | os.PathLike[str]) -> 
 
 
 class _Admitted(fl.ServerMiddleware):  # type: ignore[misc]
-    """The client of a call."""
+    """The client of a call, counted from before its first message until its last one has been taken.
 
-    def __init__(self, guest: Guest) -> None:
+    The transport has a thread for all of that time; a handler is called for a part of it.
+    """
+
+    def __init__(self, access: Access, guest: Guest) -> None:
         self.guest = guest
+        self._counted = ExitStack()
+        self._counted.enter_context(access.call(guest))
+
+    def call_completed(self, _: Any) -> None:
+        """Count it no more."""
+        self._counted.close()
 
 
 class _Door(fl.FlightServerBase):  # type: ignore[misc]
@@ -314,10 +330,13 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
                     value for name, values in headers.items() if name.lower() == "authorization" for value in values
                 ]
                 try:
-                    return _Admitted(calls.access.guest(found[0] if found else None))
+                    return _Admitted(calls.access, calls.access.guest(found[0] if found else None))
                 except Refused as error:
                     calls.tell("login_refused", host=None, why=str(error))
                     raise fl.FlightUnauthenticatedError(str(error)) from None
+                except BusyError as error:
+                    calls.failures["UNAVAILABLE"] += 1
+                    raise fl.FlightUnavailableError(str(error)) from None
 
         super().__init__(
             location,

@@ -402,6 +402,10 @@ def test_wrong_commands_and_tickets_are_told_what_is_wrong(store: Any) -> None:
             client.do_get(fl.Ticket(json.dumps(pieces | {"pieces": [[0, (1 << 63) - 1]] * 2}))).read_all()
         long = json.dumps({"version": 1, "table": "é" * 400_000}, ensure_ascii=False).encode()
         assert Ticket.parse(Ticket(Command.parse(long), "").encode()).command == Command.parse(long)
+        with pytest.raises(pa.ArrowInvalid, match="must fit a command line"):
+            read(client, command(table="t", filter=["in", "colour", ["é" * 100_000, "red"]]))
+        with pytest.raises(pa.ArrowInvalid, match="at most 4096 bytes, not 5000"):
+            list(client.list_flights(b"*" * 5000))
         # A table of another shape in the old one's place.
         old = client.get_flight_info(command(table="t")).endpoints[0].ticket
         del store["t"]

@@ -294,7 +294,7 @@ class Calls:
                     self._end_connection(call.peer)
 
     def end_connections(self, over: threading.Event) -> None:
-        """End all connections, from some time on, until the server is over: it waits for answers nobody takes."""
+        """End all connections, after a while, until the server is over: it waits for answers that no client takes."""
         while not over.wait(_END_S / 2):
             self._end_connection(None)
 

@@ -380,8 +380,10 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
     def list_flights(self, context: Any, criteria: bytes) -> Any:
         """List tables and arrays; the criteria are a pattern of names, in which ``*`` stands for any characters."""
         with self._call(context, "flight_list") as call:
+            if len(criteria) > _PATTERN_BYTES_MAX:
+                raise InvalidError(f"the criteria must have at most {_PATTERN_BYTES_MAX} bytes, not {len(criteria)}")
             try:
-                pattern = criteria[:_PATTERN_BYTES_MAX].decode() or "*"
+                pattern = criteria.decode() or "*"
             except UnicodeDecodeError:
                 raise InvalidError("the criteria must be a pattern of names in UTF-8") from None
             store, version = self.catalog.newest()

@@ -40,6 +40,8 @@ __all__ = ["Batch", "BoxPlan", "Plan", "ProgramPlan", "TablePlan", "plan_of"]
 BATCH_BYTES = 4 << 20
 #: Batches of an endpoint, at most, where no part ends before.
 ENDPOINT_BATCHES = 16
+#: Endpoints of an array in one file, at most: one that is mostly empty may have any length.
+_ENDPOINTS_MAX = 4096
 #: Rows of a batch of a program's output.
 _OUTPUT_ROWS = 65_536
 #: Bytes that a value of no fixed width has at least, about.
@@ -296,7 +298,7 @@ class BoxPlan(Plan):
         """Cut it into endpoints, in order: those of one shard's rows, or of 16 batches."""
         rows = self.rows
         begin, end = self.box[0] if self.box else (0, 1)
-        step = ENDPOINT_BATCHES * rows
+        step = max(ENDPOINT_BATCHES, -(-(end - begin) // (rows * _ENDPOINTS_MAX))) * rows
         store = self._array.store
         is_parted = isinstance(store, PartedStore) and bool(self.box)
         if isinstance(store, PartedStore) and self.box:

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import datetime
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -26,7 +27,7 @@ import nandarray
 from nandarray.cli import app
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight import plans, token_of
-from nandarray.flight.tickets import Ticket
+from nandarray.flight.tickets import Command, Ticket
 from nandarray.interop import tables
 from nandarray.nvme import new_secret
 from nandarray.parts import PartedStore
@@ -204,6 +205,7 @@ def test_tables_of_columns_are_read_and_appended_to(store: Any) -> None:
             (["in", "name", ["n1", "n2"]], name.isin(["n1", "n2"])),
             (["and", ["null", "price"], [">=", "id", 4000]], price.is_null() & (pc.field("id") >= 4000)),
             (["<", ["*", "id", ["value", 2]], 31], pc.field("id") * 2 < 31),
+            (["<", nested("negative", "id", 40), 31], pc.field("id") < 31),
             (["<", "price", {"decimal": "1.50"}], price < pa.scalar(Decimal("1.50"), pa.decimal128(12, 2))),
             (
                 [">", "at", {"timestamp": "2020-01-02T00:00:00+00:00"}],
@@ -304,8 +306,17 @@ def test_what_is_put_is_there_whole_or_not_at_all(store: Any) -> None:
     assert (store["line"][1500:] == before[1500:]).all()
     assert (store["sky/cube"][5:10] == store["sky/cube"][:5]).all()
     assert store["number"][()] == 7.5
-    with served(store, read_only=True) as (_, client), pytest.raises(fl.FlightUnauthorizedError, match="for reading"):
+    with (
+        served(store, read_only=True) as (_, client),
+        pytest.raises(fl.FlightUnauthorizedError, match="the store is served for reading"),
+    ):
         put(client, at, rows)
+
+
+def nested(op: str, inner: Any, levels: int) -> Any:
+    for _ in range(levels):
+        inner = [op, inner]
+    return inner
 
 
 WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
@@ -315,6 +326,9 @@ WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     ({"version": 2, "table": "t"}, "must have version 1, which this server has, not 2"),
     ({"table": "t"}, "not None"),
     ({"version": True, "table": "t"}, "not True"),
+    ({"version": 1, "table": "\ud800"}, "must be JSON"),
+    ({"version": 1, "table": ["é" * 100_000]}, "must be a text, not"),
+    ({"version": 1, "array": "line", "program": {"name": "sum", "parameters": {"name": "x"}}}, "'name' must not be"),
     ({"version": 1}, "either a table or an array"),
     ({"version": 1, "table": "t", "array": "t"}, "either a table or an array"),
     ({"version": 1, "table": "t", "box": []}, "must be of an array"),
@@ -326,6 +340,9 @@ WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     ({"version": 1, "table": "t", "filter": ["<", "id", None]}, "a constant must be a number, a text"),
     ({"version": 1, "table": "t", "filter": ["<", ["^", "id"], 3]}, "a value must be a column's name"),
     ({"version": 1, "table": "t", "filter": ["<", [["+"], "id", "id"], 3]}, "a value must be a column's name"),
+    ({"version": 1, "table": "t", "filter": ["<", "id", {"decimal": "1e-999999999"}]}, "at most 76 places"),
+    ({"version": 1, "table": "t", "filter": ["<", "id", 10**400]}, "at most 76 digits"),
+    ({"version": 1, "table": "t", "filter": nested("not", ["<", "id", 3], 400)}, "at most 200 lists within"),
     ({"version": 1, "table": "t", "filter": ["not"]}, "must have what belongs to it"),
     ({"version": 1, "table": "t", "filter": ["<", ["+", "id", "id"], 3]}, "a column with a value, not with what is"),
     ({"version": 1, "table": "t", "filter": ["<", "id", "red"]}, "must be compared with a number, not with 'red'"),
@@ -337,6 +354,7 @@ WRONG: list[tuple[dict[str, Any] | bytes, str]] = [
     ({"version": 1, "array": "line", "program": {"name": "sum", "elf": ""}}, "name, parameters, scalars and output"),
     ({"version": 1, "array": "complex"}, "no type for complex64"),
 ]
+LAST = ({"rows": 1, "from_batch": 99_999, "box": [[0, 100_000]]}, {"rows": 1, "from_batch": (1 << 63) - 1})
 MISSING: list[tuple[dict[str, Any], str]] = [
     ({"version": 1, "table": "u"}, "no table or array 'u'"),
     ({"version": 1, "table": "line"}, "line is no table"),
@@ -374,6 +392,22 @@ def test_wrong_commands_and_tickets_are_told_what_is_wrong(store: Any) -> None:
             list(client.do_action(fl.Action("drop", b"")))
         (told,) = client.do_action(fl.Action("health", b""))
         assert json.loads(told.body.to_pybytes())["tickets"] == 1
+        rows = [
+            one.num_rows
+            for one in (client.do_get(fl.Ticket(json.dumps(ticket | change))).read_all() for change in LAST)
+        ]
+        assert rows == [1, 0], "at once, without a look at those before"
+        pieces = json.loads(client.get_flight_info(command(table="t")).endpoints[0].ticket.ticket)
+        with pytest.raises(fl.FlightUnavailableError, match="bytes of memory left"):
+            client.do_get(fl.Ticket(json.dumps(pieces | {"pieces": [[0, (1 << 63) - 1]] * 2}))).read_all()
+        long = json.dumps({"version": 1, "table": "é" * 400_000}, ensure_ascii=False).encode()
+        assert Ticket.parse(Ticket(Command.parse(long), "").encode()).command == Command.parse(long)
+        with pytest.raises(pa.ArrowInvalid, match="must fit a command line"):
+            read(client, command(table="t", filter=["in", "colour", ["é" * 100_000, "red"]]))
+        with pytest.raises(pa.ArrowInvalid, match="at most 4096 bytes, not 5000"):
+            list(client.list_flights(b"*" * 5000))
+        store.create("sparse", 1 << 50, "u1")
+        assert len(client.get_flight_info(command(array="sparse")).endpoints) == 4096
         # A table of another shape in the old one's place.
         old = client.get_flight_info(command(table="t")).endpoints[0].ticket
         del store["t"]
@@ -432,9 +466,11 @@ def test_a_tenant_sees_and_changes_what_its_rules_say(shared: Any) -> None:
         ticket = client.get_flight_info(command(array="sales/b"), sales).endpoints[0].ticket
         with pytest.raises(pa.ArrowKeyError):
             client.do_get(ticket, lab).read_all()
-        config.write_text(RULES.replace('read = ["shared/*"]\nmemory', 'read = ["sales/*"]\nmemory'))
+        config.write_text(RULES.replace('read = ["shared/*"]\nmemory', 'read = ["sales/*", "secret/*"]\nmemory'))
         server.reload(secrets={**secrets, SALES: new_secret()}, config=config)
         assert names(lab) == [b"sales/b"]
+        with pytest.raises(pa.ArrowKeyError, match="no table or array 'secret/'"):  # the rule has what is within
+            client.get_flight_info(command(array="secret/"), lab)
         with pytest.raises(fl.FlightUnauthenticatedError):
             names(sales)
         config.write_text("[tenants.x]\nhosts = 3\n")
@@ -548,7 +584,9 @@ def test_a_client_that_stops_reading_holds_no_turn_and_ends(shared: Any) -> None
         until(lambda: 0 < server.status()["memory_bytes"] <= plans.BATCH_BYTES + 64)  # one batch
         with fl.connect(server.url) as other:  # the tenant has one turn
             assert read(other, command(array="shared/a"), sales).num_rows == 1000
+        files = len(os.listdir("/proc/self/fd"))
         until(lambda: not server.status()["calls"])
+        assert len(os.listdir("/proc/self/fd")) <= files, "looking for its connection leaves no files open"
         (stalled,) = [fields for kind, _, fields in server.events(0) if kind == "stalled"]
         assert (stalled["host"], stalled["operation"]) == (SALES, "flight_get")
         assert "took or sent nothing for 1.5 s" in stalled["why"]

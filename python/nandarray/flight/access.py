@@ -124,7 +124,8 @@ class Access:
             if kind.lower() != "bearer":
                 raise self._refuse("the authorization must be a bearer token")
             # Every token is compared, each in constant time.
-            given = token.strip().encode()
+            token = token.strip()
+            given = token.encode()
             found = [name for name, known in self._tokens if hmac.compare_digest(known.encode(), given)]
             if not found:
                 raise self._refuse("the bearer token is none of this server's")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import threading
 import time
 from collections import Counter, deque
@@ -20,7 +21,7 @@ from urllib.parse import unquote
 from nandarray import _nandarray
 from nandarray.errors import BusyError, CancelledError, ClosedError, NotFoundError, ProgramFailedError
 from nandarray.flight.access import Access, Guest
-from nandarray.flight.faults import LateError, status_of
+from nandarray.flight.faults import LateError, status_of, text_of
 from nandarray.serving.counts import OperationCounts
 
 __all__ = ["Call", "Calls", "Event"]
@@ -55,11 +56,6 @@ class Call:
         self._watch: _nandarray.Watch | None = None
         self._memory: _nandarray.DoorMemory | None = None
         self._waits_since: float | None = None
-        self._counted = contextlib.ExitStack()
-
-    def begin(self) -> None:
-        """Count it among those of its tenant."""
-        self._counted.enter_context(self._calls.access.call(self.guest))
 
     @property
     def reason(self) -> Exception | None:
@@ -177,7 +173,6 @@ class Call:
                 return
             self._context = None  # Arrow's object lives no longer than the call
         self.give_back()
-        self._counted.close()
         self._calls.ended(self, error)
 
 
@@ -216,7 +211,6 @@ class Calls:
                 raise ClosedError("the server stops")
             self._last += 1
             call = Call(self, self._last, kind, guest, context)
-            call.begin()
             self._open[call.number] = call
         return call
 
@@ -230,7 +224,7 @@ class Calls:
             self.failures[status] += 1
             self.tell(
                 "call_failed", host=call.guest.host, operation=call.kind, duration_ns=int(took * 1e9), status=status,
-                why=str(error),
+                why=text_of(error),
             )  # fmt: skip
         with self._lock:
             self._open.pop(call.number, None)
@@ -299,17 +293,29 @@ class Calls:
                     call.end_with(LateError(why))
                     self._end_connection(call.peer)
 
-    def _end_connection(self, peer: str) -> None:
-        """End the connection of a client: Arrow has no way to end a call that waits for its client."""
-        address = _address(peer)
+    def end_connections(self, over: threading.Event) -> None:
+        """End all connections, after a while, until the server is over: it waits for answers that no client takes."""
+        while not over.wait(_END_S / 2):
+            self._end_connection(None)
+
+    def _end_connection(self, peer: str | None) -> None:
+        """End the connection of a client, or of all: Arrow has no way to end a call that waits for its client."""
+        address = None if peer is None else _address(peer)
         for name in os.listdir("/proc/self/fd"):
             try:
-                found = socket.socket(fileno=os.dup(int(name)))
+                if not stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                    continue
+                own_copy = os.dup(int(name))
             except OSError:
-                continue  # it is no socket, or has been closed meanwhile
+                continue  # it has been closed meanwhile
+            try:
+                found = socket.socket(fileno=own_copy)
+            except OSError:
+                os.close(own_copy)  # its number is another file's by now
+                continue
             with found, contextlib.suppress(OSError):
                 own, other = found.getsockname(), found.getpeername()
-                if isinstance(other, tuple) and own[1] == self._port and _plain(other) == address:
+                if isinstance(other, tuple) and own[1] == self._port and address in (None, _plain(other)):
                     found.shutdown(socket.SHUT_RDWR)
 
 

@@ -121,7 +121,9 @@ class Catalog:
 
     @staticmethod
     def _check_readable(store: Store, guest: Guest, name: str) -> list[str]:
-        names = _arrays(store, name) if name in store else []
+        # One name each: rules of tenants are patterns of names, and ``shared/`` would fit ``shared/*``.
+        is_own = bool(name) and name == name.strip("/")
+        names = _arrays(store, name) if is_own and name in store else []
         if not names or not all(map(guest.tenant.reads, names)):
             raise NotFoundError(f"there is no table or array {name!r} for {guest.tenant.name}")
         return names

@@ -26,7 +26,10 @@ from nandarray.errors import (
     StoreFullError,
 )
 
-__all__ = ["LateError", "status_of", "told", "tells"]
+__all__ = ["LateError", "status_of", "tells", "text_of", "told"]
+
+#: Characters of an error's text, at most: Arrow sends it twice, and more of it.
+_TEXT_MAX = 1500
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -68,18 +71,30 @@ def status_of(error: BaseException) -> str:
     return _found(error)[0]
 
 
-def told(error: BaseException) -> Exception:
-    """Return the exception that Arrow gets for an error."""
+def text_of(error: BaseException) -> str:
+    """Return an error's text, cut where a client could make it of any length: gRPC drops errors beyond 8 KiB."""
+    text = str(error)
+    plain = text.encode("ascii", "backslashreplace").decode()
+    if len(plain) > _TEXT_MAX:
+        return f"{plain[:_TEXT_MAX]}..."
+    return text.encode(errors="backslashreplace").decode()
+
+
+def told(error: BaseException, hidden: str = "") -> Exception:
+    """Return the exception that Arrow gets for an error; ``hidden`` is the store's path, which clients do not learn."""
     if isinstance(error, fl.FlightError):
         known: Exception = error.with_traceback(None)
         return known
     _, made = _found(error)
     is_ours = isinstance(error, NandarrayError | NotImplementedError | pa.ArrowInvalid)
-    return made(str(error) if is_ours else f"unexpected {type(error).__name__}: {error}")
+    if not is_ours:  # its text may have anything of the server
+        return made(f"unexpected {type(error).__name__}: the server's log has it")
+    text = text_of(error)
+    return made(text.replace(hidden, "the store") if hidden else text)
 
 
 def tells(work: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Have a function that Arrow calls raise its errors as clients get them."""
+    """Have a function that Arrow calls raise its errors as clients get them, without the ``hidden`` of its object."""
 
     @wraps(work)
     def flight(*given: _P.args, **named: _P.kwargs) -> _R:
@@ -88,7 +103,7 @@ def tells(work: Callable[_P, _R]) -> Callable[_P, _R]:
         except (StopIteration, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 (a client gets every one of them)
-            problem = told(error)
+            problem = told(error, getattr(given[0], "hidden", "") if given else "")
         raise problem
 
     made: Any = flight

@@ -40,6 +40,8 @@ __all__ = ["Batch", "BoxPlan", "Plan", "ProgramPlan", "TablePlan", "plan_of"]
 BATCH_BYTES = 4 << 20
 #: Batches of an endpoint, at most, where no part ends before.
 ENDPOINT_BATCHES = 16
+#: Endpoints of an array in one file, at most: one that is mostly empty may have any length.
+_ENDPOINTS_MAX = 4096
 #: Rows of a batch of a program's output.
 _OUTPUT_ROWS = 65_536
 #: Bytes that a value of no fixed width has at least, about.
@@ -296,7 +298,7 @@ class BoxPlan(Plan):
         """Cut it into endpoints, in order: those of one shard's rows, or of 16 batches."""
         rows = self.rows
         begin, end = self.box[0] if self.box else (0, 1)
-        step = ENDPOINT_BATCHES * rows
+        step = max(ENDPOINT_BATCHES, -(-(end - begin) // (rows * _ENDPOINTS_MAX))) * rows
         store = self._array.store
         is_parted = isinstance(store, PartedStore) and bool(self.box)
         if isinstance(store, PartedStore) and self.box:
@@ -312,12 +314,12 @@ class BoxPlan(Plan):
         """Cut an endpoint into batches of some rows each."""
         rows = ticket.rows or self.rows
         begin, end = self.box[0] if self.box else (0, 1)
-        for number, low in enumerate(range(begin, end, rows)):
-            if number >= ticket.from_batch:
-                high = min(low + rows, end)
-                own = [[low, high], *map(list, self.box[1:])] if self.box else []
-                size = 2 * (high - low) * self._row_bytes
-                yield Batch(number, size, {"box": own}, partial(self._read, low, high))
+        # Those before are left out at once: a ticket may say that there are 2^63 of them.
+        for number, low in enumerate(range(begin, end, rows)[ticket.from_batch :], ticket.from_batch):
+            high = min(low + rows, end)
+            own = [[low, high], *map(list, self.box[1:])] if self.box else []
+            size = 2 * (high - low) * self._row_bytes
+            yield Batch(number, size, {"box": own}, partial(self._read, low, high))
 
     def _read(self, low: int, high: int, _: Options) -> Any:
         key = (slice(low, high), *(slice(*one) for one in self.box[1:])) if self.box else ()
@@ -345,9 +347,11 @@ class ProgramPlan(Plan):
         self.command, self._asked, self._array = command, program, array
         self._box = _checked_box(command.box, array)
         has_dtypes = bool(library.describe(program.name).dtypes)
-        unknown = {"dtype", "kind", "target"} & set(program.parameters)
+        unknown = {"name", "dtype", "kind", "target"} & set(program.parameters)
         if unknown:
-            raise InvalidError(f"{program.name}: {min(unknown)!r} must not be among the parameters: the array has it")
+            raise InvalidError(
+                f"{program.name}: {min(unknown)!r} must not be among the parameters: they shape a program"
+            )
         self._program = library.get(program.name, dtype=array.dtype if has_dtypes else None, **program.parameters)
         scalars = [str(one["name"]) for one in self._program.scalars]
         for name in program.scalars:

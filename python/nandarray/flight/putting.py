@@ -82,7 +82,7 @@ def _received(call: Call, reader: Any, most: int | None) -> Any:
             break
         finally:
             call.goes_on()
-        if batch is None:
+        if batch is None or not batch.num_rows:  # any number of these needs no memory
             continue
         rows += batch.num_rows
         call.received += batch.nbytes

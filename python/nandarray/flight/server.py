@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from pyarrow import flight as fl
 
 from nandarray import _nandarray
 from nandarray.array.store import Store
-from nandarray.errors import CancelledError, InvalidError, NandarrayError, ProtectedError, ReadOnlyError
+from nandarray.errors import BusyError, CancelledError, InvalidError, NandarrayError, ProtectedError, ReadOnlyError
 from nandarray.flight.access import Access, Guest, Refused
 from nandarray.flight.calls import Call, Calls, Event
 from nandarray.flight.catalog import Catalog
@@ -158,7 +158,14 @@ class FlightServer:
         if self._endpoint is not None:
             self._endpoint.stop()
         self._calls.stop()
-        self._door.shutdown()
+        over = threading.Event()
+        ends = threading.Thread(target=self._calls.end_connections, args=(over,), name="nandarray-flight-end")
+        ends.start()
+        try:
+            self._door.shutdown()
+        finally:
+            over.set()
+            ends.join()
 
     def __enter__(self) -> FlightServer:
         return self
@@ -286,10 +293,19 @@ def _certificate(chain: str | os.PathLike[str], key: str | os.PathLike[str]) -> 
 
 
 class _Admitted(fl.ServerMiddleware):  # type: ignore[misc]
-    """The client of a call."""
+    """The client of a call, counted from before its first message until its last one has been taken.
 
-    def __init__(self, guest: Guest) -> None:
+    The transport has a thread for all of that time; a handler is called for a part of it.
+    """
+
+    def __init__(self, access: Access, guest: Guest) -> None:
         self.guest = guest
+        self._counted = ExitStack()
+        self._counted.enter_context(access.call(guest))
+
+    def call_completed(self, _: Any) -> None:
+        """Count it no more."""
+        self._counted.close()
 
 
 class _Door(fl.FlightServerBase):  # type: ignore[misc]
@@ -305,7 +321,7 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
         read_only: bool,
         programs: bool,
     ) -> None:
-        self.calls, self.catalog = calls, catalog
+        self.calls, self.catalog, self.hidden = calls, catalog, str(catalog.store.path)
         self._read_only, self._programs = read_only, programs
 
         class Admits(fl.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -314,10 +330,13 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
                     value for name, values in headers.items() if name.lower() == "authorization" for value in values
                 ]
                 try:
-                    return _Admitted(calls.access.guest(found[0] if found else None))
+                    return _Admitted(calls.access, calls.access.guest(found[0] if found else None))
                 except Refused as error:
                     calls.tell("login_refused", host=None, why=str(error))
                     raise fl.FlightUnauthenticatedError(str(error)) from None
+                except BusyError as error:
+                    calls.failures["UNAVAILABLE"] += 1
+                    raise fl.FlightUnavailableError(str(error)) from None
 
         super().__init__(
             location,
@@ -361,8 +380,10 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
     def list_flights(self, context: Any, criteria: bytes) -> Any:
         """List tables and arrays; the criteria are a pattern of names, in which ``*`` stands for any characters."""
         with self._call(context, "flight_list") as call:
+            if len(criteria) > _PATTERN_BYTES_MAX:
+                raise InvalidError(f"the criteria must have at most {_PATTERN_BYTES_MAX} bytes, not {len(criteria)}")
             try:
-                pattern = criteria[:_PATTERN_BYTES_MAX].decode() or "*"
+                pattern = criteria.decode() or "*"
             except UnicodeDecodeError:
                 raise InvalidError("the criteria must be a pattern of names in UTF-8") from None
             store, version = self.catalog.newest()
@@ -403,14 +424,14 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
         except BaseException as error:
             call.close(error)
             raise
-        return fl.GeneratorStream(plan.schema, _Stream(call, plan, wanted))
+        return fl.GeneratorStream(plan.schema, _Stream(call, plan, wanted, self.hidden))
 
     @tells
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Append to a table, or write a box of an array; what is put is there as a whole when this has ended."""
         with self._call(context, "flight_put") as call:
             if self._read_only or self.catalog.store.read_only:
-                raise ReadOnlyError(f"{self.catalog.store.path} is served for reading")
+                raise ReadOnlyError("the store is served for reading")
             put(call, self.catalog, self._command(call, descriptor, self.catalog.store), reader, writer)
 
     @tells
@@ -439,9 +460,9 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
 class _Stream:
     """The batches of a call, made as Arrow asks for them; the call ends with this object."""
 
-    def __init__(self, call: Call, plan: Plan, ticket: Ticket) -> None:
+    def __init__(self, call: Call, plan: Plan, ticket: Ticket, hidden: str) -> None:
         self._batches = _batches(call, plan, ticket)
-        self._call = call
+        self._call, self.hidden = call, hidden
 
     def __iter__(self) -> _Stream:
         return self

@@ -22,16 +22,34 @@ __all__ = ["VERSION", "Command", "Program", "Ticket", "resumed", "tree_of"]
 
 #: Version of commands and tickets.
 VERSION = 1
-#: Bytes of a command, or of a ticket, at most.
-_BYTES_MAX = 1 << 20
+#: Bytes of a command, and of a ticket, at most: a command, written anew, is longer, and has pieces behind it.
+_COMMAND_MAX, _TICKET_MAX = 1 << 20, 8 << 20
 _JOINS = ("and", "or", "not")
 _COMPARED = ("<", "<=", "==", "!=", ">=", ">")
 _CHARACTERS = ("begins", "ends", "holds")
 _ALONE = ("is", "null", "valid")
 #: Values that are computed of others, with the number of those.
 _COMPUTED = {"negative": 1, "+": 2, "-": 2, "*": 2, "/": 2}
+#: Places of a decimal before and behind the point, at most: those of Arrow's widest.
+_PLACES_MAX = 76
+_WHOLE_MAX = 10**_PLACES_MAX - 1
+#: Lists within lists of a filter, at most.
+_DEPTH_MAX = 200
+
+
+def _decimal(text: str) -> Decimal:
+    """Read a decimal; one with an exponent of its own choice would be written out with all its zeros."""
+    found = Decimal(text)
+    exponent = found.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent < -_PLACES_MAX or found.adjusted() > _PLACES_MAX:
+        raise InvalidError(
+            f"a decimal must be finite, with at most {_PLACES_MAX} places before and behind its point, not {text!r:.60}"
+        )
+    return found
+
+
 _TYPED: dict[str, Callable[[str], Any]] = {
-    "decimal": Decimal,
+    "decimal": _decimal,
     "date": datetime.date.fromisoformat,
     "timestamp": datetime.datetime.fromisoformat,
 }
@@ -85,7 +103,7 @@ class Command:
         InvalidError
             It is no JSON, of another version, or has a key or a value that no command has.
         """
-        fields = _Fields("a command", text)
+        fields = _Fields("a command", text, _COMMAND_MAX)
         command = cls._of(fields)
         fields.end()
         return command
@@ -160,7 +178,7 @@ class Ticket:
         InvalidError
             It is no JSON, of another version, or has a key or a value that no ticket has.
         """
-        fields = _Fields("a ticket", text)
+        fields = _Fields("a ticket", text, _TICKET_MAX)
         command = Command._of(fields)
         schema = fields.take("schema", _text)
         if schema is None:
@@ -211,12 +229,13 @@ def resumed(ticket: bytes, from_batch: int) -> bytes:
 class _Fields:
     """The keys of a JSON object, each taken once."""
 
-    def __init__(self, noun: str, text: bytes) -> None:
+    def __init__(self, noun: str, text: bytes, most: int) -> None:
         self._noun = noun
-        if len(text) > _BYTES_MAX:
-            raise self.wrong(f"must have at most {_BYTES_MAX} bytes, not {len(text)}")
+        if len(text) > most:
+            raise self.wrong(f"must have at most {most} bytes, not {len(text)}")
         try:
             found = json.loads(text)
+            json.dumps(found, ensure_ascii=False).encode()  # half a pair of surrogates is no text
         except (ValueError, RecursionError):
             raise self.wrong(f"must be JSON, not {text[:40]!r}") from None
         if not isinstance(found, dict):
@@ -295,6 +314,11 @@ def _filter(value: Any) -> list[Any] | bytes:
             return base64.b64decode(value["substrait"], validate=True)
         except binascii.Error as error:
             raise InvalidError(f"substrait must be base64: {error}") from None
+    level = value
+    for _ in range(_DEPTH_MAX):
+        level = [part for one in level if isinstance(one, list) for part in one] if isinstance(level, list) else []
+    if level:
+        raise InvalidError(f"must have at most {_DEPTH_MAX} lists within one another")
     tree_of(value)
     found: list[Any] = value
     return found
@@ -348,11 +372,15 @@ def _operand(value: Any) -> Any:
 
 def _constant(value: Any) -> Any:
     """Return a constant of a test: a number, a text, a truth value, or an object that says its type."""
+    if isinstance(value, int) and not -_WHOLE_MAX <= value <= _WHOLE_MAX:
+        raise InvalidError(f"a whole number must have at most {_PLACES_MAX} digits")
     if isinstance(value, int | float | str):
         return value
     try:
         ((kind, text),) = value.items()
         return _TYPED[kind](text)
+    except InvalidError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
         kinds = ", ".join(_TYPED)
         raise InvalidError(

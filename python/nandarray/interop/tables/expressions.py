@@ -232,7 +232,8 @@ def operand_kind(value: Tree, schema: Any, beside: Kind | None = None) -> Kind:
         return _constant_kind(value[1], beside)
     first = next((part for part in value[1:] if part[0] != "value"), value[1])
     known = operand_kind(first, schema)
-    kinds = [operand_kind(part, schema, known) for part in value[1:]]
+    # Each part once: a second look at each level would double the time with each.
+    kinds = [known if part is first else operand_kind(part, schema, known) for part in value[1:]]
     for kind in kinds:
         if kind.family not in ("number", "float"):
             raise InvalidError(f"a value must be computed of numbers, not of {kind.family}")

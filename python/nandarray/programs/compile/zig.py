@@ -9,6 +9,7 @@ This module runs tools and reads what they say. It knows no programs.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import importlib.util
 import os
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from nandarray.errors import CompileError
+from nandarray.errors import CompileError, InvalidError
 from nandarray.optional import cure
 from nandarray.programs.compile.cache import digest, folder, installed, keep, kept, make_folder
 from nandarray.programs.compile.scratch import folder as scratch_folder
@@ -170,15 +171,21 @@ def run(words: Sequence[str | Path], *, cwd: Path | None = None, scratch: Path |
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
     if scratch is not None:
         environment |= {"ZIG_GLOBAL_CACHE_DIR": str(scratch), "ZIG_LOCAL_CACHE_DIR": str(scratch), "HOME": str(scratch)}
-    ran = subprocess.run(
-        [str(home() / "zig"), *map(str, words)],
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+    try:
+        ran = subprocess.run(
+            [str(home() / "zig"), *map(str, words)],
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        length = max(len(str(word)) for word in words)
+        raise InvalidError(f"constants of a program must fit a command line, and one has {length} characters") from None
     return ran.returncode, ran.stdout.decode("utf-8", "replace")
 
 

@@ -356,6 +356,6 @@ def test_a_number_of_rows_that_lies_is_answered_at_once(tmp_path: Path) -> None:
         with pytest.raises(BadIndexError, match="must be a list of integers"):
             table.take([[1], [1, 2]])
         store["t/ends"].append([1 << 62])
-        assert table.num_rows == 1 << 62
-        with pytest.raises(CorruptError):
-            table.scan()
+        for call in (lambda: table.num_rows, table.scan):
+            with pytest.raises(CorruptError, match="'t/x' has 2 rows, its table has"):
+                call()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import struct
 import time
@@ -12,8 +13,12 @@ from typing import Any
 import pytest
 
 import nandarray
+from nandarray.flight import plans
 from nandarray.flight.access import CALLS_MAX
+from nandarray.flight.calls import Call
+from nandarray.interop import tables
 
+pa = pytest.importorskip("pyarrow")
 fl = pytest.importorskip("pyarrow.flight")
 
 
@@ -77,3 +82,27 @@ def test_clients_that_never_read_or_send_are_counted_and_hold_no_end_up(
             since = time.monotonic()
             server.stop()
             assert time.monotonic() - since < 10
+
+
+def test_a_damaged_table_is_left_out_of_lists(store: Any) -> None:
+    for name in ("a", "b"):
+        tables.create(store, name, {"id": [1, 2]})
+    store["a/ends"].append([1 << 62])
+    with nandarray.serve_flight(store) as server, fl.connect(server.url) as client:
+        names = {b"/".join(one.descriptor.path) for one in client.list_flights()}
+        assert b"b" in names
+        assert b"a" not in names
+        with pytest.raises(pa.ArrowException, match="its table has"):
+            client.get_flight_info(fl.FlightDescriptor.for_path("a"))
+
+
+def test_tickets_are_reserved_before_they_are_told(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(plans, "BATCH_BYTES", 1 << 10)
+    reserved: list[int] = []
+    monkeypatch.setattr(Call, "reserve", lambda _, size: reserved.append(size))
+    tables.create(store, "t", pa.table({"id": range(20_000)}), zone_rows=100)
+    asked = {"version": 1, "table": "t", "filter": ["in", "id", [*range(0, 20_000, 50)]]}
+    with nandarray.serve_flight(store) as server, fl.connect(server.url) as client:
+        info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(asked)))
+    assert len(info.endpoints) > 2
+    assert reserved[-1] == sum(len(one.ticket.ticket) for one in info.endpoints)

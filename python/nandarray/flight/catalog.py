@@ -15,7 +15,7 @@ from typing import Any
 from nandarray.array.array import Array
 from nandarray.array.group import Group
 from nandarray.array.store import Store
-from nandarray.errors import InvalidError, NotFoundError, ProtectedError
+from nandarray.errors import CorruptError, InvalidError, NotFoundError, ProtectedError
 from nandarray.flight.access import Guest
 from nandarray.interop import tables
 from nandarray.parts.store import PartedStore
@@ -168,5 +168,5 @@ def _table_around(store: Store, name: str) -> str | None:
 def _table(store: Store, name: str) -> Any:
     try:
         return tables.open_table(store, name)
-    except (NotFoundError, InvalidError):
+    except (NotFoundError, InvalidError, CorruptError):
         return None

@@ -21,7 +21,15 @@ from pyarrow import flight as fl
 
 from nandarray import _nandarray
 from nandarray.array.store import Store
-from nandarray.errors import BusyError, CancelledError, InvalidError, NandarrayError, ProtectedError, ReadOnlyError
+from nandarray.errors import (
+    BusyError,
+    CancelledError,
+    CorruptError,
+    InvalidError,
+    NandarrayError,
+    ProtectedError,
+    ReadOnlyError,
+)
 from nandarray.flight.access import Access, Guest, Refused
 from nandarray.flight.calls import Call, Calls, Event
 from nandarray.flight.catalog import Catalog
@@ -372,9 +380,15 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
             raise InvalidError(f"a path must be text in UTF-8, not {descriptor.path!r}") from None
         return Command(self.catalog.kind(store, call.guest, name), name)
 
-    def _info(self, plan: Plan, descriptor: Any, version: int | None) -> Any:
-        endpoints = [fl.FlightEndpoint(fl.Ticket(ticket.encode()), []) for ticket in plan.tickets(version)]
-        return fl.FlightInfo(plan.schema, descriptor, endpoints, -1, -1, ordered=True)
+    def _info(self, call: Call, plan: Plan, descriptor: Any, version: int | None, before: int = 0) -> tuple[Any, int]:
+        """Describe a plan; also give the bytes of its tickets and those ``before``, which are reserved together."""
+        endpoints, size = [], before
+        for ticket in plan.tickets(version):
+            encoded = ticket.encode()
+            size += len(encoded)
+            call.reserve(size)
+            endpoints.append(fl.FlightEndpoint(fl.Ticket(encoded), []))
+        return fl.FlightInfo(plan.schema, descriptor, endpoints, -1, -1, ordered=True), size
 
     @tells
     def list_flights(self, context: Any, criteria: bytes) -> Any:
@@ -387,14 +401,15 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
             except UnicodeDecodeError:
                 raise InvalidError("the criteria must be a pattern of names in UTF-8") from None
             store, version = self.catalog.newest()
-            found = []
+            found, size = [], 0
             for kind, name, opened in self.catalog.listed(store, call.guest, pattern):
                 call.check()
+                path = fl.FlightDescriptor.for_path(*name.split("/"))
                 try:
-                    plan = plan_of(Command(kind, name), opened)
-                except InvalidError:
-                    continue  # Arrow has no form for it
-                found.append(self._info(plan, fl.FlightDescriptor.for_path(*name.split("/")), version))
+                    info, size = self._info(call, plan_of(Command(kind, name), opened), path, version, size)
+                except (InvalidError, CorruptError):
+                    continue  # Arrow has no form for it, or it is damaged: the others are listed all the same
+                found.append(info)
         return iter(found)
 
     @tells
@@ -403,7 +418,7 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
         with self._call(context, "flight_info") as call:
             store, version = self.catalog.newest()
             command = self._command(call, descriptor, store)
-            return call.work(0, lambda _: self._info(self._plan(call, command, store), descriptor, version))
+            return call.work(0, lambda _: self._info(call, self._plan(call, command, store), descriptor, version))[0]
 
     @tells
     def get_schema(self, context: Any, descriptor: Any) -> Any:

@@ -347,7 +347,7 @@ def test_what_is_wrong_is_said(store: Any) -> None:
         store["x"].reduce("mode")
     with pytest.raises(NotFoundError, match="no program 'half'"):
         store["x"].map_blocks("half")
-    with pytest.raises(InvalidError, match="by is 'two'"):
+    with pytest.raises(InvalidError, match="by must be one number, or an option, not 'two'"):
         store["x"].map_blocks(lambda x, by: x, by="two")
     with pytest.raises(InvalidError, match="mean has no initial value"):
         store["x"].reduce("mean", initial=1)

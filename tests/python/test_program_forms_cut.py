@@ -326,7 +326,7 @@ def test_wrong_neighbourhoods_are_refused(store: Any) -> None:
         ({"depth": 5}, r"depth must be from 0 to 4 along axis 0 of the box \(4, 6\), not 5"),
         ({"depth": -1}, "depth must be from 0 to 4 .*, not -1"),
         ({"depth": 1.5}, "depth must be .*, not 1.5"),
-        ({"depth": (1, 2, 3)}, "depth is .* has 2 dimensions"),
+        ({"depth": (1, 2, 3)}, r"depth must have 2 entries, as the box \(4, 6\), not \(1, 2, 3\)"),
         ({"depth": {2: 1}}, "depth names axis 2"),
         ({"depth": 1, "boundary": "mirror"}, "boundary must be 'reflect', .* or a number, not 'mirror'"),
         ({"depth": 1, "boundary": 300}, "boundary is 300, which elements of uint8 do not have"),

@@ -256,7 +256,8 @@ def test_ends_and_groups_of_every_type(file: nandarray.Store) -> None:
             assert ends == (min(values), max(values)), name
         groups = table.aggregate({"n": "count"}, [name], batch_rows=7)
         assert groups.schema.field(name).type == table.schema.field(name).type
-        assert sorted(map(str, groups[name].to_pylist())) == sorted({str(one) for one in model[name].to_pylist()}), name
+        keys = [str(0.0 if one == 0.0 else one) for one in groups[name].to_pylist()]
+        assert sorted(keys) == sorted({str(0.0 if one == 0.0 else one) for one in model[name].to_pylist()}), name
 
 
 # --- Tests of rows ----------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def token_of(host: str, secret: str) -> str:
     --------
     >>> from nandarray import flight
     >>> flight.token_of("nqn.2026-01.org.example:host", "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:")
-    'nandarray-1.IGhvHUKoW-1jcLjmqh7aPCVQRHrA0UG_ykGYU1GGhyU'
+    'nandarray-1.SA2XDSGax28WTZj1iyHdaUsTzk8oT5I62tz0youyLH8'
     """
     digest = hmac.digest(_nandarray.dhchap_key(host, secret), _USE + host.encode(), "sha256")
     return _PREFIX + base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -27,6 +27,7 @@ import nandarray
 from nandarray.cli import app
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight import plans, token_of
+from nandarray.flight.calls import Call
 from nandarray.flight.tickets import Command, Ticket
 from nandarray.interop import tables
 from nandarray.nvme import new_secret
@@ -546,7 +547,8 @@ def test_deadlines_end_a_call_on_both_sides(shared: Any, monkeypatch: Any) -> No
         caught: list[Any] = []
         running = begun()
         server.kill(server.status()["calls"][0]["id"])
-        running.join()
+        running.join(10)
+        assert not running.is_alive()
         assert isinstance(caught[0], fl.FlightServerError), caught
         assert "stopped by the operator" in str(caught[0])
         with pytest.raises(NotFoundError):
@@ -554,14 +556,16 @@ def test_deadlines_end_a_call_on_both_sides(shared: Any, monkeypatch: Any) -> No
         other = new_secret()
         running = begun()
         assert server.reload(secrets={**secrets, SALES: other}, config=config) == [SALES]
-        running.join()
+        running.join(10)
+        assert not running.is_alive()
         assert "token or tenant is another one now" in str(caught[1])
         server.reload(secrets=secrets, config=config)
         running = begun()
         since = time.monotonic()
         server.stop()
         assert time.monotonic() - since < 5
-        running.join()
+        running.join(10)
+        assert not running.is_alive()
         assert isinstance(caught[2], fl.FlightUnavailableError), caught
 
 
@@ -605,6 +609,32 @@ def test_a_client_that_stops_reading_holds_no_turn_and_ends(shared: Any) -> None
         with pytest.raises(fl.FlightUnavailableError):
             lazy.read_all()
     assert server.status()["memory_bytes"] == 0
+
+
+def test_a_look_that_fails_ends_its_own_call_and_no_later_limit(shared: Any, monkeypatch: Any) -> None:
+    store, _, _ = shared
+    store["large"] = np.zeros(64 << 20, "u1")
+    listed, full = os.listdir, [True]
+
+    def without_a_number(path: Any) -> list[str]:
+        if path == "/proc/self/fd" and full:
+            full.clear()
+            raise OSError(24, "Too many open files")
+        return listed(path)
+
+    def fails(*_: Any) -> None:
+        raise MemoryError
+
+    with served(store, patience=0.5) as (server, client):
+        ticket = client.get_flight_info(command(array="large")).endpoints[0].ticket
+        for where, name, why in ((Call, "look", "look at the call failed: MemoryError"), (os, "listdir", "0.5 s")):
+            with monkeypatch.context() as broken:
+                lazy = client.do_get(ticket)
+                lazy.read_chunk()
+                broken.setattr(where, name, fails if where is Call else without_a_number)
+                until(lambda: not server.status()["calls"])
+            assert any(why in fields["why"] for kind, _, fields in server.events(0) if kind == "call_failed")
+    assert not full
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
@@ -674,7 +704,7 @@ def test_a_server_that_was_killed_is_gone_on_with(store: Any) -> None:
         server.kill()
         with pytest.raises(fl.FlightUnavailableError):
             got.extend(reader)
-        server.wait()
+        ended(server)
     last = json.loads(got[-1].app_metadata.to_pybytes())["batch"]
     assert last == len(got) - 1
     with process(path) as (_, url), fl.connect(url) as client:

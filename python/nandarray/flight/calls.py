@@ -2,7 +2,8 @@
 
 Each call is a thread of the transport, which waits for its client within Arrow. One thread of this file looks at all
 calls: it ends work whose client has gone or whose time is over, and the connection of a client that takes or sends
-nothing. Between two batches a call holds the memory of one batch, and no turn.
+nothing. A look that fails ends its own call and connection, and the thread goes on until the server stops. Between two
+batches a call holds the memory of one batch, and no turn.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from nandarray import _nandarray
-from nandarray.errors import BusyError, CancelledError, ClosedError, NotFoundError, ProgramFailedError
+from nandarray.errors import BusyError, CancelledError, ClosedError, InternalError, NotFoundError, ProgramFailedError
 from nandarray.flight.access import Access, Guest
 from nandarray.flight.faults import LateError, status_of, text_of
 from nandarray.serving.counts import OperationCounts
 
-__all__ = ["Call", "Calls", "Event"]
+__all__ = ["END_S", "Call", "Calls", "Event"]
 
 #: Time between two looks at all calls.
 _LOOK_S = 0.2
 #: Time for calls to end by themselves when the server stops.
-_END_S = 2.0
+END_S = 2.0
 #: Instructions of a run where a tenant's rules say no fewer (docs/reference/tenants.md).
 _INSTRUCTIONS_MAX = 20_000_000_000_000
 #: A number of bytes that no tenant has.
@@ -160,7 +161,7 @@ class Call:
         if now - since >= patience:
             return f"the client took or sent nothing for {patience:g} s"
         # A client that goes on gets the error; of one that does not, the connection ends.
-        is_late = self._over.is_set() and now - max(since, self._over_since) >= _END_S
+        is_late = self._over.is_set() and now - max(since, self._over_since) >= END_S
         return "the call had to end, and its client took or sent nothing" if is_late else None
 
     def _late(self) -> LateError:
@@ -275,33 +276,45 @@ class Calls:
         for call in self.open():
             call.end_with(ClosedError("the server stops"))
         with self._lock:
-            self._lock.wait_for(lambda: not self._open, _END_S)
+            self._lock.wait_for(lambda: not self._open, END_S)
         for call in self.open():
             self._end_connection(call.peer)
         with self._lock:
-            self._lock.wait_for(lambda: not self._open, _END_S)
+            self._lock.wait_for(lambda: not self._open, END_S)
         self._over.set()
-        self._thread.join()
+        self._thread.join(END_S)
 
     def _look(self) -> None:
         while not self._over.wait(_LOOK_S):
             now = time.monotonic()
             for call in self.open():
-                why = call.look(now, self.patience)
-                if why is not None:
-                    self.tell("stalled", host=call.guest.host, operation=call.kind, why=why)
-                    call.end_with(LateError(why))
-                    self._end_connection(call.peer)
+                try:
+                    self._look_at(call, now)
+                except Exception as error:  # the limits of all other calls hold on
+                    call.end_with(InternalError(f"a look at the call failed: {type(error).__name__}"))
+                    with contextlib.suppress(Exception):
+                        self._end_connection(call.peer)
+
+    def _look_at(self, call: Call, now: float) -> None:
+        why = call.look(now, self.patience)
+        if why is not None:
+            self.tell("stalled", host=call.guest.host, operation=call.kind, why=why)
+            call.end_with(LateError(why))
+            self._end_connection(call.peer)
 
     def end_connections(self, over: threading.Event) -> None:
         """End all connections, after a while, until the server is over: it waits for answers that no client takes."""
-        while not over.wait(_END_S / 2):
+        while not over.wait(END_S / 2):
             self._end_connection(None)
 
     def _end_connection(self, peer: str | None) -> None:
         """End the connection of a client, or of all: Arrow has no way to end a call that waits for its client."""
         address = None if peer is None else _address(peer)
-        for name in os.listdir("/proc/self/fd"):
+        try:
+            names = os.listdir("/proc/self/fd")
+        except OSError:
+            return  # no number of a file is free to list them with: the next look tries again
+        for name in names:
             try:
                 if not stat.S_ISSOCK(os.stat(int(name)).st_mode):
                     continue

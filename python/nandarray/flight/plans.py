@@ -314,7 +314,7 @@ class BoxPlan(Plan):
         """Cut an endpoint into batches of some rows each."""
         rows = ticket.rows or self.rows
         begin, end = self.box[0] if self.box else (0, 1)
-        # Those before are left out at once: a ticket may say that there are 2^63 of them.
+        # A slice leaves the batches before out at once: a ticket may have 2^63 as from_batch.
         for number, low in enumerate(range(begin, end, rows)[ticket.from_batch :], ticket.from_batch):
             high = min(low + rows, end)
             own = [[low, high], *map(list, self.box[1:])] if self.box else []

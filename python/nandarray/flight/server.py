@@ -31,7 +31,7 @@ from nandarray.errors import (
     ReadOnlyError,
 )
 from nandarray.flight.access import Access, Guest, Refused
-from nandarray.flight.calls import Call, Calls, Event
+from nandarray.flight.calls import END_S, Call, Calls, Event
 from nandarray.flight.catalog import Catalog
 from nandarray.flight.faults import tells
 from nandarray.flight.plans import Plan, TablePlan, plan_of
@@ -167,13 +167,15 @@ class FlightServer:
             self._endpoint.stop()
         self._calls.stop()
         over = threading.Event()
-        ends = threading.Thread(target=self._calls.end_connections, args=(over,), name="nandarray-flight-end")
+        ends = threading.Thread(
+            target=self._calls.end_connections, args=(over,), name="nandarray-flight-end", daemon=True
+        )
         ends.start()
         try:
             self._door.shutdown()
         finally:
             over.set()
-            ends.join()
+            ends.join(END_S)
 
     def __enter__(self) -> FlightServer:
         return self

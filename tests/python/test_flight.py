@@ -27,7 +27,6 @@ import nandarray
 from nandarray.cli import app
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight import plans, token_of
-from nandarray.flight.calls import Call
 from nandarray.flight.tickets import Command, Ticket
 from nandarray.interop import tables
 from nandarray.nvme import new_secret
@@ -609,32 +608,6 @@ def test_a_client_that_stops_reading_holds_no_turn_and_ends(shared: Any) -> None
         with pytest.raises(fl.FlightUnavailableError):
             lazy.read_all()
     assert server.status()["memory_bytes"] == 0
-
-
-def test_a_look_that_fails_ends_its_own_call_and_no_later_limit(shared: Any, monkeypatch: Any) -> None:
-    store, _, _ = shared
-    store["large"] = np.zeros(64 << 20, "u1")
-    listed, full = os.listdir, [True]
-
-    def without_a_number(path: Any) -> list[str]:
-        if path == "/proc/self/fd" and full:
-            full.clear()
-            raise OSError(24, "Too many open files")
-        return listed(path)
-
-    def fails(*_: Any) -> None:
-        raise MemoryError
-
-    with served(store, patience=0.5) as (server, client):
-        ticket = client.get_flight_info(command(array="large")).endpoints[0].ticket
-        for where, name, why in ((Call, "look", "look at the call failed: MemoryError"), (os, "listdir", "0.5 s")):
-            with monkeypatch.context() as broken:
-                lazy = client.do_get(ticket)
-                lazy.read_chunk()
-                broken.setattr(where, name, fails if where is Call else without_a_number)
-                until(lambda: not server.status()["calls"])
-            assert any(why in fields["why"] for kind, _, fields in server.events(0) if kind == "call_failed")
-    assert not full
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from nandarray import _nandarray
 from nandarray.errors import BusyError, CancelledError, ClosedError, InternalError, NotFoundError, ProgramFailedError
-from nandarray.flight.access import Access, Guest
+from nandarray.flight.access import CALLS_MAX, Access, Guest
 from nandarray.flight.faults import LateError, status_of, text_of
 from nandarray.serving.counts import OperationCounts
 
@@ -35,6 +35,8 @@ END_S = 2.0
 _INSTRUCTIONS_MAX = 20_000_000_000_000
 #: A number of bytes that no tenant has.
 _BYTES_MAX = 1 << 62
+#: Threads of the transport that wait for work, at most: their last answers have been taken.
+_IDLE_MAX = 8
 #: Events that wait for the log, at most.
 _EVENTS_MAX = 256
 #: An event of the log: its kind, its time in seconds since 1970, its fields.
@@ -193,6 +195,8 @@ class Calls:
         self.counts = OperationCounts()
         self.failures: Counter[str] = Counter()
         self._open: dict[int, Call] = {}
+        #: Answers that may not have been taken yet, by the number of the thread, which sends one after its call.
+        self._answers: dict[int, tuple[Guest, str, float]] = {}
         self._lock = threading.Condition()
         self._last, self._port, self._stops = 0, 0, False
         self._events: deque[Event] = deque(maxlen=_EVENTS_MAX)
@@ -210,6 +214,11 @@ class Calls:
         with self._lock:
             if self._stops:
                 raise ClosedError("the server stops")
+            self._answers.pop(threading.get_native_id(), None)
+            tenant = guest.tenant.name
+            count = sum(one.tenant.name == tenant for one, _, _ in self._answers.values())
+            if count >= CALLS_MAX + _IDLE_MAX:
+                raise BusyError(f"{tenant} has {count} answers that no client has taken: take them, or try again")
             self._last += 1
             call = Call(self, self._last, kind, guest, context)
             self._open[call.number] = call
@@ -230,6 +239,23 @@ class Calls:
         with self._lock:
             self._open.pop(call.number, None)
             self._lock.notify_all()
+
+    def answers(self, call: Call) -> None:
+        """Say that this thread sends the answer of a call, which has ended, until a client has taken it."""
+        with self._lock:
+            self._answers[threading.get_native_id()] = call.guest, call.peer, time.monotonic()
+
+    def _look_at_answers(self, now: float) -> None:
+        """Forget answers whose threads have ended; end the connections of those that are too many, and old."""
+        with self._lock:
+            for thread in [one for one in self._answers if not os.path.exists(f"/proc/self/task/{one}")]:
+                del self._answers[thread]
+            late = [one for one in self._answers.values() if now - one[2] >= self.patience]
+        if len(late) > _IDLE_MAX:
+            for peer, guest in {peer: guest for guest, peer, _ in late}.items():
+                why = f"the client took no answer for {self.patience:g} s"
+                self.tell("stalled", host=guest.host, operation="flight_info", why=why)
+                self._end_connection(peer)
 
     def tell(self, kind: str, **fields: Any) -> None:
         """Keep an event for the log."""
@@ -287,6 +313,8 @@ class Calls:
     def _look(self) -> None:
         while not self._over.wait(_LOOK_S):
             now = time.monotonic()
+            with contextlib.suppress(Exception):  # the next look tries again
+                self._look_at_answers(now)
             for call in self.open():
                 try:
                     self._look_at(call, now)

@@ -27,7 +27,7 @@ from nandarray.errors import InvalidError, NotFoundError
 from nandarray.flight.tensors import COLUMN, batch_of, row_type
 from nandarray.flight.tickets import Command, Program, Ticket, tree_of
 from nandarray.interop.tables import ColumnTable, Piece, Table, TextTable
-from nandarray.interop.tables.substrait import of_substrait
+from nandarray.interop.tables.substrait import functions_of, of_substrait
 from nandarray.interop.tables.where import Test
 from nandarray.parts.store import PartedStore
 from nandarray.programs import abi, library
@@ -50,6 +50,22 @@ _VARIABLE_BYTES = 32
 _MEASURED_BYTES = 1 << 20
 #: Pieces of a table, at most.
 _PIECES_MAX = 1 << 16
+#: Functions of Substrait and Arrow that Arrow computes here: their values are no longer than what they are given.
+_FUNCTIONS = frozenset(
+    (  # noqa: SIM905
+        "and and_kleene and_not and_not_kleene or or_kleene not invert xor equal not_equal lt less lte less_equal gt "
+        "greater gte greater_equal is_null is_valid is_not_null is_nan is_finite is_inf is_infinite coalesce "
+        "min_element_wise max_element_wise add add_checked subtract subtract_checked multiply multiply_checked divide "
+        "divide_checked modulo modulo_checked remainder remainder_checked negate negate_checked abs abs_checked sign "
+        "power power_checked sqrt sqrt_checked exp expm1 ln ln_checked log10 log10_checked log2 log2_checked log1p "
+        "log1p_checked logb logb_checked sin cos tan asin acos atan atan2 round ceil floor trunc bit_wise_and "
+        "bit_wise_or bit_wise_xor bit_wise_not bitwise_and bitwise_or bitwise_xor bitwise_not starts_with ends_with "
+        "contains char_length octet_length utf8_length binary_length list_value_length extract year quarter month day "
+        "hour minute second day_of_year iso_year iso_week"
+    ).split()
+)
+#: Bytes of an expression for each value that it makes of a row, at least.
+_NODE_BYTES = 8
 _FIELD = re.compile(r"FieldPath\((\d+)\)")
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 #: Options of offload: how long it may take, and its watch.
@@ -151,6 +167,11 @@ class TablePlan(Plan):
             self._test, whole = of_substrait(text, self._table.schema)
         if whole:
             return
+        if unknown := sorted(functions_of(text) - _FUNCTIONS):
+            raise InvalidError(
+                f"a filter must not have the function {unknown[0]!r:.60}, whose values may be of any length; there is "
+                f"{', '.join(sorted(_FUNCTIONS))}"
+            )
         self._rest, self._names = expression, names
         self._read = list(dict.fromkeys([*self._columns, *names]))
 
@@ -233,8 +254,13 @@ class TablePlan(Plan):
     def _scan(self, piece: Piece, options: Options) -> Any:
         found = self._table.scan(self._read, self._test, pieces=[piece], **options).read_all()
         if self._rest is not None:
-            passed = found.select(self._names).append_column("", pa.array(np.arange(len(found))))
-            found = found.take(passed.filter(self._rest).column(len(self._names)))
+            numbered = found.select(self._names).append_column("", pa.array(np.arange(len(found))))
+            # A row may need a value as long as the expression, or a copy of itself for each part of that.
+            of_row = max(len(self.command.filter or b""), 1) // _NODE_BYTES * (found.nbytes // max(len(found), 1) + 1)
+            step = max(BATCH_BYTES // max(of_row, 1), 1)
+            some = (numbered.slice(at, step).filter(self._rest) for at in range(0, len(found), step))
+            passed = [one.column(len(self._names)) for one in some]
+            found = found.take(pa.chunked_array([part for one in passed for part in one.chunks], pa.int64()))
         found = found.select(self._columns).replace_schema_metadata(self.schema.metadata).combine_chunks()
         for batch in found.to_batches():
             return batch

@@ -355,8 +355,8 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
         )
 
     @contextmanager
-    def _call(self, context: Any, kind: str) -> Iterator[Call]:
-        """Have a call that ends with the handler."""
+    def _call(self, context: Any, kind: str, *, answers: bool = False) -> Iterator[Call]:
+        """Have a call that ends with the handler; the transport perhaps ``answers`` only then."""
         call = self._begun(context, kind)
         try:
             yield call
@@ -364,6 +364,8 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
             call.close(error)
             raise
         call.close()
+        if answers:
+            self.calls.answers(call)
 
     def _begun(self, context: Any, kind: str) -> Call:
         return self.calls.begin(kind, context.get_middleware(_MIDDLEWARE).guest, context)
@@ -417,7 +419,7 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
     @tells
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """Cut a command, or a name, into endpoints."""
-        with self._call(context, "flight_info") as call:
+        with self._call(context, "flight_info", answers=True) as call:
             store, version = self.catalog.newest()
             command = self._command(call, descriptor, store)
             return call.work(0, lambda _: self._info(call, self._plan(call, command, store), descriptor, version))[0]
@@ -425,7 +427,7 @@ class _Door(fl.FlightServerBase):  # type: ignore[misc]
     @tells
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """Return the schema of a command, or of a name."""
-        with self._call(context, "flight_info") as call:
+        with self._call(context, "flight_info", answers=True) as call:
             store, _ = self.catalog.newest()
             command = self._command(call, descriptor, store)
             return fl.SchemaResult(call.work(0, lambda _: self._plan(call, command, store)).schema)

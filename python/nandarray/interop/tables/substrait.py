@@ -19,7 +19,7 @@ import pyarrow as pa
 from nandarray.interop.tables.filters import Call, Field, NotUnderstoodError, test_of
 from nandarray.interop.tables.where import Test
 
-__all__ = ["of_substrait"]
+__all__ = ["functions_of", "of_substrait"]
 
 Message = dict[int, list[Any]]
 #: Functions by their names without types, and Arrow's.
@@ -71,6 +71,15 @@ def of_substrait(message: bytes, schema: Any) -> tuple[Test | None, bool]:
     except (NotUnderstoodError, IndexError, KeyError, ValueError, struct.error, TypeError, AttributeError):
         return None, False
     return test_of(found, schema)
+
+
+def functions_of(message: bytes) -> set[str]:
+    """Return the names, without types, of all functions that an expression declares; one without a name is ``""``."""
+    found = set()
+    for one in _fields(message).get(2, []):
+        names = [name.decode() for function in _fields(one).get(3, []) for name in _fields(function).get(3, [b""])]
+        found |= {name.partition(":")[0] for name in names}
+    return found
 
 
 def _fields(raw: bytes) -> Message:

@@ -217,3 +217,19 @@ def wire(text: str) -> bytes:
     message = base64.b64decode(text)
     assert message.startswith(head)
     return message[len(head) :]
+
+
+def test_a_put_of_many_small_batches_reserves_what_they_hold(store: Any, monkeypatch: Any) -> None:
+    reserved: list[int] = []
+    reserve = Call.reserve
+    monkeypatch.setattr(Call, "reserve", lambda self, size: (reserved.append(size), reserve(self, size))[1])
+    store["a"] = np.zeros(100, "i8")
+    rows = pa.table({"values": pa.array(range(100), pa.int64())})
+    with nandarray.serve_flight(store) as server, fl.connect(server.url) as client:
+        writer, answer = client.do_put(fl.FlightDescriptor.for_path("a"), rows.schema)
+        with writer:
+            writer.write_table(rows, max_chunksize=1)
+            writer.done_writing()
+            assert json.loads(answer.read().to_pybytes())["rows"] == 100
+    assert max(reserved) >= 100 * 2 * 1024
+    assert (store["a"][:] == np.arange(100)).all()

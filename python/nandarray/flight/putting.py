@@ -24,6 +24,9 @@ from nandarray.parts.store import PartedStore
 
 __all__ = ["put"]
 
+#: Bytes of memory of a column of a batch beside its values, about.
+_COLUMN_BYTES = 1024
+
 
 def put(call: Call, catalog: Catalog, command: Command, reader: Any, writer: Any) -> None:
     """Take what a client sends, and store it.
@@ -46,19 +49,19 @@ def put(call: Call, catalog: Catalog, command: Command, reader: Any, writer: Any
             raise InvalidError(f"table {command.name!r} is of text, which is made once: a table of columns takes rows")
         _check_schema(opened.schema, reader.schema)
         rows = _received(call, reader, None)
-        done = call.work(2 * rows.nbytes, lambda _: _within(store, call, lambda own: _append(own, command.name, rows)))
+        size = _held(rows.nbytes, len(rows.to_batches()), rows.num_columns)
+        done = call.work(size, lambda _: _within(store, call, lambda own: _append(own, command.name, rows)))
     else:
         plan = BoxPlan(command, opened)
         _check_schema(plan.schema, reader.schema)
         count = plan.box[0][1] - plan.box[0][0] if plan.box else 1
         rows = _received(call, reader, count)
         inner = [end - begin for begin, end in plan.box[1:]]
-        column = rows.column(0).combine_chunks()
-        values = elements_of(column, inner, opened.dtype)
+        column = rows.column(0)
+        values = elements_of(column.combine_chunks(), inner, opened.dtype)
         key = tuple(slice(*one) for one in plan.box)
-        done = call.work(
-            2 * rows.nbytes, lambda _: _within(store, call, lambda own: _write(own, command.name, key, values))
-        )
+        size = _held(rows.nbytes, column.num_chunks, 1)
+        done = call.work(size, lambda _: _within(store, call, lambda own: _write(own, command.name, key, values)))
     writer.write(json.dumps({"rows": len(rows)} | ({} if done is None else {"version": done})).encode())
 
 
@@ -88,12 +91,17 @@ def _received(call: Call, reader: Any, most: int | None) -> Any:
         call.received += batch.nbytes
         if most is not None and rows > most:
             raise InvalidError(f"a box of {most} rows must get as many, and got {rows} or more")
-        call.reserve(2 * call.received)
         batches.append(batch)
+        call.reserve(_held(call.received, len(batches), batch.num_columns))
         call.keep_pace(batch.nbytes)
     if most is not None and rows < most:
         raise InvalidError(f"a box of {most} rows must get as many, and got {rows}")
     return pa.Table.from_batches(batches, schema=reader.schema)
+
+
+def _held(size: int, batches: int, columns: int) -> int:
+    """Return the bytes of memory of batches whose values have ``size`` bytes, with a copy of those, about."""
+    return 2 * size + batches * (1 + columns) * _COLUMN_BYTES
 
 
 def _within(store: Store, call: Call, change: Any) -> int | None:

@@ -619,6 +619,27 @@ def test_what_cannot_be_appended_or_read_changes_nothing(store: Any) -> None:
             call()
 
 
+def test_names_and_pieces_that_are_no_list_of_such_are_refused(file: nandarray.Store) -> None:
+    rows_of = tables.create(file, "t", {"id": [1, 2]})
+    text = tables.create(file, "text", b"1|\n2|\n", {"id": "int32"})
+    file.create("x", data=np.arange(3))
+    elements = tables.elements(file, "x")
+    for names in ("id", 5):
+        calls: list[Any] = [rows_of.scan, text.scan, text.rows, elements.scan, lambda given: rows_of.take([0], given)]
+        for call in (*calls, lambda given: tables.create(file, "new", rows_of, columns=given)):
+            with pytest.raises(InvalidError, match="columns must be a list of names"):
+                call(names)
+    for by in (None, "id", 5):
+        with pytest.raises(InvalidError, match="by must be a list of names"):
+            rows_of.aggregate({"n": "count"}, by=by)
+    for pieces in ([(0, 1)], Piece, 5):
+        for one in (rows_of, text, elements):
+            with pytest.raises(InvalidError, match="pieces must be a list of those that pieces"):
+                one.scan(pieces=pieces)
+        with pytest.raises(InvalidError, match="pieces must be a list"):
+            rows_of.aggregate({"n": ("sum", "id")}, pieces=pieces)
+
+
 def test_values_that_a_column_cannot_take_are_refused(store: Any) -> None:
     good = pa.table({"id": pa.array([1, 2], pa.int32())})
     required = pa.schema([pa.field("id", pa.int32(), nullable=False)])

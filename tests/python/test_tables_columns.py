@@ -686,6 +686,15 @@ def test_arrays_that_are_no_table_are_named(file: nandarray.Store) -> None:
             other.scan().read_all()
         del file[f"u/{name}"]
         file.create(f"u/{name}", data=kept)
+    for name in ("x", "x.zones", "d/offsets", "k", "k.dictionary", "ends"):
+        file.rename(f"u/{name}", f"kept/{name}")
+        calls = [lambda: other.scan().read_all(), lambda: other.append(model), other.statistics]
+        unread = {"x.zones": 0, "k.dictionary": 2, "d/offsets": 2}.get(name)  # the call that does not read it
+        for number, call in enumerate(calls):
+            if number != unread:
+                with pytest.raises(CorruptError, match=r"has no array 'offsets'|must have an array 'u/"):
+                    call()
+        file.rename(f"kept/{name}", f"u/{name}")
     assert other.scan().read_all().num_rows == 20
     for code in (-1, 40):
         file["u/k"][3] = code

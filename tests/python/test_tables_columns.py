@@ -443,6 +443,14 @@ def test_text_that_gets_many_values_lies_plainly(store: Any, monkeypatch: Any) -
     assert table.append(model) == 2 * len(model)
     same(table.scan().read_all(), pa.concat_tables([model, model]))
     assert not [name for name in store.array_names() if ".text" in name or name.startswith("t/x.d")]
+    monkeypatch.setattr("nandarray.interop.tables.columns.encoding.CROWD_MAX", 50)
+    few = tables.create(store, "few", {"x": first})
+    assert few.append({"x": [f"{at}" for at in range(48)]}) == 88
+    with pytest.raises(InvalidError, match=r"'x' has 51 different values; text by codes must have 50 at most"):
+        few.append({"x": ["more"]})
+    assert few.num_rows == 88
+    anew = tables.create(store, "few", few.scan(), overwrite=True)
+    assert anew.append({"x": ["more"]}) == 89
 
 
 class Stream:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from nandarray.array.ragged import Ragged
 from nandarray.array.ragged_creation import make_ragged
+from nandarray.interop.tables.columns import encoding
 from nandarray.interop.tables.columns.forms import arrow_of, element, is_bytes, is_text, outer_of, stored
 from nandarray.interop.tables.columns.layout import Place, check_elements, part_of
 
@@ -44,7 +45,7 @@ def codes_most(place: Place) -> int:
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if not pa.types.is_dictionary(kind):
-        return _MOST
+        return encoding.CROWD_MAX
     return min(_MOST, int(np.iinfo(kind.index_type.to_pandas_dtype()).max) + 1)
 
 

@@ -170,9 +170,12 @@ class _Codes(_Fixed):
             return
         count = len(self._known) + len(fresh)
         if count > self._most:
+            kind, way = self.place.field.type, ""
+            if is_text(kind):
+                kind, way = "text by codes", ": create the table anew from its scan (overwrite=True) for plain text"
             raise InvalidError(
-                f"column {self.place.name!r} has {count:,} different values; {self.place.field.type} must have "
-                f"{self._most:,} at most"
+                f"column {self.place.name!r} has {count:,} different values; {kind} must have {self._most:,} at most"
+                f"{way}"
             )
         self._new.append(fresh)
         self._known = pa.concat_arrays([self._known, fresh])

@@ -129,10 +129,19 @@ def test_names_and_pieces_that_are_no_list_of_such_are_refused(file: nandarray.S
         for call in (*calls, lambda given: tables.create(file, "new", rows_of, columns=given)):
             with pytest.raises(InvalidError, match="columns must be a list of names"):
                 call(names)
+        for scanned in (rows_of.dataset(), next(rows_of.dataset().get_fragments())):
+            with pytest.raises(InvalidError, match="columns must be a list of names"):
+                scanned.scanner(columns=names)
+    with pytest.raises(InvalidError, match="a filter must be an expression of Arrow, not of type str"):
+        list(rows_of.dataset().get_fragments(filter="id > 1"))
+    with pytest.raises(InvalidError, match="names of aggregates must be str, not int: 1"):
+        rows_of.aggregate({1: "count"})
+    with pytest.raises(BadIndexError, match=f"row {2**64 - 1} is out of bounds for 2 rows"):
+        rows_of.take(np.array([2**64 - 1], np.uint64))
     for by in (None, "id", 5):
         with pytest.raises(InvalidError, match="by must be a list of names"):
             rows_of.aggregate({"n": "count"}, by=by)
-    for pieces in ([(0, 1)], Piece, 5):
+    for pieces in ([(0, 1)], Piece, 5, [Piece(0.5, 1)]):  # type: ignore[arg-type]
         for one in (rows_of, text, elements):
             with pytest.raises(InvalidError, match="pieces must be a list of those that pieces"):
                 one.scan(pieces=pieces)

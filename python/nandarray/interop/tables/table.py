@@ -66,7 +66,7 @@ def checked_pieces(pieces: Any) -> list[Piece]:
     """Return pieces as a list; what is none is an InvalidError."""
     found = list(pieces) if isinstance(pieces, Iterable) else [pieces]
     for one in found:
-        if not isinstance(one, Piece):
+        if not isinstance(one, Piece) or not all(hasattr(end, "__index__") for end in (one.begin, one.end)):
             raise InvalidError(f"pieces must be a list of those that pieces() gave, not with {one!r:.60}")
     return found
 

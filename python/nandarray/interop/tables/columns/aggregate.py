@@ -196,6 +196,8 @@ class Aggregates:
 
 
 def _one(name: str, what: Any, schema: Any) -> _One:
+    if not isinstance(name, str):
+        raise InvalidError(f"names of aggregates must be str, not {type(name).__name__}: {name!r:.60}")
     if what == "count":
         return _One(name, "count", None)
     if not isinstance(what, tuple | list) or len(what) != 2 or what[0] not in FUNCTIONS:  # noqa: PLR2004 (a pair)

@@ -230,12 +230,11 @@ class ColumnTable(Table):
             raise BadIndexError(f"rows must be a list of integers, not {rows!r:.60}") from None
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise BadIndexError(f"rows must be a list of integers, not {rows!r:.60}")
-        numbers = numbers.astype(np.int64)
         live = _Live(reader)
         wrong = numbers[(numbers < 0) | (numbers >= live.count)]
         if wrong.size:
             raise BadIndexError(f"row {wrong[0]} is out of bounds for {live.count} rows")
-        batch = reader.batch(wanted, live.places(numbers))
+        batch = reader.batch(wanted, live.places(numbers.astype(np.int64)))
         return pa.Table.from_batches([batch])
 
     def scan(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 
@@ -22,3 +25,16 @@ def ended(process: subprocess.Popen[str], seconds: float = 30) -> int:
         process.send_signal(signal.SIGABRT)
         process.wait(seconds)
         raise AssertionError(f"{process.args} did not end in {seconds} s:\n" + "\n".join(threads)) from None
+
+
+def killed(program: str, path: Path, seed: int, seconds: float) -> list[int]:
+    """Run a program of Python on a store, kill it some time after its first line, and return the numbers it printed."""
+    child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    with child.stdout as lines:
+        first = lines.readline()
+        time.sleep(random.Random(seed).random() * seconds)
+        child.send_signal(signal.SIGKILL)
+        rest = lines.read()
+    ended(child)
+    return [int(line) for line in (first + rest).split("\n")[:-1] if line]

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import os
 import pathlib
-import random
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
+from processes import killed
 
 import nandarray
 
@@ -43,15 +41,7 @@ while True:
 
 def _kill_at_random(path: pathlib.Path, seed: int) -> int:
     """Run the writer, kill it, and return the last step whose flush it reported."""
-    child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    first = child.stdout.readline()
-    time.sleep(random.Random(seed).random() * 0.15)
-    os.kill(child.pid, signal.SIGKILL)
-    rest = child.stdout.read()
-    child.wait()
-    child.stdout.close()
-    told = [int(line) for line in (first + rest).split("\n")[:-1] if line]
+    told = killed(WRITER, path, seed, 0.15)
     return told[-1] if told else 0
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import pickle
 import random
-import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import doors
 import numpy as np
 import pytest
+from processes import killed
 from typer.testing import CliRunner
 
 import nandarray
@@ -443,14 +439,7 @@ while True:
 
 def test_a_killed_writer_leaves_whole_appends(path: Path) -> None:
     for seed in range(8):
-        child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
-        child.stdout.readline()
-        time.sleep(random.Random(seed).random() * 0.15)
-        os.kill(child.pid, signal.SIGKILL)
-        told = [int(line) for line in child.stdout.read().split("\n")[:-1] if line]
-        child.wait()
-        child.stdout.close()
+        told = killed(WRITER, path, seed, 0.15)[1:]
         with nandarray.open(path) as store:
             assert store.check()["ok"]
             if "x" not in store:

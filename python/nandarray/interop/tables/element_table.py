@@ -28,7 +28,7 @@ from nandarray.index.shapes import aligned_chunks, box_shape, boxes, run_shape
 from nandarray.interop.tables.choosing import Chooser, Operand
 from nandarray.interop.tables.expressions import expression_of
 from nandarray.interop.tables.filters import of_arrow
-from nandarray.interop.tables.table import Piece, Table
+from nandarray.interop.tables.table import Piece, Table, checked_columns, checked_pieces
 from nandarray.interop.tables.where import Test, as_test
 from nandarray.interop.tables.zones import Zones, excluded
 
@@ -171,18 +171,13 @@ class ElementTable(Table):
         TypeError
             It is no test.
         """
-        wanted = list(self.schema.names) if columns is None else list(columns)
-        for name in wanted:
-            if name not in self.schema.names:
-                raise NotFoundError(f"there is no column {name!r}; there is {', '.join(self.schema.names)}")
-        if not wanted:
-            raise InvalidError("a scan must have at least one column")
+        wanted = checked_columns(columns, self.schema.names)
         if batch_rows < 1:
             raise InvalidError(f"batch_rows must be at least 1, not {batch_rows}")
         test = None if where is None else as_test(where)
         chooser = Chooser(test, self._operands)
         schema = pa.schema([self.schema.field(name) for name in wanted])
-        chosen = self.pieces(test) if pieces is None else pieces
+        chosen = self.pieces(test) if pieces is None else checked_pieces(pieces)
 
         def batches() -> Iterator[Any]:
             for piece in chosen:

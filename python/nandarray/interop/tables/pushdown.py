@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from nandarray.interop.tables.table import Piece, Table
+from nandarray.errors import InvalidError
+from nandarray.interop.tables.table import Piece, Table, checked_names
 from nandarray.interop.tables.where import Test
 
 __all__ = ["ROWS", "Pushdown"]
@@ -54,14 +55,20 @@ class Pushdown:
 
     def decided(self, asked: Any) -> tuple[Test | None, bool]:
         """Return the part of an engine's filter that goes to the data, and whether that is all of it."""
-        return (None, True) if asked is None else self.table.decided(asked)
+        if asked is None:
+            return None, True
+        if not isinstance(asked, ds.Expression):
+            raise InvalidError(f"a filter must be an expression of Arrow, not of type {type(asked).__name__}")
+        return self.table.decided(asked)
 
     def scanner(
         self, columns: Any, asked: Any, batch_size: Any, pieces: Sequence[Piece] | None, options: dict[str, Any]
     ) -> Any:
         """Return a scanner of the columns and rows that an engine requests; it reads as it is asked, once."""
         every = list(self.table.schema.names)
-        wanted = every if columns is None else columns if isinstance(columns, dict) else list(columns)
+        wanted = every if columns is None else columns
+        if not isinstance(wanted, dict):
+            wanted = checked_names("columns", wanted, every)
         rows = max(1, operator.index(batch_size))
         test, whole = self.decided(asked)
         self._count(asked, test, whole=whole)

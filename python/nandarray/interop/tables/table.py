@@ -8,16 +8,17 @@ engine, one resumption of a stream. Rows of a scan come in the order of the tabl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nandarray.errors import InvalidError, NotFoundError
 from nandarray.interop.tables.where import Test
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = ["Piece", "Table"]
+__all__ = ["Piece", "Table", "checked_columns", "checked_names", "checked_pieces"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,42 @@ class Piece:
 
     begin: int
     end: int
+
+
+def checked_names(what: str, given: Any, known: Iterable[str]) -> list[str]:
+    """Return names of columns that are there.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such column.
+    InvalidError
+        The names are no list.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidError(f"{what} must be a list of names, not {given!r:.60}")
+    asked, there = list(given), list(known)
+    for name in asked:
+        if name not in there:
+            raise NotFoundError(f"there is no column {name!r}; there is {', '.join(there)}")
+    return asked
+
+
+def checked_columns(columns: Any, known: Iterable[str]) -> list[str]:
+    """Return the columns that a scan gives, all of them for None; no column, or one that is not there, is an error."""
+    asked = list(known) if columns is None else checked_names("columns", columns, known)
+    if not asked:
+        raise InvalidError("a scan must have at least one column")
+    return asked
+
+
+def checked_pieces(pieces: Any) -> list[Piece]:
+    """Return pieces as a list; what is none is an InvalidError."""
+    found = list(pieces) if isinstance(pieces, Iterable) else [pieces]
+    for one in found:
+        if not isinstance(one, Piece) or not all(hasattr(end, "__index__") for end in (one.begin, one.end)):
+            raise InvalidError(f"pieces must be a list of those that pieces() gave, not with {one!r:.60}")
+    return found
 
 
 class Table(ABC):

@@ -33,7 +33,7 @@ from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, Pr
 from nandarray.interop.tables.filters import of_arrow
 from nandarray.interop.tables.lines import MARK, cuts_of, head_of, line_ends, unreadable
 from nandarray.interop.tables.schema import Column, columns_of
-from nandarray.interop.tables.table import Piece, Table
+from nandarray.interop.tables.table import Piece, Table, checked_columns, checked_pieces
 from nandarray.interop.tables.where import Test, checked, decidable
 from nandarray.programs import library
 from nandarray.programs.ports import Box
@@ -299,6 +299,7 @@ class TextTable(Table):
         import pyarrow as pa
 
         numbers = self._numbers(columns)
+        chosen = self._all if pieces is None else checked_pieces(pieces)
         test = checked(where, self.columns)
         schema = self._schema(numbers)
 
@@ -314,7 +315,7 @@ class TextTable(Table):
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
         def batches() -> Iterator[Any]:
-            for piece in self._all if pieces is None else pieces:
+            for piece in chosen:
                 for span in self._spans(batch_bytes, piece):
                     for run in self._runs(numbers, test, span, options):
                         yield batch(*run)
@@ -349,14 +350,7 @@ class TextTable(Table):
 
     def _numbers(self, columns: Sequence[str] | None) -> list[int]:
         known = {one.name: number for number, one in enumerate(self.columns) if one.type != "skip"}
-        if columns is None:
-            return list(known.values())
-        for name in columns:
-            if name not in known:
-                raise NotFoundError(f"there is no column {name!r}; there is {', '.join(known)}")
-        if not columns:
-            raise InvalidError("a scan must have at least one column")
-        return [known[name] for name in columns]
+        return [known[name] for name in checked_columns(columns, known)]
 
     def _program(self, numbers: Sequence[int], test: Any, **form: Any) -> Program:
         return library.get(

@@ -57,8 +57,8 @@ class Aggregates:
     """
 
     def __init__(self, asked: Mapping[str, Any], by: Sequence[str], schema: Any) -> None:
-        if isinstance(by, str) or not isinstance(asked, Mapping):
-            raise InvalidError(f"by must be a list of columns, and aggregates a mapping, not {by!r} and {asked!r}")
+        if not isinstance(asked, Mapping):
+            raise InvalidError(f"aggregates must be a mapping of names, not {asked!r:.60}")
         self._schema, self._by = schema, list(by)
         self._all = [_one(name, what, schema) for name, what in asked.items()]
         names = [*self._by, *asked]
@@ -196,6 +196,8 @@ class Aggregates:
 
 
 def _one(name: str, what: Any, schema: Any) -> _One:
+    if not isinstance(name, str):
+        raise InvalidError(f"names of aggregates must be str, not {type(name).__name__}: {name!r:.60}")
     if what == "count":
         return _One(name, "count", None)
     if not isinstance(what, tuple | list) or len(what) != 2 or what[0] not in FUNCTIONS:  # noqa: PLR2004 (a pair)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nandarray.interop.tables.columns.layout import DELETED
+from nandarray.interop.tables.columns.layout import DELETED, part_of
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -48,7 +48,7 @@ def delete(store: Store, path: str, rows: int, found: Iterable[_NdArray]) -> int
     if not kept:
         return 0
     name = f"{path}/{DELETED}"
-    array = store.open_array(f"/{name}") if name in store else store._create(name, (0,), bool, compression="bitpack")
+    array = part_of(store, path, DELETED) if name in store else store._create(name, (0,), bool, compression="bitpack")
     if array.shape[0] < rows:
         array.resize((rows,))
     begin = kept[0][0]

@@ -12,13 +12,15 @@ import pyarrow as pa
 
 from nandarray.array.ragged import Ragged
 from nandarray.array.ragged_creation import make_ragged
+from nandarray.interop.tables.columns import encoding
 from nandarray.interop.tables.columns.forms import arrow_of, element, is_bytes, is_text, outer_of, stored
-from nandarray.interop.tables.columns.layout import Place, check_elements
+from nandarray.interop.tables.columns.layout import Place, check_elements, part_of
 
 if TYPE_CHECKING:
+    from nandarray.array.array import Array
     from nandarray.array.store import Store
 
-__all__ = ["add_values", "codes_most", "dictionary_of", "make_dictionary", "plainly"]
+__all__ = ["add_values", "codes_most", "make_dictionary", "open_dictionary", "plainly", "values_of"]
 
 #: Values of a dictionary, at most: codes are int32.
 _MOST = (1 << 31) - 1
@@ -43,7 +45,7 @@ def codes_most(place: Place) -> int:
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if not pa.types.is_dictionary(kind):
-        return _MOST
+        return encoding.CROWD_MAX
     return min(_MOST, int(np.iinfo(kind.index_type.to_pandas_dtype()).max) + 1)
 
 
@@ -58,20 +60,31 @@ def make_dictionary(store: Store, path: str, place: Place, compression: str | No
     store._create(name, (0, *dtype.shape), dtype.base)
 
 
+def open_dictionary(store: Store, path: str, place: Place) -> Array | Ragged:
+    """Open the dictionary of a column by the full name of this.
+
+    Raises
+    ------
+    CorruptError
+        There is none, or it is not of the column's type.
+    """
+    kind = _kind(place)
+    if kind is not None:
+        return Ragged(store, f"{path}.dictionary", kind)
+    table, _, base = path.rpartition("/")
+    array = part_of(store, table, f"{base}.dictionary")
+    check_elements(array, element(place.values))
+    return array
+
+
 def add_values(store: Store, path: str, place: Place, values: Any) -> None:
     """Add values that the dictionary does not have."""
-    kind = _kind(place)
-    if kind is not None:
-        Ragged(store, f"{path}.dictionary", kind).append(values)
-    else:
-        store.open_array(f"/{path}.dictionary").append(stored(values, place.name))
+    held = open_dictionary(store, path, place)
+    held.append(values if isinstance(held, Ragged) else stored(values, place.name))
 
 
-def dictionary_of(store: Store, path: str, place: Place, numbers: Any = ...) -> Any:
+def values_of(held: Array | Ragged, place: Place, numbers: Any = ...) -> Any:
     """Read the values of a dictionary, all of them or those of some codes, as an Arrow array."""
-    kind = _kind(place)
-    if kind is not None:
-        return Ragged(store, f"{path}.dictionary", kind).to_arrow(numbers)
-    array = store.open_array(f"/{path}.dictionary")
-    check_elements(array, element(place.values))
-    return arrow_of(np.asarray(array[numbers]), None, place.values)
+    if isinstance(held, Ragged):
+        return held.to_arrow(numbers)
+    return arrow_of(np.asarray(held[numbers]), None, place.values)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from nandarray.errors import InvalidError
 from nandarray.interop.tables.columns.forms import is_text
 
-__all__ = ["CROWD", "TEXT", "is_text_of_few", "options_of", "packing", "text_compression"]
+__all__ = ["CROWD", "CROWD_MAX", "TEXT", "is_text_of_few", "options_of", "packing", "text_compression"]
 
 #: Compression of text that lies plainly, and of bytes.
 TEXT = "zstd"
@@ -28,8 +28,9 @@ _SAMPLE = 1 << 20
 _GAIN = 0.6
 #: Zstandard alone is taken where it has less than this part of the bytes: decoding takes longer than reading.
 _WORTH = 0.85
-#: Different values, at most, of text that lies as codes, and rows for each; and of text that may go on to lie so.
-_FEW, _ROWS_EACH, CROWD = 1 << 16, 4, 1 << 18
+#: Different values, at most, of text that lies as codes, and rows for each; of text that may go on to lie so while a
+#: table is created; and of text that appends add to, whose dictionary each scan and append has in memory.
+_FEW, _ROWS_EACH, CROWD, CROWD_MAX = 1 << 16, 4, 1 << 18, 1 << 20
 _NdArray = np.ndarray[Any, Any]
 
 

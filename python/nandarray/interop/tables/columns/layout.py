@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nandarray.errors import CorruptError, InvalidError, UnsupportedVersionError
-from nandarray.interop.tables.columns.forms import FORMS, form_of, is_text, plain
+from nandarray.errors import CorruptError, ExistsError, InvalidError, NotFoundError, UnsupportedVersionError
+from nandarray.interop.tables.columns.forms import FORMS, element, form_of, is_text, plain
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
+    from nandarray.array.store import Store
 
-__all__ = ["check_elements", "DELETED", "ENDS", "TABLE", "ZONE_ROWS", "Layout", "Place"]
+__all__ = ["DELETED", "ENDS", "TABLE", "ZONE_ROWS", "Layout", "Place", "check_elements", "part_of"]
 
 #: The attribute of a group that makes it a table of columns.
 TABLE = "_TABLE"
@@ -62,6 +63,34 @@ class Place:
         """The type of what lies there, without dictionaries and extensions."""
         return plain(self.field.type)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the column's elements in the store, or of those of its lists."""
+        if self.form in ("text", "bytes"):
+            return np.dtype("u1")
+        if self.form == "codes":
+            return np.dtype("<i4")
+        return element(self.values.value_type if self.form == "list" else self.values)
+
+
+def part_of(store: Store, path: str, base: str) -> Array:
+    """Open an array of a table.
+
+    Raises
+    ------
+    NotFoundError
+        The table is no longer there.
+    CorruptError
+        The table is there without this array.
+    """
+    name = f"{path}/{base}"
+    try:
+        return store.open_array(f"/{name}")
+    except (ExistsError, NotFoundError):
+        if path not in store:
+            raise
+        raise CorruptError(f"table {path!r} must have an array {name!r}") from None
+
 
 def check_elements(array: Array, dtype: np.dtype[Any]) -> None:
     """Refuse an array that has other elements than its column's form says, whose bytes would be read as these.
@@ -71,7 +100,7 @@ def check_elements(array: Array, dtype: np.dtype[Any]) -> None:
     CorruptError
         It has.
     """
-    if array.dtype != dtype.base or array.shape[1:] != dtype.shape:
+    if array.dtype != dtype.base or array.ndim != 1 + len(dtype.shape) or array.shape[1:] != dtype.shape:
         raise CorruptError(
             f"{array.name!r} must have rows of {dtype.base} of shape {dtype.shape}, not {array.dtype} of "
             f"{array.shape[1:]}"

@@ -18,9 +18,9 @@ from nandarray.array.ragged import Ragged
 from nandarray.door import Source
 from nandarray.errors import CorruptError
 from nandarray.interop.tables.choosing import Operand
-from nandarray.interop.tables.columns.dictionary import dictionary_of
-from nandarray.interop.tables.columns.forms import arrow_of, element, is_list, is_text, pooled
-from nandarray.interop.tables.columns.layout import DELETED, Layout, Place, check_elements
+from nandarray.interop.tables.columns.dictionary import open_dictionary, values_of
+from nandarray.interop.tables.columns.forms import arrow_of, is_list, is_text, pooled
+from nandarray.interop.tables.columns.layout import DELETED, Layout, Place, check_elements, part_of
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -46,26 +46,17 @@ class _Column:
         self.values: Array | None = None
         self.valid: Array | None = None
         if place.form in ("array", "codes"):
-            self.values = store.open_array(f"/{self._path}")
+            self.values = part_of(store, path, place.base)
             if f"{self._path}.valid" in store:
-                self.valid = store.open_array(f"/{self._path}.valid")
+                self.valid = part_of(store, path, f"{place.base}.valid")
         else:
             self.ragged = Ragged(store, self._path, place.form)
-        for array, dtype in ((self.values, self._dtype), (self.valid, np.dtype(bool)), (self._items, self._dtype)):
+        for array, dtype in ((self.values, place.dtype), (self.valid, np.dtype(bool)), (self._items, place.dtype)):
             if array is not None:
                 check_elements(array, dtype)
         for part, length in ((self.values, rows), (self.valid, rows), (self.ragged, rows)):
             if part is not None and part.shape[0] < length:
                 raise CorruptError(f"{part.name!r} has {part.shape[0]} rows, its table has {length}")
-
-    @property
-    def _dtype(self) -> np.dtype[Any]:
-        """The dtype of the column's elements, or of those of its lists."""
-        if self.place.form in ("text", "bytes"):
-            return np.dtype("u1")
-        if self.place.form == "codes":
-            return np.dtype("<i4")
-        return element(self.place.values.value_type if self.place.form == "list" else self.place.values)
 
     @property
     def _items(self) -> Array | None:
@@ -95,14 +86,15 @@ class _Column:
     def _decoded(self, codes: _NdArray, there: _NdArray | None, kind: Any) -> Any:
         inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
         if self._all is None and len(codes):
-            length = _length(self._store, f"{self._path}.dictionary", self.place)
+            held = open_dictionary(self._store, self._path, self.place)
+            length = held.shape[0]
             if len(codes) * _WHOLE < length and not pa.types.is_dictionary(inner):
                 used, codes = np.unique(codes, return_inverse=True)
                 if used[0] < 0 or used[-1] >= length:
                     raise CorruptError(
                         f"codes of {self._path!r} must be of its {length} values, not {used[0]}, {used[-1]}"
                     )
-                values = dictionary_of(self._store, self._path, self.place, used)
+                values = values_of(held, self.place, used)
                 return _as(values.take(_indices(codes, there)), kind)
         values = self.dictionary
         indices = _indices(codes, there)
@@ -129,7 +121,7 @@ class _Column:
     def dictionary(self) -> Any:
         """All values of the dictionary, as an Arrow array."""
         if self._all is None:
-            self._all = dictionary_of(self._store, self._path, self.place)
+            self._all = values_of(open_dictionary(self._store, self._path, self.place), self.place)
         return self._all
 
     def bytes_of(self, begin: int, end: int) -> int:
@@ -148,12 +140,6 @@ def _read(array: Array, key: slice | _NdArray, chosen: _NdArray | None) -> _NdAr
     if count:
         array.read(key, out=found)
     return found if chosen is None else np.take(found, chosen, 0, pooled((len(chosen), *rest), dtype), "clip")
-
-
-def _length(store: Store, path: str, place: Place) -> int:
-    if f"{path}/offsets" in store:
-        return int(store.open_array(f"/{path}/offsets").shape[0]) - 1
-    return int(store.open_array(f"/{path}").shape[0])
 
 
 def _indices(codes: _NdArray, there: _NdArray | None) -> Any:
@@ -201,7 +187,7 @@ class Reader:
         self.schema = layout.schema
         #: A range is read whole where at least one of this number of its rows is wanted.
         self.near = _NEAR_BEHIND_A_DOOR if isinstance(store._engine, Source) else _NEAR
-        self.deleted: Array | None = store.open_array(f"/{path}/{DELETED}") if f"{path}/{DELETED}" in store else None
+        self.deleted: Array | None = part_of(store, path, DELETED) if f"{path}/{DELETED}" in store else None
         if self.deleted is not None:
             check_elements(self.deleted, np.dtype(bool))
         self.columns = {name: _Column(store, path, layout.place(name), rows) for name in dict.fromkeys(names)}

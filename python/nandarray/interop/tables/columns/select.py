@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nandarray.errors import InvalidError, NotFoundError
+from nandarray.errors import InvalidError
 from nandarray.interop.tables.choosing import Chooser
 from nandarray.interop.tables.columns.layout import Layout
 from nandarray.interop.tables.columns.read import Reader
 from nandarray.interop.tables.columns.statistics import zones_of
 from nandarray.interop.tables.columns.zones import BOUNDS, NAN, UNKNOWN, bounds
 from nandarray.interop.tables.expressions import expression_of
-from nandarray.interop.tables.table import Piece
+from nandarray.interop.tables.table import Piece, checked_names
 from nandarray.interop.tables.where import Test, names
 from nandarray.interop.tables.zones import Zones, excluded
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = ["Scan", "checked_columns", "checked_rows", "columns_of", "zones_without"]
+__all__ = ["Scan", "checked_rows", "columns_of", "zones_without"]
 
 _NdArray = np.ndarray[Any, Any]
 _Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -35,34 +35,9 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 RUN_ROWS = 1 << 22
 
 
-def checked_columns(layout: Layout, columns: Sequence[str] | None) -> list[str]:
-    """Return the requested columns.
-
-    Raises
-    ------
-    NotFoundError
-        There is no such column.
-    InvalidError
-        None is requested.
-    """
-    known = layout.schema.names
-    if columns is None:
-        return list(known)
-    if isinstance(columns, str):
-        raise InvalidError(f"columns must be a list of names, not the text {columns!r}")
-    asked = list(columns)
-    for name in asked:
-        if name not in known:
-            raise NotFoundError(f"there is no column {name!r}; there is {', '.join(known)}")
-    if not asked:
-        raise InvalidError("a scan must have at least one column")
-    return asked
-
-
 def columns_of(where: Test | None, layout: Layout) -> list[str]:
     """Return the columns that a test needs; one that is not there is a NotFoundError."""
-    found = [] if where is None else sorted(names(where.tree))
-    return checked_columns(layout, found) if found else []
+    return [] if where is None else checked_names("columns", sorted(names(where.tree)), layout.schema.names)
 
 
 def checked_rows(what: str, rows: Any) -> int:

@@ -11,26 +11,27 @@ import pyarrow.compute as pc
 
 from nandarray.array.names import is_hidden
 from nandarray.errors import CorruptError, DoorError
-from nandarray.interop.tables.columns.layout import Layout, Place
+from nandarray.interop.tables.columns.layout import Layout, Place, part_of
 from nandarray.interop.tables.columns.zones import OPEN, bounds, zone_dtype
 
 if TYPE_CHECKING:
+    from nandarray.array.array import Array
     from nandarray.array.store import Store
 
-__all__ = ["statistics", "zones_of"]
+__all__ = ["open_zones", "statistics", "zones_of"]
 
 _NdArray = np.ndarray[Any, Any]
 
 
-def zones_of(store: Store, path: str, place: Place, rows: int, zone_rows: int) -> _NdArray:
-    """Read the zones of a column's rows.
+def open_zones(store: Store, path: str, place: Place, rows: int, zone_rows: int) -> Array:
+    """Open the array of a column's zones.
 
     Raises
     ------
     CorruptError
         There are too few, or they are none of this column's type.
     """
-    array = store.open_array(f"/{path}/{place.base}.zones")
+    array = part_of(store, path, f"{place.base}.zones")
     count = -(-rows // zone_rows)
     dtype = zone_dtype(place.values)
     if array.dtype != dtype or array.ndim != 1 or array.shape[0] < count:
@@ -38,7 +39,12 @@ def zones_of(store: Store, path: str, place: Place, rows: int, zone_rows: int) -
             f"{array.name!r} must have one dimension of {dtype}, and at least {count} elements, not {array.shape} of "
             f"{array.dtype}"
         )
-    return np.asarray(array[:count])
+    return array
+
+
+def zones_of(store: Store, path: str, place: Place, rows: int, zone_rows: int) -> _NdArray:
+    """Read the zones of a column's rows, of an array that :func:`open_zones` gives."""
+    return np.asarray(open_zones(store, path, place, rows, zone_rows)[: -(-rows // zone_rows)])
 
 
 def statistics(store: Store, path: str, layout: Layout, rows: int) -> Any:
@@ -79,9 +85,8 @@ def _shown(end: Any) -> str | None:
 
 
 def _encoding(store: Store, path: str, place: Place) -> str:
-    name = f"{path}/{place.base}"
-    inside = f"{name}/values" if place.form in ("text", "bytes", "list") else name
-    compression = store.open_array(f"/{inside}").compression or "plain"
+    inside = f"{place.base}/values" if place.form in ("text", "bytes", "list") else place.base
+    compression = part_of(store, path, inside).compression or "plain"
     return f"codes {compression}" if place.form == "codes" else compression
 
 

@@ -22,7 +22,6 @@ from nandarray.interop.tables.columns.layout import TABLE, ZONE_ROWS, Layout
 from nandarray.interop.tables.columns.read import Reader
 from nandarray.interop.tables.columns.select import (
     Scan,
-    checked_columns,
     checked_rows,
     columns_of,
     zones_without,
@@ -31,7 +30,7 @@ from nandarray.interop.tables.columns.source import source_of
 from nandarray.interop.tables.columns.statistics import statistics, zones_of
 from nandarray.interop.tables.columns.zones import NAN, bounds
 from nandarray.interop.tables.filters import of_arrow
-from nandarray.interop.tables.table import Piece, Table
+from nandarray.interop.tables.table import Piece, Table, checked_columns, checked_names, checked_pieces
 from nandarray.interop.tables.where import Test, as_test
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ class ColumnTable(Table):
         >>> table.take([2, 0])["id"].to_pylist()
         [7, 5]
         """
-        wanted = checked_columns(self._layout, columns)
+        wanted = checked_columns(columns, self.schema.names)
         reader = self._reader(wanted)
         try:
             numbers = np.asarray(rows)
@@ -231,12 +230,11 @@ class ColumnTable(Table):
             raise BadIndexError(f"rows must be a list of integers, not {rows!r:.60}") from None
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise BadIndexError(f"rows must be a list of integers, not {rows!r:.60}")
-        numbers = numbers.astype(np.int64)
         live = _Live(reader)
         wrong = numbers[(numbers < 0) | (numbers >= live.count)]
         if wrong.size:
             raise BadIndexError(f"row {wrong[0]} is out of bounds for {live.count} rows")
-        batch = reader.batch(wanted, live.places(numbers))
+        batch = reader.batch(wanted, live.places(numbers.astype(np.int64)))
         return pa.Table.from_batches([batch])
 
     def scan(
@@ -276,7 +274,7 @@ class ColumnTable(Table):
         NotFoundError
             There is no such column.
         InvalidError
-            The test does not fit its columns.
+            The test does not fit its columns, or pieces are none.
         TypeError
             It is no test.
 
@@ -290,7 +288,7 @@ class ColumnTable(Table):
         >>> table.scan(["name"], tables.col("id") > 5).read_all()["name"].to_pylist()
         ['b', 'c']
         """
-        wanted = checked_columns(self._layout, columns)
+        wanted = checked_columns(columns, self.schema.names)
         where = _checked(where)
         rows = checked_rows("batch_rows", batch_rows)
         reader = self._reader([*wanted, *columns_of(where, self._layout)])
@@ -344,7 +342,7 @@ class ColumnTable(Table):
         NotFoundError
             There is no such column.
         InvalidError
-            A function is none, or does not fit its column; a sum does not fit its type.
+            A function is none, or does not fit its column; a sum does not fit its type; ``by`` is no list.
 
         Examples
         --------
@@ -356,8 +354,7 @@ class ColumnTable(Table):
         >>> table.aggregate({"n": "count", "total": ("sum", "price")}, by=["kind"]).to_pylist()
         [{'kind': 'a', 'n': 2, 'total': 5}, {'kind': 'b', 'n': 1, 'total': 2}]
         """
-        checked_columns(self._layout, [*by, *self.schema.names[:1]])
-        asked = Aggregates(aggregates, by, self.schema)
+        asked = Aggregates(aggregates, checked_names("by", by, self.schema.names), self.schema)
         where = _checked(where)
         reader = self._reader([*asked.columns, *columns_of(where, self._layout)])
         if (folds := asked.folds) is not None:
@@ -398,7 +395,7 @@ class ColumnTable(Table):
         >>> table.zones("id")["high"].to_pylist()
         [2, 3]
         """
-        checked_columns(self._layout, [column])
+        checked_names("columns", [column], self.schema.names)
         rows = write.rows_of(self._store, self._path)
         place = self._layout.place(column)
         found = zones_of(self._store, self._path, place, rows, self.zone_rows)
@@ -492,7 +489,7 @@ class _Live:
 
 
 def _within(pieces: Sequence[Piece], rows: int) -> list[Piece]:
-    return [Piece(max(0, piece.begin), min(rows, piece.end)) for piece in pieces if piece.begin < rows]
+    return [Piece(max(0, piece.begin), min(rows, piece.end)) for piece in checked_pieces(pieces) if piece.begin < rows]
 
 
 def _divided(pieces: list[Piece], at_least: int, zone_rows: int) -> list[Piece]:
@@ -527,10 +524,8 @@ def create(
     given = source_of(source, schema)
     wanted = given.schema if schema is None else schema
     if columns is not None:
-        missing = [one for one in columns if one not in wanted.names]
-        if missing:
-            raise NotFoundError(f"there is no column {missing[0]!r}; there is {', '.join(wanted.names)}")
-        wanted = pa.schema([wanted.field(one) for one in columns], wanted.metadata)
+        names = checked_names("columns", columns, wanted.names)
+        wanted = pa.schema([wanted.field(one) for one in names], wanted.metadata)
     wanted = settled(wanted)
     if schema is not None or columns is not None:
         given = given.as_schema(wanted)

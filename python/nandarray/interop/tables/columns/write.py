@@ -33,10 +33,18 @@ from nandarray.array.unfinished import hidden
 from nandarray.door import Source as Door
 from nandarray.errors import CorruptError, InvalidError, NandarrayError
 from nandarray.interop.tables.columns import encoding
-from nandarray.interop.tables.columns.dictionary import add_values, codes_most, dictionary_of, make_dictionary, plainly
-from nandarray.interop.tables.columns.forms import element, is_text, outer_of, stored, validity
-from nandarray.interop.tables.columns.layout import ENDS, TABLE, Layout, Place
+from nandarray.interop.tables.columns.dictionary import (
+    add_values,
+    codes_most,
+    make_dictionary,
+    open_dictionary,
+    plainly,
+    values_of,
+)
+from nandarray.interop.tables.columns.forms import is_text, outer_of, stored, validity
+from nandarray.interop.tables.columns.layout import ENDS, TABLE, Layout, Place, check_elements, part_of
 from nandarray.interop.tables.columns.source import Source, check_schema, fitted, slabs
+from nandarray.interop.tables.columns.statistics import open_zones
 from nandarray.interop.tables.columns.zones import ZoneMaker, zone_dtype
 
 if TYPE_CHECKING:
@@ -55,7 +63,7 @@ _locks_lock = threading.Lock()
 
 def rows_of(store: Store, path: str) -> int:
     """Return how many rows a table has, deleted ones included."""
-    ends = store.open_array(f"/{path}/{ENDS}")
+    ends = part_of(store, path, ENDS)
     if ends.ndim != 1 or not ends.size or ends.dtype != np.int64:
         raise CorruptError(f"{ends.name!r} must have one dimension of int64, and an element")
     rows = int(ends[-1])
@@ -75,12 +83,9 @@ class _Column:
     ) -> None:
         self.store, self.place, self.count, self._zone_rows = store, place, count, zone_rows
         self.path = f"{path}/{place.base}"
-        self._zones = store.open_array(f"/{self.path}.zones")
-        number = count // zone_rows
-        if maker is None and self._zones.shape[0] * zone_rows < count:
-            raise CorruptError(f"{self._zones.name!r} has {self._zones.shape[0]} zones, too few for {count} rows")
+        self._zones = open_zones(store, path, place, count if maker is None else 0, zone_rows)
         if maker is None:
-            last = self._zones[number] if count % zone_rows else None
+            last = self._zones[count // zone_rows] if count % zone_rows else None
             maker = ZoneMaker(place.values, zone_rows, count, last)
         self._maker = maker
 
@@ -110,10 +115,12 @@ class _Fixed(_Column):
 
     def __init__(self, store: Store, path: str, place: Place, count: int, zone_rows: int) -> None:
         super().__init__(store, path, place, count, zone_rows)
-        self._values = store.open_array(f"/{self.path}")
+        self._values = part_of(store, path, place.base)
+        check_elements(self._values, place.dtype)
         self._valid: Array | None = None
         if f"{self.path}.valid" in store:
-            self._valid = store.open_array(f"/{self.path}.valid")
+            self._valid = part_of(store, path, f"{place.base}.valid")
+            check_elements(self._valid, np.dtype(bool))
             cut(self._valid, count)
         cut(self._values, count)
 
@@ -143,7 +150,7 @@ class _Codes(_Fixed):
 
     def __init__(self, store: Store, path: str, place: Place, count: int, zone_rows: int) -> None:
         super().__init__(store, path, place, count, zone_rows)
-        self._known = dictionary_of(store, self.path, place)
+        self._known = values_of(open_dictionary(store, self.path, place), place)
         self._new: list[Any] = []
         self._most = codes_most(place)
 
@@ -163,9 +170,12 @@ class _Codes(_Fixed):
             return
         count = len(self._known) + len(fresh)
         if count > self._most:
+            kind, way = self.place.field.type, ""
+            if is_text(kind):
+                kind, way = "text by codes", ": create the table anew from its scan (overwrite=True) for plain text"
             raise InvalidError(
-                f"column {self.place.name!r} has {count:,} different values; {self.place.field.type} must have "
-                f"{self._most:,} at most"
+                f"column {self.place.name!r} has {count:,} different values; {kind} must have {self._most:,} at most"
+                f"{way}"
             )
         self._new.append(fresh)
         self._known = pa.concat_arrays([self._known, fresh])
@@ -205,6 +215,7 @@ class _Ragged(_Column):
     def __init__(self, store: Store, path: str, place: Place, *given: Any) -> None:
         super().__init__(store, path, place, *given)
         self._rows = Ragged(store, self.path, place.form)
+        check_elements(self._rows.values, place.dtype)
         cut(self._rows.offsets, self.count + 1)
 
     def _add(self, array: Any) -> None:
@@ -363,15 +374,15 @@ def _make_arrays(store: Store, path: str, place: Place, first: Any, said: str | 
     """Make the arrays of a column, without rows."""
     chosen = said
     if place.form == "array":
-        dtype = element(place.values)
+        dtype = place.dtype
         if said == "auto":
             chosen = encoding.packing(None if first is None else stored(first, place.name), dtype)
         store._create(path, (0, *dtype.shape), dtype.base, compression=chosen)
     elif place.form == "codes":
-        store._create(path, (0,), "<i4", compression="bitpack" if said == "auto" else said)
+        store._create(path, (0,), place.dtype, compression="bitpack" if said == "auto" else said)
         make_dictionary(store, path, place, encoding.TEXT if said == "auto" else said)
     else:
-        item = element(place.values.value_type) if place.form == "list" else np.dtype("u1")
+        item = place.dtype
         if said == "auto" and place.form == "list":
             chosen = encoding.packing(None if first is None else stored(outer_of(first).flatten(), place.name), item)
         elif said == "auto":
@@ -404,7 +415,7 @@ def append(store: Store, path: str, layout: Layout, source: Source) -> int:
         columns = _columns(store, path, layout, count)
         batches = (fitted(batch, layout.schema, source.shown) for batch in source)
         added = _written(columns, slabs(batches, count, _SLAB_ROWS))
-        ends = store.open_array(f"/{path}/{ENDS}")
+        ends = part_of(store, path, ENDS)
         if int(ends[-1]) != count:
             raise InvalidError(
                 f"table {path!r} has {int(ends[-1])} rows, it had {count}: another process appends to it"

@@ -20,7 +20,7 @@ from nandarray.interop.tables.columns.read import Reader
 from nandarray.interop.tables.columns.statistics import zones_of
 from nandarray.interop.tables.columns.zones import BOUNDS, NAN, UNKNOWN, bounds
 from nandarray.interop.tables.expressions import expression_of
-from nandarray.interop.tables.table import Piece
+from nandarray.interop.tables.table import Piece, Table
 from nandarray.interop.tables.where import Test, names
 from nandarray.interop.tables.zones import Zones, excluded
 
@@ -35,7 +35,7 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 RUN_ROWS = 1 << 22
 
 
-def checked_columns(layout: Layout, columns: Sequence[str] | None) -> list[str]:
+def checked_columns(layout: Layout | Table, columns: Sequence[str] | None) -> list[str]:
     """Return the requested columns.
 
     Raises

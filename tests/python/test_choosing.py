@@ -350,6 +350,19 @@ def test_substrait_says_the_same_as_arrow(seed: int, made: Any) -> None:
             assert chosen(test, operands, table) == chosen(other, operands, table)
         for at in range(0, len(message), 7):
             of_substrait(message[:at], schema)  # cut off: nothing is raised
+            changed = bytearray(message)
+            changed[at] = random.randrange(256)
+            of_substrait(bytes(changed), schema)
+
+
+def test_what_is_no_filter_of_arrow_or_substrait_is_left(made: Any) -> None:
+    schema = made[0].schema.remove(made[0].schema.get_field_index("f16"))
+    assert of_arrow(pc.field("f64") < Decimal("1.5"), schema) == (None, False)
+    names = [name for name in schema.names if name not in UNSPOKEN]
+    spoken = pa.schema([schema.field(name) for name in names])
+    message = bytes((pc.field("i32") + 7 > 3).to_substrait(spoken))
+    assert of_substrait(message, spoken)[1]
+    assert of_substrait(message.replace(b"add", b"not"), spoken) == (None, False)
 
 
 def test_literals_of_substrait_have_units_of_their_own(made: Any) -> None:

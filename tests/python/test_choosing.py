@@ -355,6 +355,13 @@ def test_substrait_says_the_same_as_arrow(seed: int, made: Any) -> None:
             of_substrait(bytes(changed), schema)
 
 
+def test_decimals_of_38_digits_are_compared_exactly() -> None:
+    values = [Decimal(f"{10**35 + n}e-2") for n in range(3)]
+    table = pa.table({"x": pa.array(values, pa.decimal128(38, 2))})
+    for test, kept in ((col("x") == values[1], values[1:2]), (col("x") > values[1], values[2:])):
+        assert table.filter(expression_of(test, table.schema))["x"].to_pylist() == kept
+
+
 def test_what_is_no_filter_of_arrow_or_substrait_is_left(made: Any) -> None:
     schema = made[0].schema.remove(made[0].schema.get_field_index("f16"))
     assert of_arrow(pc.field("f64") < Decimal("1.5"), schema) == (None, False)

@@ -55,7 +55,7 @@ _TYPES = {**_INTEGERS, 1: pa.bool_(), 10: pa.float32(), 11: pa.float64(), 12: pa
     16: pa.date32()
 }
 _MATCH_EMIT_NULL = 2
-#: What Python says of a message that is none of Substrait's.
+#: Errors of Python for a message that is none of Substrait's.
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
 _DEPTH_MAX = 200
 

@@ -350,6 +350,26 @@ def test_substrait_says_the_same_as_arrow(seed: int, made: Any) -> None:
             assert chosen(test, operands, table) == chosen(other, operands, table)
         for at in range(0, len(message), 7):
             of_substrait(message[:at], schema)  # cut off: nothing is raised
+            changed = bytearray(message)
+            changed[at] = random.randrange(256)
+            of_substrait(bytes(changed), schema)
+
+
+def test_decimals_of_38_digits_are_compared_exactly() -> None:
+    values = [Decimal(f"{10**35 + n}e-2") for n in range(3)]
+    table = pa.table({"x": pa.array(values, pa.decimal128(38, 2))})
+    for test, kept in ((col("x") == values[1], values[1:2]), (col("x") > values[1], values[2:])):
+        assert table.filter(expression_of(test, table.schema))["x"].to_pylist() == kept
+
+
+def test_what_is_no_filter_of_arrow_or_substrait_is_left(made: Any) -> None:
+    schema = made[0].schema.remove(made[0].schema.get_field_index("f16"))
+    assert of_arrow(pc.field("f64") < Decimal("1.5"), schema) == (None, False)
+    names = [name for name in schema.names if name not in UNSPOKEN]
+    spoken = pa.schema([schema.field(name) for name in names])
+    message = bytes((pc.field("i32") + 7 > 3).to_substrait(spoken))
+    assert of_substrait(message, spoken)[1]
+    assert of_substrait(message.replace(b"add", b"not"), spoken) == (None, False)
 
 
 def test_literals_of_substrait_have_units_of_their_own(made: Any) -> None:

@@ -103,6 +103,8 @@ def test_coordinates_are_columns_whose_boxes_are_excluded(tmp_path: Path, monkey
         ({"a": "heat", "b": "other"}, None, InvalidError, r"one shape: a has \(70, 40, 140\), b has \(3,\)"),
         ({"a": "complex"}, None, InvalidError, "array a has elements of complex128"),
         ({"axis0": "heat"}, None, InvalidError, "different names"),
+        ({1: "heat"}, None, InvalidError, "must be texts"),
+        ("*/same", None, InvalidError, "g/same and h/same would both be same"),
         ("nothing/*", None, NotFoundError, r"no array is called nothing/\*"),
         ({"a": "heat"}, col("b") > 1, NotFoundError, "no column 'b'; there is axis0, axis1, axis2, a"),
         ({"a": "heat"}, col("a") > "x", InvalidError, "'x' is not that"),
@@ -112,8 +114,80 @@ def test_elements_refuse(given: Any, where: Test | None, error: Any, words: str,
     with nandarray.open(tmp_path / "a.nand", "w") as store:
         store["heat"], store["other"], store["complex"] = HEAT, np.arange(3), np.zeros(SHAPE, complex)
         arrays = store if isinstance(given, str) else {name: store[one] for name, one in given.items()}
+        store["g/same"], store["h/same"] = np.arange(3), np.arange(3)
         with pytest.raises(error, match=words):
             elements(arrays, given if isinstance(given, str) else None).scan(where=where)
+
+
+def test_elements_refuse_what_is_none_of_a_store(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        store["x"] = np.arange(3)
+        one, table = {"x": store["x"]}, elements(store, "x")
+        refused = [
+            (lambda: elements({"x": np.arange(3)}), "x must be an array of a store, not a ndarray"),
+            (lambda: elements([store["x"]]), "not of a list"),
+            (lambda: elements(one, "x"), "not of a dict with pattern 'x'"),
+            (lambda: elements(store, 3), "pattern must be a text, not 3"),
+            (lambda: elements(one, dimensions="ab"), "list of names, not 'ab'"),
+            (lambda: elements(one, dimensions=[1]), "must be texts"),
+            (lambda: table.scan("x"), "list of names, not the text 'x'"),
+            (lambda: table.scan(batch_rows="1"), "number of rows from 1 on, not '1'"),
+            (lambda: col(3), "text as its name, not 3"),
+            (lambda: col("x") == ("col", "axis0"), r"not \('col', 'axis0'\)"),
+            (lambda: (col("x") + 1).isin([(1, 2)]), r"not \(1, 2\)"),
+            (lambda: col("x").isin(3), "list of values, not 3"),
+            (lambda: col("x") + (1, 2), r"not \(1, 2\)"),
+        ]
+        for call, words in refused:
+            with pytest.raises(InvalidError, match=words):
+                call()
+
+
+def test_masks_are_columns(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        store["deep/depth"] = np.ma.masked_less(np.array([3.0, -1.0, 4.0]), 0)
+        found = elements(store, "deep/*").scan(["depth"], ~col("depth.mask")).read_all()
+        assert found["depth"].to_pylist() == store["deep/depth"].masked().compressed().tolist()
+
+
+def test_sql_sees_what_was_committed_and_keeps_few_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    from nandarray.interop import sql
+
+    monkeypatch.setattr(sql, "OPENED_MAX", 2)
+    opened: list[Any] = []
+    monkeypatch.setattr(sql, "open_store", lambda *how: opened.append(nandarray.open(*how)) or opened[-1])
+    paths = [str(tmp_path / f"{n}.nand") for n in range(4)]
+    for path in paths:
+        with nandarray.open(path, "w") as store:
+            store["a"], store["b"] = np.arange(3), np.arange(3)
+    con = duckdb.connect()
+
+    def kept() -> list[str]:
+        found = con.execute("select view_name from duckdb_views() where view_name like 'nandarray %' order by 1")
+        return [name for (name,) in found.fetchall()]
+
+    def total(path: str) -> int:
+        return sql.execute(con, f"select sum(a) from nandarray_scan('{path}', 'a')").fetchone()[0]
+
+    mine = nandarray.open(paths[3])
+    sql.register(con, mine, "a")
+    assert [total(path) for path in paths] == [3, 3, 3, 3]
+    assert kept() == [f"nandarray {path} a" for path in paths[1:]]
+    with nandarray.open(paths[2], "r+") as store:
+        store["a"][0] = 10
+    assert total(paths[2]) == 13
+    opened.clear()
+    one, other = (f"nandarray_scan('{paths[0]}', '{name}')" for name in "ab")
+    assert sql.execute(con, f"select count(*) from {one} join {other} using (axis0)").fetchone() == (3,)
+    assert len(opened) == 1
+    with pytest.raises(NotFoundError):
+        sql.execute(con, f"select * from nandarray_scan('{paths[1]}', 'none')")
+    assert opened[-1].closed
+    with pytest.raises(InvalidError, match="a store or a group must be registered, not 'x'"):
+        sql.register(con, "x", "a")
+    con.close()
+    mine.close()
 
 
 def test_sql_over_arrays_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

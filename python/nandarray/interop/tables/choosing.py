@@ -7,8 +7,8 @@ whether the value is there. A test of text that is stored by codes is decided by
 one of codes.
 
 Constants that are compared with are scalars of the program, so that another constant needs no other program.
-``excluded`` tells which zones of a table have no row for which a test can be true. Nothing here knows how a table lies
-in a store, or how C says a test: that is :mod:`nandarray.programs.library.rows`.
+Nothing here knows how a table lies in a store, which rows need not be asked
+(:mod:`nandarray.interop.tables.zones`), or how C says a test (:mod:`nandarray.programs.library.rows`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,18 +22,20 @@ import pyarrow as pa
 
 from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS
+from nandarray.array.group import Group
 from nandarray.array.joined import Joined
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.index.shapes import aligned_chunks, box_shape, boxes, run_shape
 from nandarray.interop.tables.choosing import Chooser, Operand
+from nandarray.interop.tables.columns.select import checked_rows
 from nandarray.interop.tables.expressions import expression_of
 from nandarray.interop.tables.filters import of_arrow
 from nandarray.interop.tables.table import Piece, Table, checked_columns, checked_pieces
 from nandarray.interop.tables.where import Test, as_test
 from nandarray.interop.tables.zones import Zones, excluded
+from nandarray.programs.operand import Operand as BaseOperand
 
 if TYPE_CHECKING:
-    from nandarray.array.group import Group
     from nandarray.array.store import Store
 
 __all__ = ["ElementTable", "elements"]
@@ -171,9 +173,7 @@ class ElementTable(Table):
         TypeError
             It is no test.
         """
-        wanted = checked_columns(columns, self.schema.names)
-        if batch_rows < 1:
-            raise InvalidError(f"batch_rows must be at least 1, not {batch_rows}")
+        wanted, rows = checked_columns(columns, self.schema.names), checked_rows("batch_rows", batch_rows)
         test = None if where is None else as_test(where)
         chooser = Chooser(test, self._operands)
         schema = pa.schema([self.schema.field(name) for name in wanted])
@@ -182,7 +182,7 @@ class ElementTable(Table):
         def batches() -> Iterator[Any]:
             for piece in chosen:
                 for box in self._boxes[piece.begin : piece.end]:
-                    for batch in self._found(box, wanted, chooser, options).cast(schema).to_batches(batch_rows):
+                    for batch in self._found(box, wanted, chooser, options).cast(schema).to_batches(rows):
                         if batch.num_rows:
                             yield batch
 
@@ -255,7 +255,8 @@ def elements(
     NotFoundError
         No array has such a name.
     InvalidError
-        Arrays have different shapes, a dtype that Arrow does not have, or a column would have another's name.
+        Arrays have different shapes, a dtype that Arrow does not have, or are in no store; or a column would have
+        another's name.
 
     Examples
     --------
@@ -269,7 +270,7 @@ def elements(
     >>> sky.scan(where=(col("heat") > 30) & (col("pressure") < 900)).read_all().to_pylist()
     [{'axis0': 1, 'axis1': 0, 'heat': 35.0, 'pressure': 890}]
     """
-    found = _named(arrays, pattern) if not isinstance(arrays, Mapping) or pattern is not None else dict(arrays)
+    found = _chosen(arrays, pattern)
     if not found:
         raise InvalidError("a table of elements must have at least one array")
     first, shape = next((name, tuple(one.shape)) for name, one in found.items())
@@ -277,10 +278,14 @@ def elements(
         if tuple(one.shape) != shape:
             raise InvalidError(f"arrays must have one shape: {first} has {shape}, {name} has {tuple(one.shape)}")
         _type_of(name, np.dtype(one.dtype))
+    if isinstance(dimensions, str) or not isinstance(dimensions, Iterable | None):
+        raise InvalidError(f"dimensions must be a list of names, not {dimensions!r}")
     named = tuple(dimensions) if dimensions is not None else _dimensions(found, len(shape))
     if len(named) != len(shape):
         raise InvalidError(f"dimensions must be {len(shape)} names, not {len(named)}")
     columns = [*named, *found]
+    if any(not isinstance(name, str) for name in columns):
+        raise InvalidError(f"names of columns must be texts, not {columns!r}")
     if len(set(columns)) < len(columns):
         raise InvalidError(
             f"columns must have different names, not {', '.join(columns)}: name the dimensions otherwise"
@@ -288,12 +293,33 @@ def elements(
     return ElementTable(found, named)
 
 
-def _named(group: Any, pattern: str | None) -> dict[str, Any]:
-    wanted = "*" if pattern is None else pattern
+def _chosen(arrays: Group | Mapping[str, Any], pattern: str | None) -> dict[str, Any]:
+    if not isinstance(arrays, Group):
+        if not isinstance(arrays, Mapping) or pattern is not None:
+            raise InvalidError(
+                f"elements must be of a store or group with a pattern, or of a mapping of names to arrays without one,"
+                f" not of a {type(arrays).__name__} with pattern {pattern!r}"
+            )
+        for name, one in arrays.items():
+            if not isinstance(one, BaseOperand | Joined):
+                raise InvalidError(f"{name} must be an array of a store, not a {type(one).__name__}")
+        return dict(arrays)
+    if not isinstance(pattern, str | None):
+        raise InvalidError(f"a pattern must be a text, not {pattern!r}")
+    return _named(arrays, "*" if pattern is None else pattern)
+
+
+def _named(group: Group, wanted: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in sorted(group.array_names()):
         if fnmatch.fnmatchcase(name, wanted) and name.count("/") == wanted.count("/"):
-            found[name.rpartition("/")[2]] = group.open_array(name)
+            column = name.rpartition("/")[2]
+            if column in found:
+                raise InvalidError(
+                    f"columns must have different names: {found[column].name} and {name} would both be {column}; give "
+                    "a mapping of names to arrays"
+                )
+            found[column] = group.open_array(name)
     if not found:
         raise NotFoundError(f"no array is called {wanted}")
     return found

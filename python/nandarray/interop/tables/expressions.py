@@ -82,7 +82,7 @@ def literal(kind: Any, value: Any) -> Any:
     """Return a bound, in a column's own unit, as a scalar of its type."""
     kind = value_type(kind)
     if pa.types.is_decimal(kind):
-        return pa.scalar(Decimal(value).scaleb(-kind.scale), kind)
+        return pa.scalar(Decimal(f"{value}e{-kind.scale}"), kind)  # scaleb would round to 28 digits
     if pa.types.is_temporal(kind):
         return pa.scalar(value, {32: pa.int32(), 64: pa.int64()}[kind.bit_width]).cast(kind)
     return pa.scalar(value, _PLAIN.get(kind, kind))

@@ -276,6 +276,8 @@ def _plain(value: Any) -> Any:
 
 def _survives(left: Tree, value: Any, schema: Any) -> bool:
     """Tell whether a decimal column is compared with a float as with the decimal that it is written as."""
+    if not pa.types.is_floating(value.type):  # the column has the floats
+        return False
     found = Decimal(repr(value.as_py()))
     digits = len(found.normalize().as_tuple().digits) if found.is_finite() else _FLOAT_DIGITS + 1
     return value_type(_type(left[1], schema)).precision <= _FLOAT_DIGITS and digits <= _FLOAT_DIGITS

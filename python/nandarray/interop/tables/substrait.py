@@ -45,6 +45,8 @@ _FUNCTIONS = {
     "divide": "divide",
     "negate": "negate",
 }
+#: Functions of one argument; others have two, ``and`` and ``or`` any number.
+_UNARY = ("invert", "is_null", "is_valid", "is_nan", "negate")
 _CHARACTERS = ("starts_with", "ends_with", "match_substring")
 #: Literals that are an integer, by their fields.
 _INTEGERS = {2: pa.int8(), 3: pa.int16(), 5: pa.int32(), 7: pa.int64()}
@@ -53,6 +55,8 @@ _TYPES = {**_INTEGERS, 1: pa.bool_(), 10: pa.float32(), 11: pa.float64(), 12: pa
     16: pa.date32()
 }
 _MATCH_EMIT_NULL = 2
+#: Errors of Python for a message that is none of Substrait's.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
 _DEPTH_MAX = 200
 
 
@@ -68,7 +72,7 @@ def of_substrait(message: bytes, schema: Any) -> tuple[Test | None, bool]:
     """
     try:
         found = _Reader(_fields(bytes(message))).filter()
-    except (NotUnderstoodError, IndexError, KeyError, ValueError, struct.error, TypeError, AttributeError):
+    except (NotUnderstoodError, pa.ArrowException, *_MALFORMED):
         return None, False
     return test_of(found, schema)
 
@@ -167,6 +171,8 @@ class _Reader:
             for one in given[1:]:
                 made = Call(name, [made, one])
             return made
+        if len(given) != (1 if name.removesuffix("_checked") in _UNARY else 2):
+            raise NotUnderstoodError(f"{name} of {len(given)} arguments")
         if name in _CHARACTERS:
             if options.get("case_sensitivity", "CASE_SENSITIVE") != "CASE_SENSITIVE":
                 raise NotUnderstoodError(name)
@@ -209,7 +215,10 @@ def _literal(fields: Message) -> Any:
     if kind == 24:  # noqa: PLR2004
         decimal = _fields(value)
         number, scale = int.from_bytes(_one(decimal, 1), "little", signed=True), _one(decimal, 3, 0)
-        return pa.scalar(Decimal(f"{number}e-{scale}"), pa.decimal128(_one(decimal, 2), scale))
+        precision = _one(decimal, 2)
+        if not 0 <= scale <= precision or abs(number) >= 10**precision:
+            raise NotUnderstoodError("a decimal of more digits than it has")
+        return pa.scalar(Decimal(f"{number}e-{scale}"), pa.decimal128(precision, scale))
     if kind == 29:  # noqa: PLR2004
         ((type_number, _),) = _fields(value).items()
         return pa.scalar(None, _TYPES[type_number])

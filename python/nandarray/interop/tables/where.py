@@ -82,7 +82,7 @@ class Value:
     def _compared(self, op: str, value: Any) -> Test:
         if isinstance(value, Test):
             raise InvalidError("a value must be compared with a value, not with a test; put each test in parentheses")
-        return Test((op, self._operand(), value.tree if isinstance(value, Value) else value))
+        return Test((op, self._operand(), value.tree if isinstance(value, Value) else _constant(value)))
 
     def __lt__(self, value: Any) -> Test:
         return self._compared("<", value)
@@ -143,7 +143,9 @@ class Value:
 
     def isin(self, values: Iterable[Any]) -> Test:
         """Test for one of some values."""
-        found = tuple(values)
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise InvalidError(f"isin must have a list of values, not {values!r}")
+        found = tuple(map(_constant, values))
         if any(one is None for one in found):
             raise InvalidError("isin must have values; missing ones are found by is_null()")
         return Test(("in", self._operand(), found))
@@ -200,13 +202,22 @@ def col(name: str) -> Name:
     >>> col("price") * (1 - col("cut")) > 5
     <nandarray.interop.tables.Test ('>', ('*', ('col', 'price'), ('-', ('value', 1), ('col', 'cut'))), 5)>
     """
+    if not isinstance(name, str):
+        raise InvalidError(f"a column must have a text as its name, not {name!r}")
     return Name(name)
+
+
+def _constant(value: Any) -> Any:
+    """Refuse what a tree would take for a part of it."""
+    if isinstance(value, tuple | Test | Value):
+        raise InvalidError(f"a value must be one number, text, time or truth value, not {value!r}")
+    return value
 
 
 def _tree(value: Any) -> Tree:
     if isinstance(value, Test):
         raise InvalidError("arithmetic must be of columns and numbers, not of tests")
-    return value.tree if isinstance(value, Value) else ("value", value)
+    return value.tree if isinstance(value, Value) else ("value", _constant(value))
 
 
 def as_test(where: Any) -> Test:

@@ -108,6 +108,7 @@ LINES: list[tuple[bytes, int, int | None, str]] = [
     (b"|1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
     (b"--1|1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
     (b"1 |1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
+    (b"1|1.00|2000-01-01|a|5\r|\n", 2, 4, "is malformed"),
     (b"1234567890|1.00|2000-01-01|a|5\n", 2, 0, "is too long"),
     (b"1|1.005|2000-01-01|a|5\n", 2, 1, "is too long"),
     (b"1|1.0.0|2000-01-01|a|5\n", 2, 1, "is malformed"),

@@ -20,7 +20,7 @@ import pytest
 from test_tables_model import as_text, damaged_at_random, schema, value
 
 import nandarray
-from nandarray.errors import InvalidError, MalformedLineError, NandarrayError
+from nandarray.errors import InvalidError, MalformedLineError
 from nandarray.interop import tables
 from nandarray.interop.tables import Column, Test, col, lines
 

@@ -670,6 +670,10 @@ def test_tables_are_held_to_their_goals() -> None:
     assert verdict("size", 12, parquet=10) == "kept"
     rows = [tables.TablesRow("q1 in DuckDB", name, [1.0], [1.0], answer=name) for name in ("nandarray", "Parquet")]
     assert tables.judged(rows)[0].verdict.startswith("WRONG: another answer than Parquet")
+    one = "[('A', Decimal('37734107.00'), 25.522005853257337, 1478493)]"
+    assert tables._same(one, one.replace("57337", "57341"))
+    assert not tables._same(one, one.replace("1478493", "1478494"))
+    assert not tables._same(one, one.replace("]", ", ('B', 0, 1.0, 1)]"))
     heads, lines = tables.table([*rows, tables.TablesRow("take", tables.LANCE, verdict="FAILED: x")])
     assert all(len(line) == len(heads) for line in lines)
 

@@ -21,7 +21,7 @@ pa = pytest.importorskip("pyarrow")
 
 import nandarray  # noqa: E402
 from nandarray import parts  # noqa: E402
-from nandarray.errors import InvalidError  # noqa: E402
+from nandarray.errors import InvalidError, NotFoundError  # noqa: E402
 from nandarray.interop import tables  # noqa: E402
 
 
@@ -141,6 +141,9 @@ def test_frames_are_appended_and_replace(path: Path, spark: Any) -> None:
 
 
 def test_a_frame_that_does_not_fit_changes_nothing(path: Path, spark: Any) -> None:
+    from nandarray.interop.spark.options import Options
+    from nandarray.interop.spark.writing import TableWriter
+
     with nandarray.open(path, "r+") as store:
         tables.create(store, "text", b"1|\n", {"id": "int32"})
         store["array"] = [1, 2]
@@ -152,6 +155,8 @@ def test_a_frame_that_does_not_fit_changes_nothing(path: Path, spark: Any) -> No
     ):
         with pytest.raises(Exception, match=told):
             written(frame, path, name=name)
+    with pytest.raises(NotFoundError, match="or a name that is free"):  # before any task runs
+        TableWriter(Options.of({"path": str(path), "table": "array"}), spark.range(3).schema, overwrite=True)
     assert stored(path).equals(rows(100))
     assert beside(path) == []
 
@@ -194,6 +199,24 @@ def test_what_a_killed_driver_staged_is_removed_by_a_later_writer(path: Path, sp
     written(frame, path)
     assert beside(path) == []
     assert stored(path).num_rows == 102
+
+
+def test_old_staged_files_are_those_of_a_job_of_the_same_store(tmp_path: Path, spark: Any) -> None:
+    from nandarray.interop.spark.options import Options
+    from nandarray.interop.spark.writing import Staged, TableWriter
+
+    names = [f"s[1].nand.spark-{'0' * 32}", "s[1].nand.spark-notes", f"s1.nand.spark-{'0' * 32}"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (0, 0))
+    writer = TableWriter(
+        Options.of({"path": f"{tmp_path}/s[1].nand", "table": "t"}), spark.range(1).schema, overwrite=False
+    )
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(names[1:])
+    with pytest.raises(InvalidError, match="staging must be a folder that driver and workers share: .* is not there"):
+        writer.commit([Staged("elsewhere.arrows", 1)])
+    with nandarray.open(tmp_path / "s[1].nand") as store:
+        assert "t" not in store
 
 
 def test_options_are_verified_before_anything_runs(path: Path) -> None:

@@ -108,6 +108,7 @@ LINES: list[tuple[bytes, int, int | None, str]] = [
     (b"|1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
     (b"--1|1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
     (b"1 |1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
+    (b"1|1.00|2000-01-01|a|5\r|\n", 2, 4, "is malformed"),
     (b"1234567890|1.00|2000-01-01|a|5\n", 2, 0, "is too long"),
     (b"1|1.005|2000-01-01|a|5\n", 2, 1, "is too long"),
     (b"1|1.0.0|2000-01-01|a|5\n", 2, 1, "is malformed"),
@@ -210,6 +211,7 @@ def test_what_does_not_fit_is_refused_before_it_runs(store: Any) -> None:
         (lambda: tables.create(store, "u", GOOD, {"id": 5}), InvalidError, "must be of type int32"),
         (lambda: tables.create(store, "u", GOOD, {5: "int32"}), InvalidError, "name must be a text"),
         (lambda: tables.create(store, "u", GOOD, {}), InvalidError, "at least one column"),
+        (lambda: tables.create(store, "u", {"id": [1]}, {"id": "int32"}), InvalidError, "must be a path or bytes"),
         (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="||"), InvalidError, "must be one ASCII character"),
         (
             lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="1"),

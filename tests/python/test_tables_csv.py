@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
 import pytest
-from test_tables_model import as_text, schema, value
+from test_tables_model import as_text, damaged_at_random, schema, value
 
 import nandarray
-from nandarray.errors import InvalidError, MalformedLineError, NandarrayError
+from nandarray.errors import InvalidError, MalformedLineError
 from nandarray.interop import tables
 from nandarray.interop.tables import Column, Test, col, lines
 
@@ -453,20 +453,7 @@ def test_any_description_is_a_table_or_refused(seed: int, file: Any) -> None:
         None, 1, "x", [], {}, [[]], [["n", "int32"], 5], [["n", "skip"]], -1, 2**70, "é", "", 0, True, 1.5, [0], [5, 3],
         [described["begin"], 10**9], [[1]], ["", ""], ["\n"], '"', ",",
     ]  # fmt: skip
-    for _ in range(30):
-        damaged: dict[str, Any] = dict(described)
-        for key in rng.sample(list(damaged), rng.randint(1, 2)):
-            if rng.random() < 0.2:
-                del damaged[key]
-            else:
-                damaged[key] = rng.choice(wrong)
-        table.text.attrs["nandarray.table"] = damaged
-        try:
-            tables.open_table(file, "t").scan().read_all()
-        except NandarrayError:
-            continue
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: {damaged}") from error
+    damaged_at_random(rng, table, wrong, 30)
     table.text.attrs["nandarray.table"] = {**described, "version": 3}
     with pytest.raises(InvalidError, match="version must be at most 2, not 3"):
         tables.open_table(file, "t")

@@ -10,7 +10,9 @@ folder; that of a driver that was killed is removed by the next writer after a d
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import re
 import shutil
 import time
 import uuid
@@ -35,6 +37,8 @@ __all__ = ["Staged", "TableWriter"]
 _SUFFIX = ".spark-"
 #: Age from which on the staged files of a job are of one that was killed.
 _OLD_S = 24 * 3600
+#: The number of a job, behind the suffix.
+_JOB = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass
@@ -87,11 +91,11 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def _check(self) -> None:
         """Refuse a frame that does not fit, before any task runs."""
         spark_schema(self._schema)
-        if self._overwrite or not self._is_there():
+        if not self._is_there():
             return
         with open_store(self._options.path) as store:
             table = self._options.found(store)
-            if table is None:
+            if table is None or self._overwrite:
                 return
             if isinstance(table, TextTable):
                 raise InvalidError(f"{table.name!r} must be a table of columns, since one of text takes no more rows")
@@ -140,7 +144,10 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def _batches(self, staged: Iterable[Staged], schema: Any) -> Iterator[Any]:
         for one in staged:
-            with pa.memory_map(str(self._folder / one.name)) as file, pa.ipc.open_stream(file) as stream:
+            path = self._folder / one.name
+            if not path.exists():
+                raise InvalidError(f"staging must be a folder that driver and workers share: {path} is not there")
+            with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 for batch in stream:
                     yield fitted(batch, schema)
 
@@ -154,7 +161,9 @@ def _reader(schema: Any, batches: Iterator[Any]) -> Any:
 
 def _remove_old(place: Path, name: str) -> None:
     """Remove the folders of jobs whose driver was killed."""
-    for folder in place.glob(f"{name}{_SUFFIX}*"):
+    for folder in place.glob(f"{glob.escape(name)}{_SUFFIX}*"):
+        if not _JOB.fullmatch(folder.name.removeprefix(f"{name}{_SUFFIX}")):
+            continue  # a user's own
         with contextlib.suppress(OSError):
             newest = max([folder.stat().st_mtime, *(one.stat().st_mtime for one in folder.iterdir())])
             if newest < time.time() - _OLD_S:

@@ -575,6 +575,11 @@ def create(
     """
     form = TextForm(delimiter, line_bytes, quote, null)  # type: ignore[arg-type]
     columns = columns_of(schema)
+    if not isinstance(source, str | os.PathLike | bytes):
+        raise InvalidError(
+            f"source must be a path or bytes where schema names types of text, not {type(source).__name__}: rows of "
+            "Arrow need a schema of Arrow, or none"
+        )
     if isinstance(source, bytes):
         data, shown = np.frombuffer(source, np.uint8), name
     else:

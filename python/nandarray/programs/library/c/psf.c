@@ -19,7 +19,7 @@
  * program sees a window of bytes and takes the whole lines in it (metadata "ahead"), a stream program has one task.
  * -DSPELLINGS='SPELT(n, characters) ...' has what a missing value is written as; fields that are not quoted are
  * compared with it. Behind a row is then a word with a bit for each field that is there, and a test is true, false or
- * neither: TESTS ask for true. Without these three definitions this file makes the program that it made before them.
+ * neither: TESTS ask for true. A program without these three definitions reads each character once.
  */
 #include "common.h"
 
@@ -326,7 +326,7 @@ INLINE int64_t line(text *t, line_values *v, uint64_t first) {
 #if EXTENDED
         c = ended(t, c);
 #else
-        if (c == '\r' && i == N_FIELDS - 1) c = NEXT(t);
+        if (c == '\r' && i == N_FIELDS - 1 && (c = NEXT(t)) != '\n') return FAULT(offset, i, MALFORMED);
 #endif
 #if QUOTE
         if (c == -1 - LINE_TOO_LONG) return FAULT(offset, 0, LINE_TOO_LONG);

@@ -361,3 +361,11 @@ def test_a_number_of_rows_that_lies_is_answered_at_once(tmp_path: Path) -> None:
         for call in (lambda: table.num_rows, table.scan):
             with pytest.raises(CorruptError, match="'t/x' has 2 rows, its table has"):
                 call()
+
+
+def test_constants_of_many_digits_are_compared_exactly(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "t.nand", "w") as store:
+        table = tables.create(store, "t", b"1.00|\n1.01|\n", {"x": "decimal(9,2)"})
+        for value in (Decimal("1." + "0" * 40 + "1"), Decimal("1.00000000000000000000000000001")):
+            assert table.count_rows(col("x") >= value) == table.count_rows(col("x") > value) == 1
+            assert table.count_rows(col("x") == value) == 0

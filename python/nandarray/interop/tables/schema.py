@@ -18,7 +18,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -176,7 +176,8 @@ class Column:
             raise InvalidError(f"column {self.name} must be compared with a number, not with {value!r}") from None
         if isinstance(value, bool) or not number.is_finite():
             raise InvalidError(f"column {self.name} must be compared with a number, not with {value!r}")
-        return number.scaleb(self._decimal[1] if self._decimal else 0)
+        exact = Context(prec=len(number.as_tuple().digits))
+        return number.scaleb(self._decimal[1] if self._decimal else 0, exact)
 
 
 def columns_of(schema: Mapping[str, str]) -> list[Column]:

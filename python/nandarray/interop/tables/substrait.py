@@ -22,6 +22,8 @@ from nandarray.interop.tables.where import Test
 __all__ = ["functions_of", "of_substrait"]
 
 Message = dict[int, list[Any]]
+#: Bits of an integer in a message, at most.
+_VARINT_BITS = 64
 #: Functions by their names without types, and Arrow's.
 _FUNCTIONS = {
     "and": "and_kleene",
@@ -101,6 +103,8 @@ def _fields(raw: bytes) -> Message:
             shift += 7
             if byte < 128:  # noqa: PLR2004
                 return value
+            if shift >= _VARINT_BITS:
+                raise ValueError(f"a number of the message must have at most {_VARINT_BITS} bits")
 
     while at < len(raw):
         key = varint()

@@ -1,7 +1,7 @@
 """The compression and the form of a new table's columns, chosen by its first rows: ``compression="auto"``.
 
 Sizes are reckoned, not measured in a store: of packing by bits from the ranges of frames, of Zstandard by Arrow's. A
-packed column is read by programs as it is, so that it is taken unless Zstandard is clearly smaller.
+packed column may be read by programs as it is, so that it is taken unless Zstandard is clearly smaller.
 """
 
 from __future__ import annotations

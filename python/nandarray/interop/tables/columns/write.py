@@ -14,6 +14,7 @@ import itertools
 import threading
 import uuid
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -75,7 +76,7 @@ def rows_of(store: Store, path: str) -> int:
 # --- Columns ----------------------------------------------------------------------------------------------------------
 
 
-class _Column:
+class _Column(ABC):
     """A column that rows are added to, behind ``count`` rows; its arrays are there."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (all that a column is)
@@ -95,8 +96,9 @@ class _Column:
         self._maker.add(array)
         self.count += len(array)
 
+    @abstractmethod
     def _add(self, array: Any) -> None:
-        raise NotImplementedError
+        """Write rows, without their zones."""
 
     def finish(self) -> None:
         """Write the zones of the rows that were added, and what else describes them."""

@@ -130,7 +130,7 @@ def test_elements_refuse_what_is_none_of_a_store(tmp_path: Path) -> None:
             (lambda: elements(store, 3), "pattern must be a text, not 3"),
             (lambda: elements(one, dimensions="ab"), "list of names, not 'ab'"),
             (lambda: elements(one, dimensions=[1]), "must be texts"),
-            (lambda: table.scan("x"), "list of names, not the text 'x'"),
+            (lambda: table.scan("x"), "list of names, not 'x'"),
             (lambda: table.scan(batch_rows="1"), "number of rows from 1 on, not '1'"),
             (lambda: col(3), "text as its name, not 3"),
             (lambda: col("x") == ("col", "axis0"), r"not \('col', 'axis0'\)"),

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.interop.tables.where import Test
 
@@ -125,6 +127,10 @@ class Table(ABC):
         **options: Any,
     ) -> Any:
         """Scan the table beside the data; the result is a ``pyarrow.RecordBatchReader`` that reads as it is asked."""
+
+    def scanned(self, columns: Sequence[str], **_options: Any) -> Any:
+        """Return the schema of the batches of a scan of some columns, which is not begun."""
+        return pa.schema([self.schema.field(name) for name in columns])
 
     def count_rows(self, where: Test | None = None, *, pieces: Sequence[Piece] | None = None) -> int:
         """Count the rows that pass a test."""

@@ -296,6 +296,10 @@ class ColumnTable(Table):
         chosen = self._pieces(reader.rows, where) if pieces is None else _within(pieces, reader.rows)
         return pa.RecordBatchReader.from_batches(scan.schema, scan.batches(chosen, rows))
 
+    def scanned(self, columns: Sequence[str], *, dictionaries: bool = False, **_options: Any) -> Any:
+        """Return the schema of the batches of a scan of some columns, which is not begun."""
+        return self._layout.fields(columns, coded=dictionaries)
+
     def count_rows(self, where: Test | None = None, *, pieces: Sequence[Piece] | None = None) -> int:
         """Count the rows that pass a test; no column is read that the test does not name."""
         where = _checked(where)

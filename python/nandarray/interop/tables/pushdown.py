@@ -81,7 +81,7 @@ class Pushdown:
     ) -> Any:
         """Return a scanner of the columns and rows that an engine requests; it reads as it is asked, once.
 
-        The scan begins when its first batch is asked for: of some scanners an engine asks the schema alone.
+        The scan begins when its first batch is requested: of some scanners an engine asks the schema alone.
         """
         every = list(self.table.schema.names)
         wanted = every if columns is None else columns
@@ -89,7 +89,7 @@ class Pushdown:
             wanted = checked_names("columns", wanted, every)
         rows = max(1, operator.index(batch_size))
         test, whole = self.decided(asked)
-        self._count(asked, test, whole=whole)
+        self._count(test, filtered=asked is not None, whole=whole)
         if whole and not wanted:
             self.pushed.append(([], test, True))
             numbers = _counted(lambda: self.table.count_rows(test, pieces=pieces), rows)
@@ -102,6 +102,14 @@ class Pushdown:
             batches, schema=schema, columns=wanted, filter=None if whole else asked, **options
         )
 
+    def batches(  # noqa: PLR0913 (what became of a filter, beside the scan)
+        self, columns: list[str], test: Test | None, rows: int, *, filtered: bool, whole: bool
+    ) -> Iterator[Any]:
+        """Give the batches of a scan to an engine that decides by itself what is left of its filter."""
+        self._count(test, filtered=filtered, whole=whole)
+        self.pushed.append((columns, test, whole))
+        return _parts(lambda: self.table.scan(columns, test, **self.options), rows)
+
     def _read(self, every: list[str], wanted: Any, left: list[str]) -> list[str]:
         """Give the columns to read: those that an engine wants, and those that Arrow needs for what is left to it."""
         if isinstance(wanted, dict):
@@ -111,8 +119,8 @@ class Pushdown:
         named = [name for name in every if any(name in text for text in left)]
         return list(dict.fromkeys([*(() if isinstance(wanted, dict) else wanted), *named])) or every[:1]
 
-    def _count(self, asked: Any, test: Test | None, *, whole: bool) -> None:
-        word = "unfiltered" if asked is None else "pushed" if whole else "in part" if test is not None else ""
+    def _count(self, test: Test | None, *, filtered: bool, whole: bool) -> None:
+        word = "unfiltered" if not filtered else "pushed" if whole else "in part" if test is not None else ""
         with self._lock:
             self._counts[word or "left to Arrow"] += 1
 

@@ -184,8 +184,8 @@ class _Possible:
         found = bound("x", ends.type, op, value)
         if isinstance(found, bool):
             return there if found else ~there & there
-        compared: _Flags = _OPERATORS[found[0]](numbers, found[1])
-        return compared & there
+        made: _Flags = np.logical_and(_OPERATORS[found[0]](numbers, found[1]), there)
+        return made
 
     def _columns(self, op: str, name: str, other: Tree) -> _Flags:
         if other[0] != "col":

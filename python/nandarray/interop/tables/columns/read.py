@@ -178,6 +178,7 @@ class Reader:
     def __init__(self, store: Store, path: str, layout: Layout, rows: int, names: Iterable[str]) -> None:
         self.rows = rows
         self._layout, self.schema = layout, layout.schema
+        self._fields: dict[tuple[tuple[str, ...], bool], Any] = {}
         #: A range is read whole where at least one of this number of its rows is wanted.
         self.near = _NEAR_BEHIND_A_DOOR if isinstance(store._engine, Source) else _NEAR
         self.deleted: Array | None = part_of(store, path, DELETED) if f"{path}/{DELETED}" in store else None
@@ -189,7 +190,10 @@ class Reader:
 
     def fields(self, names: Sequence[str], *, coded: bool = False) -> Any:
         """Return the schema of some columns; if ``coded``, with text that lies by codes as dictionaries."""
-        return self._layout.fields(names, coded=coded)
+        key = tuple(names), coded
+        if key not in self._fields:
+            self._fields[key] = self._layout.fields(names, coded=coded)
+        return self._fields[key]
 
     def batch(
         self, names: list[str], key: slice | _NdArray, chosen: _NdArray | None = None, *, coded: bool = False

@@ -56,9 +56,9 @@ def test_what_cannot_be_created_leaves_nothing(store: Any, tmp_path: Path) -> No
     (tmp_path / "bad.csv").write_text("id,name\n1,a\n2,b,c\n")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     (tmp_path / "a.txt").write_text("1")
-    structs = pa.table({"id": [1], "s": [{"x": 1}]})
+    structs = pa.table({"id": [1], "s": [[{"x": 1}]]})
     for source, match in [
-        (structs, "column 's' must be of numbers, .* not of struct"),
+        (structs, "column 's' must be of numbers, .* not of list<.*struct"),
         (pa.table({"u": pa.array([[[1]]], pa.list_(pa.list_(pa.int8())))}), "column 'u' must be"),
         (pa.table({"u": pa.array([["a"]], pa.list_(pa.string()))}), "column 'u' must be"),
         (pa.table({"u": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8()))}), "column 'u' must be"),

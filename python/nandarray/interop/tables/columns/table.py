@@ -26,7 +26,7 @@ from nandarray.interop.tables.columns.select import (
     columns_of,
     zones_without,
 )
-from nandarray.interop.tables.columns.source import source_of
+from nandarray.interop.tables.columns.source import flat, source_of
 from nandarray.interop.tables.columns.statistics import statistics, zones_of
 from nandarray.interop.tables.columns.zones import NAN, bounds
 from nandarray.interop.tables.filters import of_arrow
@@ -534,7 +534,7 @@ def create(
     ``replaced`` has the full names of the arrays of the table that it replaces.
     """
     given = source_of(source, schema)
-    wanted = given.schema if schema is None else schema
+    wanted = given.schema if schema is None else flat(schema)
     if columns is not None:
         names = checked_names("columns", columns, wanted.names)
         wanted = pa.schema([wanted.field(one) for one in names], wanted.metadata)

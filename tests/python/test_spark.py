@@ -260,21 +260,21 @@ def test_a_task_killed_while_it_writes_leaves_an_open_part_for_the_end_of_the_jo
 ) -> None:
     from nandarray.interop.spark import writing_parts
 
-    monkeypatch.setattr(writing_parts, "_SHARD", 1 << 12)
+    monkeypatch.setattr(writing_parts, "_SHARD", 1 << 18)
     for ending in ("commit", "abort"):
         writer = writer_for(path, rows(1))
         child = os.fork()
         if not child:
 
             def batches() -> Any:
-                yield from rows(5000).to_batches(max_chunksize=500)
+                yield from rows(60_000).to_batches(max_chunksize=5000)
                 os.kill(os.getpid(), 9)
 
             writer.write(batches())
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == 9
         assert [one.suffix for one in (path / "parts").glob(f"{writer._fork.job}*")] == [".open"]
-        report = task(writer, 0, rows(3000, 100).to_batches(max_chunksize=500))
-        assert len(report.receipts) > 10
+        report = task(writer, 0, rows(40_000, 100).to_batches(max_chunksize=5000))
+        assert len(report.receipts) > 2
         late = writer._fork.writer()  # a worker that does not know of the end
         late.write(writer._array, slice(0, 4), [9, 9, 9, 9])
         if ending == "commit":
@@ -283,7 +283,7 @@ def test_a_task_killed_while_it_writes_leaves_an_open_part_for_the_end_of_the_jo
             writer.abort([None])
         with pytest.raises(PartError, match="its job was ended"):
             late.close()
-        assert stored(path).equals(rows(3100))
+        assert stored(path).equals(pa.concat_tables([rows(100), rows(40_000, 100)]))
         assert not left(path)
     with pytest.raises(NotFoundError, match="was committed, or given up"):
         task(writer, 0, rows(1).to_batches())

@@ -79,14 +79,13 @@ def resume(store: PartedStore, fork: Fork, message: str = "") -> PartsTransactio
     Examples
     --------
     >>> from nandarray import parts
-    >>> from nandarray.parts.handing import hand_over, resume
     >>> store = parts.create("sky.nand")
     >>> tx = store.transaction()
     >>> _ = tx.create("a", 3, "i8")
-    >>> fork = hand_over(tx)
+    >>> fork = parts.hand_over(tx)
     >>> with fork.writer() as writer:
     ...     receipt = writer.write("a", slice(0, 3), [1, 2, 3])
-    >>> with resume(store, fork) as tx:
+    >>> with parts.resume(store, fork) as tx:
     ...     tx.merge([receipt])
     >>> store["a"][:].tolist()
     [1, 2, 3]

@@ -67,7 +67,7 @@ def beside(path: Path) -> list[Path]:
 
 
 def left(path: Path) -> Any:
-    """What writers have left: files beside a store; in one of parts jobs, and parts that no version names."""
+    """The remains of writers: files beside a store; in one of parts jobs, and parts that no version names."""
     if path.is_dir():
         with nandarray.open(path, "r+") as store:
             assert store.check()["ok"]

@@ -32,7 +32,7 @@ from nandarray_papers.tpch.queries import QUERIES
 from nandarray_papers.tpch.scans import filtered_tables
 from nandarray_papers.tpch.schema import TABLES
 
-__all__ = ["HostTime", "host_times", "measure"]
+__all__ = ["Host", "HostTime", "hosts", "measure"]
 
 _SQL = {"int32": "integer", "int64": "bigint", "date": "date"}
 
@@ -51,14 +51,29 @@ class HostTime:
     after_wall_s: float | None = None
 
 
+@dataclass(frozen=True)
+class Host:
+    """A host as ``host.toml`` has it: the engine, the scale factor, and times by query."""
+
+    engine: str
+    versions: str
+    scale: float
+    times: Mapping[int, HostTime]
+
+
 @cache
-def host_times(engine: str = "spark") -> tuple[float, dict[int, HostTime]]:
-    """Return the scale factor and the stored times by query of an engine, ``"spark"`` or ``"duckdb"``."""
+def hosts() -> tuple[Host, ...]:
+    """Return the stored hosts; the first one is the dissertation's where it was measured."""
     data = tomllib.loads(resources.files("nandarray_papers.tpch").joinpath("host.toml").read_text(encoding="utf-8"))
-    if engine not in data:
-        raise InvalidError(f"the engine of a host must be one of {', '.join(data)}, not {engine!r}")
-    stored = data[engine]
-    return float(stored["scale"]), {one.pop("query"): HostTime(**one) for one in stored["query"]}
+    return tuple(
+        Host(
+            engine,
+            one["versions"],
+            float(one["scale"]),
+            {row["query"]: HostTime(**{k: v for k, v in row.items() if k != "query"}) for row in one["query"]},
+        )
+        for engine, one in sorted(data.items(), key=lambda pair: list(_ENGINES).index(pair[0]))
+    )
 
 
 class _Kept:

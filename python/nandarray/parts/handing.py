@@ -1,7 +1,7 @@
 """A transaction that one process begins and another one ends: by its fork, which can be pickled.
 
-Engines that call what begins and what commits a job in processes of their own (Spark) have nobody who would hold a
-transaction in between. What it has made until then, names and shapes, lies in the folder of its fork's job, which also
+Engines that call what begins and what commits a job in processes of their own (Spark) have no process that would hold
+a transaction in between. Names and shapes that it has made until then lie in the folder of its fork's job, which also
 keeps parts, and the version from which it began, from being reclaimed; as long as a job is not taken for dead
 (:meth:`~nandarray.parts.store.PartedStore.gc`). Elements are written by workers alone: a transaction that has written
 some itself is not handed over.
@@ -62,7 +62,7 @@ def resume(store: PartedStore, fork: Fork, message: str = "") -> PartsTransactio
     store : PartedStore
         The store, open for writing.
     fork : Fork
-        What :func:`hand_over` returned.
+        Fork of the transaction, which :func:`hand_over` returned.
     message : str
         A note for the version.
 
@@ -118,7 +118,7 @@ def give_up(store: PartedStore, fork: Fork) -> None:
     store : PartedStore
         The store, open for writing.
     fork : Fork
-        What :func:`hand_over` returned.
+        Fork of the transaction, which :func:`hand_over` returned.
     """
     with contextlib.suppress(NotFoundError):
         resume(store, fork).abort()

@@ -480,7 +480,7 @@ class PartsSource(Source):
                         rows[number] = replace(row, bytes=facts.bytes, head=facts.head)
 
     def let_jobs_go(self) -> None:
-        """Leave the folders of all jobs to whoever goes on with them."""
+        """Leave the folders of all jobs to the process that goes on with them."""
         with self.lock:
             self.jobs, self._alive = [], []
 

@@ -1,9 +1,9 @@
 """Writing Spark's frames to a table: what is common to both ways, the checks and the rows' last step.
 
 Tasks keep their rows as streams of Arrow until all of them have ended; the driver then adds them, in the order of the
-partitions, by one append: they are visible, all of them, or none. Where the rows are until then is the difference. In
-a store of parts each task writes to a part of its own, and reports receipts (:mod:`writing_parts`). A store of one file
-has one process that writes, so tasks stage files beside it (:mod:`writing_files`).
+partitions, by one append: they are visible, all of them, or none. The ways differ in the place of the rows until then.
+In a store of parts each task writes to a part of its own, and reports receipts (:mod:`writing_parts`). A store of one
+file has one process that writes, so tasks stage files beside it (:mod:`writing_files`).
 """
 
 from __future__ import annotations

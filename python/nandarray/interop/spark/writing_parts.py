@@ -102,7 +102,8 @@ class PartsWriter(TableWriter):
             try:
                 job.merge(receipt for one in received for receipt in one.receipts)
                 job.collect()
-                ranges = (_Range(job[self._array], one.partition * _RANGE, one.bytes) for one in received)
+                array = job.open_array(self._array)
+                ranges = (_Range(array, one.partition * _RANGE, one.bytes) for one in received)
                 with store.transaction(f"Spark: {self._options.table}") as changed:
                     self._add(changed, (pa.PythonFile(io.BufferedReader(one, _SHARD), "r") for one in ranges))
             finally:

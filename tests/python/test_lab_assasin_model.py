@@ -19,7 +19,7 @@ from nandarray_papers.assasin import engines, skew, work
 from nandarray_papers.assasin.pipelines import PAGE_BYTES, coded, network
 from nandarray_papers.assasin.work import Work, function, scan, scan_names, touch
 from nandarray_papers.experiments import assasin_beyond, assasin_engines, assasin_filter, assasin_queries, coden_kernels
-from nandarray_papers.tpch import host
+from nandarray_papers.tpch import host, host_spark
 from nandarray_papers.tpch.queries import QUERIES
 from nandarray_papers.tpch.scans import SCANS, filtered_tables
 from nandarray_papers.tpch.schema import NARROW, OFFLOADED, TABLES
@@ -322,6 +322,38 @@ def test_the_host_that_a_gain_needs_is_found_by_halving() -> None:
     read = assasin_queries._reading(case)
     assert read["least"] <= read["Sb_over_Baseline"] <= read["most"]
     assert read["Baseline_over_host"] == assasin_queries._cause(case, 1.0)["Baseline_over_host"]
+
+
+PLAN = """AdaptiveSparkPlan isFinalPlan=true
++- == Final Plan ==
+   Filter
+   :  +- Subquery subquery#1
+   :     +- AdaptiveSparkPlan isFinalPlan=true
+            +- == Final Plan ==
+               FileScan csv [a#1] Location: InMemoryFileIndex(1 paths)[file:/tpch/part.tbl], PartitionFilters: [], \
+PushedFilters: [IsNotNull(a), GreaterThan(a,0.00)], ReadSchema: struct<a:int>
+            +- == Initial Plan ==
+               FileScan csv [a#1] Location: InMemoryFileIndex(1 paths)[file:/tpch/part.tbl], PartitionFilters: [], \
+PushedFilters: [], ReadSchema: struct<a:int>
+   +- FileScan csv [a#2] Location: InMemoryFileIndex(1 paths)[file:/tpch/part.tbl], PartitionFilters: [], \
+PushedFilters: [GreaterThan(a,0.00), IsNotNull(a)], ReadSchema: struct<a:int>
++- == Initial Plan ==
+   FileScan csv [a#2] Location: InMemoryFileIndex(1 paths)[file:/tpch/part.tbl], PartitionFilters: [], \
+PushedFilters: [], ReadSchema: struct<a:int>
+"""
+
+
+def test_scans_of_a_spark_host_are_those_of_the_plan_that_ran() -> None:
+    class Answer:
+        _jdf = property(lambda self: self)
+        queryExecution = executedPlan = lambda self: self  # noqa: N815 (Spark's names)
+        toString = lambda _: PLAN  # noqa: N815, E731
+
+    assert host_spark._scans(Answer(), Path("/tpch/part.tbl")) == ["GreaterThan(a,0.00)"] * 2
+    assert host_spark._scans(Answer(), Path("/tpch/orders.tbl")) == []
+    before = host_spark.tree_cpu()
+    while host_spark.tree_cpu() < before + 0.02:
+        sum(range(10_000))
 
 
 # --- scaling over cores -----------------------------------------------------------------------------------------------

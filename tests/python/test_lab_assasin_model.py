@@ -19,7 +19,7 @@ from nandarray_papers.assasin import engines, skew, work
 from nandarray_papers.assasin.pipelines import PAGE_BYTES, coded, network
 from nandarray_papers.assasin.work import Work, function, scan, scan_names, touch
 from nandarray_papers.experiments import assasin_beyond, assasin_engines, assasin_filter, assasin_queries, coden_kernels
-from nandarray_papers.tpch import host, host_spark
+from nandarray_papers.tpch import host_spark, host_times
 from nandarray_papers.tpch.queries import QUERIES
 from nandarray_papers.tpch.scans import SCANS, filtered_tables
 from nandarray_papers.tpch.schema import NARROW, OFFLOADED, TABLES
@@ -262,15 +262,15 @@ def rates() -> dict[tuple[str, str], float]:
     return {(one.name, engine): float(rng.uniform(1e9, 8e9)) for one in SCANS for engine in engines.ENGINES}
 
 
-HOSTS = pytest.mark.parametrize("own", host.hosts(), ids=lambda own: own.engine)
+HOSTS = pytest.mark.parametrize("own", host_times.hosts(), ids=lambda own: own.engine)
 
 
-def case_of(own: host.Host) -> assasin_queries.Case:
+def case_of(own: host_times.Host) -> assasin_queries.Case:
     return assasin_queries.Case(own, rates(), SIZES, sorted(own.times))
 
 
 @HOSTS
-def test_stored_times_are_of_queries_with_a_filtered_scan(own: host.Host) -> None:
+def test_stored_times_are_of_queries_with_a_filtered_scan(own: host_times.Host) -> None:
     times = own.times
     assert own.scale > 0
     for query, one in times.items():
@@ -285,7 +285,7 @@ def test_stored_times_are_of_queries_with_a_filtered_scan(own: host.Host) -> Non
 
 @pytest.mark.parametrize("slower", [1.0, 3.0])
 @HOSTS
-@pytest.mark.parametrize("query", sorted(host.hosts()[0].times))
+@pytest.mark.parametrize("query", sorted(host_times.hosts()[0].times))
 def test_a_query_takes_its_scans_its_tables_and_its_host_one_after_the_other(
     query: int, own: Any, slower: float
 ) -> None:
@@ -310,7 +310,7 @@ def test_a_query_takes_its_scans_its_tables_and_its_host_one_after_the_other(
 
 
 def test_the_host_that_a_gain_needs_is_found_by_halving() -> None:
-    case = case_of(host.hosts()[0])
+    case = case_of(host_times.hosts()[0])
     for gain in (1.4, 1.9):
         slower = assasin_queries._slower_for(gain, case)
         below, at = (assasin_queries._cause(case, factor)["Baseline_over_host"] for factor in (slower * 0.999, slower))

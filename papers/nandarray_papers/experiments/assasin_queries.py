@@ -24,7 +24,7 @@ from nandarray_papers.assasin.engines import ASSUMPTIONS, ENGINES
 from nandarray_papers.experiments.assasin_engines import geomean
 from nandarray_papers.experiments.assasin_engines import run_one as run_scan
 from nandarray_papers.tpch.data import files
-from nandarray_papers.tpch.host import Host, hosts
+from nandarray_papers.tpch.host_times import Host, hosts
 from nandarray_papers.tpch.queries import QUERIES
 from nandarray_papers.tpch.scans import filtered_tables
 from nandarray_papers.tpch.schema import TABLES

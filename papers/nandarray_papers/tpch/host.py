@@ -17,63 +17,23 @@ import re
 import sys
 import tempfile
 import time
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from functools import cache
-from importlib import resources
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import nandarray
 from nandarray.errors import InvalidError
+from nandarray_papers.tpch import host_spark
 from nandarray_papers.tpch.data import files, store_tables
+from nandarray_papers.tpch.host_times import HOSTS, HostTime
 from nandarray_papers.tpch.queries import QUERIES
 from nandarray_papers.tpch.scans import filtered_tables
 from nandarray_papers.tpch.schema import TABLES
 
-__all__ = ["Host", "HostTime", "hosts", "measure"]
+__all__ = ["measure"]
 
 _SQL = {"int32": "integer", "int64": "bigint", "date": "date"}
-
-
-@dataclass(frozen=True)
-class HostTime:
-    """CPU times of one query: without offload, and with it but without the scans themselves.
-
-    ``passes`` says by offloaded table how often the query scans it. Wall times, where they were taken, are for the eye.
-    """
-
-    alone_s: float
-    after_s: float
-    passes: Mapping[str, int]
-    alone_wall_s: float | None = None
-    after_wall_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Host:
-    """A host as ``host.toml`` has it: the engine, the scale factor, and times by query."""
-
-    engine: str
-    versions: str
-    scale: float
-    times: Mapping[int, HostTime]
-
-
-@cache
-def hosts() -> tuple[Host, ...]:
-    """Return the stored hosts; the first one is the dissertation's where it was measured."""
-    data = tomllib.loads(resources.files("nandarray_papers.tpch").joinpath("host.toml").read_text(encoding="utf-8"))
-    return tuple(
-        Host(
-            engine,
-            one["versions"],
-            float(one["scale"]),
-            {row["query"]: HostTime(**{k: v for k, v in row.items() if k != "query"}) for row in one["query"]},
-        )
-        for engine, one in sorted(data.items(), key=lambda pair: list(_ENGINES).index(pair[0]))
-    )
 
 
 class _Kept:
@@ -172,12 +132,10 @@ def _duckdb() -> tuple[Any, str]:
 
 
 def _spark() -> tuple[Any, str]:
-    from nandarray_papers.tpch import host_spark
-
     return host_spark.measure, host_spark.versions()
 
 
-_ENGINES = {"spark": _spark, "duckdb": _duckdb}
+_ENGINES = dict(zip(HOSTS, (_spark, _duckdb), strict=True))
 
 
 def _processor() -> str:

@@ -25,7 +25,7 @@ import nandarray
 from nandarray.errors import NandarrayError
 from nandarray.interop.tables import Table
 from nandarray_papers.tpch.data import files, store_tables
-from nandarray_papers.tpch.host import HostTime
+from nandarray_papers.tpch.host_times import HostTime
 from nandarray_papers.tpch.queries import QUERIES
 from nandarray_papers.tpch.scans import SCANS, filtered_tables
 from nandarray_papers.tpch.schema import OFFLOADED, TABLES

@@ -55,6 +55,7 @@ ORDER = (
     "nandarray.gpu.client",
     "nandarray.nvme.remote",
     "nandarray.parts.store",
+    "nandarray.parts.handing",
     "nandarray.programs.advise",
     "nandarray.interop",
     "nandarray.flight",

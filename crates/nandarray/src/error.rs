@@ -47,6 +47,20 @@ pub enum Error {
         /// Whether the name is that of a group: other names lie in it.
         group: bool,
     },
+    /// There is no snapshot with this name.
+    #[error("no snapshot named {name:?} in this store; it has {}", if has.is_empty() { "none" } else { has })]
+    NoSnapshot {
+        /// Name for which there is no snapshot.
+        name: String,
+        /// Names of the snapshots that there are.
+        has: String,
+    },
+    /// A snapshot with this name exists already.
+    #[error("a snapshot named {name:?} exists already")]
+    SnapshotExists {
+        /// Name that another snapshot has already.
+        name: String,
+    },
     /// The store file exists, but the mode demands that it is created.
     #[error("{path} exists already")]
     FileExists {
@@ -218,8 +232,8 @@ impl Error {
     /// Returns the stable name of this kind of error, by which interfaces map it to errors of their own.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "not-found",
-            Self::Exists { .. } => "exists",
+            Self::NotFound { .. } | Self::NoSnapshot { .. } => "not-found",
+            Self::Exists { .. } | Self::SnapshotExists { .. } => "exists",
             Self::FileExists { .. } => "file-exists",
             Self::FileMissing { .. } => "file-missing",
             Self::Invalid(_) => "invalid",
@@ -319,6 +333,11 @@ mod tests {
         let rows = [
             (Error::NotFound { name: "a\"b".into() }, r#"no array named "a\"b" in this store"#),
             (Error::Exists { name: "a".into(), group: false }, "an array named \"a\" exists already"),
+            (
+                Error::NoSnapshot { name: "b".into(), has: "a".into() },
+                "no snapshot named \"b\" in this store; it has a",
+            ),
+            (Error::SnapshotExists { name: "a".into() }, "a snapshot named \"a\" exists already"),
             (Error::Invalid("3 of 2".into()), "3 of 2"),
             (
                 Error::VolumeMismatch { space: vec![], view: vec![2] },

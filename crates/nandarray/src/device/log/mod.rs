@@ -62,6 +62,8 @@ pub(super) struct Log {
     checkpoint: Vec<Segment>,
     /// Segments of the previous generation: its checkpoint and its journal.
     previous: Vec<Segment>,
+    /// Whether the next checkpoint has the format with snapshots even if there is none.
+    for_snapshots: bool,
 }
 
 /// The end of the journal as found when a store is opened.
@@ -101,6 +103,7 @@ impl Log {
             slot: 1,
             checkpoint: vec![],
             previous: vec![],
+            for_snapshots: false,
         }
     }
 

@@ -374,7 +374,11 @@ fn a_full_disk_loses_nothing() {
         let (mut refused, mut turn) = (0, 0);
         while refused < 8 && turn < 3000 {
             turn += 1;
-            let op = draw(rng.u64(..), &model, &Taste { array_bytes: 30_000, arrays: 30, reopen: false, coded: true, snapshots: false });
+            let op = draw(
+                rng.u64(..),
+                &model,
+                &Taste { array_bytes: 30_000, arrays: 30, reopen: false, coded: true, snapshots: false },
+            );
             // Until it is full nothing is taken away.
             if matches!(op, Op::Delete { .. } | Op::Clear { .. } | Op::Resize { .. } | Op::Rename { .. }) {
                 continue;

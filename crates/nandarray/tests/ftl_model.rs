@@ -265,7 +265,9 @@ fn squeeze(numbers: &[u64], segments: u32, placed: &str, victim: &str) -> (u64, 
         }
         match op.run(&device) {
             Ok(()) => op.tell(&mut model),
-            Err(e) if is_full(&e) && !matches!(op, Op::Flush | Op::Delete { .. } | Op::DeleteSnapshot(_)) => refused += 1,
+            Err(e) if is_full(&e) && !matches!(op, Op::Flush | Op::Delete { .. } | Op::DeleteSnapshot(_)) => {
+                refused += 1
+            }
             Err(e) => panic!("{e}; {}", context()),
         }
         assert!(media.len() <= options.capacity_bytes.unwrap(), "the store keeps to its capacity; {}", context());

@@ -274,13 +274,7 @@ fn every_version_is_written_on_and_keeps_its_version() {
             key: false,
             fill: 0,
         };
-        vec![
-            whole("matrix", &[40, 50]),
-            part,
-            new,
-            whole("new", &[60, 70]),
-            Op::Compact,
-        ]
+        vec![whole("matrix", &[40, 50]), part, new, whole("new", &[60, 70]), Op::Compact]
     };
     let of_version = |version| {
         let zstd = whole("group/zstd", &[17, 33]);

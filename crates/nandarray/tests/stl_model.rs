@@ -104,8 +104,7 @@ fn run(numbers: &[u64], mut make: impl FnMut() -> Arc<dyn Media>, threads: usize
     let snapshots = geometry.layout == Layout::NEWEST;
     let taste = Taste { array_bytes, snapshots, ..Taste::SMALL };
     let write_buffer_bytes = [0, 3_000, 64 << 20][rng.usize(..3)];
-    let options =
-        |entropy| Options { threads: Some(threads), write_buffer_bytes, ..options(geometry, entropy) };
+    let options = |entropy| Options { threads: Some(threads), write_buffer_bytes, ..options(geometry, entropy) };
     let mut model = Model::new();
     let mut device = open(make(), Mode::Append, &options(0)).unwrap();
     let mut done: Vec<Op> = Vec::new();

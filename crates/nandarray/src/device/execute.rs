@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::check::CheckReport;
 use super::command::{
-    Abort, Append, Apply, Batch, Begin, Change, Check, Compact, Create, Deallocate, Delete, DeleteSnapshot, Flush, List,
-    ListAt, ListBlocks, Open, OpenAt, Read, Rename, Resize, SetAttrs, Settle, Snapshots, StageWrite, Stat, StatSpace,
-    TakeSnapshot, Write,
+    Abort, Append, Apply, Batch, Begin, Change, Check, Compact, Create, Deallocate, Delete, DeleteSnapshot, Flush,
+    List, ListAt, ListBlocks, Open, OpenAt, Read, Rename, Resize, SetAttrs, Settle, Snapshots, StageWrite, Stat,
+    StatSpace, TakeSnapshot, Write,
 };
 use super::snapshots::SnapshotInfo;
 use super::transaction::TransactionId;

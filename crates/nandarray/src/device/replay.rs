@@ -177,8 +177,7 @@ impl Replay<'_> {
                     self.ftl.media().read_at(self.ftl.geometry().page_offset(ppa), &mut bytes)?;
                     let good = self.ftl.oob(ppa)?.is_some_and(|r| {
                         let owner = r.owner();
-                        (owner.unit, owner_space(&owner).0, r.seq()) == (unit as u16, space, seq)
-                            && r.matches(&bytes)
+                        (owner.unit, owner_space(&owner).0, r.seq()) == (unit as u16, space, seq) && r.matches(&bytes)
                     });
                     if !good {
                         return Ok(false);

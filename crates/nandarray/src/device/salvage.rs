@@ -49,7 +49,6 @@ pub(super) struct RebuiltIndex {
     pub(super) unplaced: u64,
 }
 
-
 /// Checks that every index of the checkpoint can be read.
 ///
 /// # Errors

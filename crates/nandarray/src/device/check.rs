@@ -193,8 +193,9 @@ impl Device {
         owners: &mut HashMap<u64, (SpaceId, u32)>,
         live: &mut HashMap<Segment, u32>,
     ) -> Result<Vec<BadUnit>> {
+        let place = self.in_snapshot(space);
         let inner = space.read()?;
-        let (name, place) = (inner.record.name.clone(), self.in_snapshot(space));
+        let name = inner.record.name.clone();
         let reader = Reader { ftl: &self.ftl, space, inner: &inner, watched: true };
         let segments = self.ftl.with_segments(|s| s.len()) as u64;
         let mut bad = Vec::new();

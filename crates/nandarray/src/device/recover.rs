@@ -272,6 +272,8 @@ struct Generation {
     checkpoint: Vec<Segment>,
     catalog: Catalog,
     seq: u64,
+    /// The highest command sequence number that the checkpoint includes.
+    checkpoint_seq: u64,
     opened: OpenedSince,
     journals: Journals,
     replayed: Replayed,
@@ -289,8 +291,8 @@ fn load(
     let salvage = damage == Damage::Salvaged;
     let (slot, superblock) = &slots[which];
     let found = read_generation(media, (marks, slots), superblock, damage, options)?;
-    let Generation { ftl, counters, segments, checkpoint, catalog, seq, mut opened, journals, replayed, rebuilt } =
-        found;
+    let Generation { ftl, counters, segments, checkpoint, catalog, .. } = found;
+    let Generation { seq, checkpoint_seq, mut opened, journals, replayed, rebuilt, .. } = found;
     let Replayed { applied, dropped, durable } = replayed;
     // Chains of this generation and of the other superblock's, whose segments must not be treated as free.
     let mut previous = journals.before.clone();
@@ -317,7 +319,10 @@ fn load(
     assert!(next_lsn > superblock.journal_lsn + applied - 1, "record {next_lsn} follows {applied} that were applied");
     let (last_crc, durable_lsn) = (last_applied.map_or(0, |r| r.crc), durable.min(next_lsn - 1));
     let end = JournalEnd { chain, at, next_lsn, last_crc, durable_lsn, mark_place: next_place(marks) };
-    let log = Log::of_store(superblock.clone(), *slot, end, checkpoint, previous);
+    let mut log = Log::of_store(superblock.clone(), *slot, end, checkpoint, previous);
+    let taken = catalog.kept.all().filter(|version| version.frozen.is_some_and(|seq| seq > checkpoint_seq));
+    log.expect_spread(catalog.bytes_of_versioned());
+    log.expect_spread(taken.map(|version| version.peek().index.stored_bytes()).sum());
     let clean = superblock
         .clean
         .filter(|(lsn, _)| *lsn + 1 == next_lsn && dropped.is_none() && !journals.switched && which == 0);
@@ -389,7 +394,21 @@ fn read_generation(
         return Err(truncated(have, segment as usize));
     }
     let segments = directory.segments.len();
-    Ok(Generation { ftl, counters, segments, checkpoint, catalog, seq, opened, journals, replayed, rebuilt })
+    let checkpoint_seq = directory.seq;
+    let found = Generation {
+        ftl,
+        counters,
+        segments,
+        checkpoint,
+        catalog,
+        seq,
+        checkpoint_seq,
+        opened,
+        journals,
+        replayed,
+        rebuilt,
+    };
+    Ok(found)
 }
 
 /// Creates the flash management for a superblock's geometry and policies, without any state of the segments.

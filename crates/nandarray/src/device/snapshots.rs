@@ -145,6 +145,17 @@ impl Catalog {
         }
     }
 
+    /// Estimates the bytes of the indexes of all spaces that can be written.
+    pub(super) fn bytes_of_indexes(&self) -> u64 {
+        self.by_id.values().map(|space| space.peek().index.stored_bytes()).sum()
+    }
+
+    /// Estimates the bytes of the indexes of those spaces that can be written and of which snapshots have versions.
+    pub(super) fn bytes_of_versioned(&self) -> u64 {
+        let live = self.kept.versions.keys().filter_map(|origin| self.by_id.get(origin));
+        live.map(|space| space.peek().index.stored_bytes()).sum()
+    }
+
     /// Adds a snapshot of all spaces as they are.
     pub(super) fn freeze(
         &mut self,
@@ -365,6 +376,7 @@ impl Device {
             let seq = self.next_seq();
             let framing = Framing::of_format(log.superblock().version);
             self.catalog.write().freeze(name, time, seq, (self.geometry(), framing))?;
+            log.expect_spread(self.catalog.read().bytes_of_indexes());
             log.queue([JournalOp::Snapshot { name: name.to_owned(), time, seq }]);
         }
         self.after_write();

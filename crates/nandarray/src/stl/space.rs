@@ -157,6 +157,8 @@ pub trait StoredIndex: Send + Sync + std::fmt::Debug {
     fn bytes(&self) -> Result<Vec<u8>>;
     /// Returns the number of building blocks in the index.
     fn blocks(&self) -> u64;
+    /// Returns the number of stored bytes.
+    fn stored_bytes(&self) -> u64;
 }
 
 /// A space's index, loaded or not.
@@ -166,6 +168,19 @@ pub enum IndexState {
     Stored(Arc<dyn StoredIndex>),
     /// Loaded into memory.
     Loaded(Index),
+}
+
+/// Estimated bytes that a building block takes in a stored index.
+const STORED_BLOCK_BYTES: u64 = 16;
+
+impl IndexState {
+    /// Estimates the bytes that the index takes in a checkpoint.
+    pub fn stored_bytes(&self) -> u64 {
+        match self {
+            Self::Stored(stored) => stored.stored_bytes(),
+            Self::Loaded(index) => index.blocks() * STORED_BLOCK_BYTES,
+        }
+    }
 }
 
 /// The changeable state of a space, guarded by its lock.

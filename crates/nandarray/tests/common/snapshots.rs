@@ -13,7 +13,8 @@ const MARK: char = '@';
 /// Largest number of snapshots that are drawn.
 const MOST: usize = 3;
 
-fn name_of(snapshot: &str, name: &str) -> String {
+/// Returns the name in a model of an array in a snapshot.
+pub(crate) fn name_of(snapshot: &str, name: &str) -> String {
     format!("{MARK}{snapshot}/{name}")
 }
 

@@ -243,6 +243,7 @@ impl Device {
         }
         let dead = log.begin_generation(superblock, slot, checkpoint.segments().to_vec(), journal);
         let lsn = log.last_lsn();
+        log.spread_bytes = self.catalog.read().bytes_of_versioned();
         let _ = self.allocate_journal(log, 0);
         self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);

@@ -187,7 +187,7 @@ class Source:
         """Refuse to serve what is served."""
         self.refuse("way to be served again")
 
-    #: What is said of snapshots, which only the process that has the file takes and reads.
+    #: Reason why there are no snapshots, for errors: only the process that has the file takes and reads them.
     no_snapshots = "snapshots: they are for the process that has the file"
 
     def at(self, snapshot: str) -> Never:

@@ -1,7 +1,7 @@
 """Snapshots of a store in a file: what they keep, what they cost, and how they end.
 
-A model of NumPy arrays beside the store decides (`test_a_model_of_arrays_and_snapshots_agrees`). Losses of power and full
-disks are the engine's tests (`crates/nandarray/tests`), the bytes `test_file_format.py`.
+A model of NumPy arrays beside the store decides (`test_a_model_of_arrays_and_snapshots_agrees`). Losses of power and
+full disks are the engine's tests (`crates/nandarray/tests`), the bytes `test_file_format.py`.
 """
 
 from __future__ import annotations
@@ -101,6 +101,12 @@ def test_a_snapshot_is_read_by_another_process_and_beside_the_writer(path: Path)
     assert again.store.read_only
 
 
+def fill(store: Any, turns: range) -> None:
+    for turn in turns:
+        store["a"][:] = turn
+        store.snapshot(f"s{turn}")
+
+
 def test_space_comes_back_when_a_snapshot_goes(path: Path) -> None:
     size = 600_000
     with nandarray.open(path, "w", capacity=2 << 20, preset="tiny") as store:
@@ -112,9 +118,7 @@ def test_space_comes_back_when_a_snapshot_goes(path: Path) -> None:
         assert store.snapshots()[0]["bytes_held"] >= size
         store.snapshot("more")
         with pytest.raises(StoreFullError):
-            for turn in range(3, 20):
-                array[:] = turn
-                store.snapshot(f"s{turn}")
+            fill(store, range(3, 20))
         assert (store.at("kept")["a"][:] == 1).all()
         assert (store.at("more")["a"][:] == 2).all()
         for one in store.snapshots()[1:]:
@@ -197,7 +201,7 @@ def test_what_cannot_be_is_refused(path: Path) -> None:
         store["a"] = np.arange(3)
         store.create("b", data=np.arange(3), encryption_key=KEY)
         store.snapshot("s")
-        with pytest.raises(ExistsError, match="a snapshot named \"s\" exists already"):
+        with pytest.raises(ExistsError, match='a snapshot named "s" exists already'):
             store.snapshot("s")
         for name in ("", "a/b", ".a", "x" * 201, "ä"):
             with pytest.raises(InvalidError, match="the name of a snapshot must begin with"):
@@ -205,7 +209,7 @@ def test_what_cannot_be_is_refused(path: Path) -> None:
         with pytest.raises(InvalidError, match="must be str, not int"):
             store.snapshot(3)  # type: ignore[arg-type]
         for call in (store.at, store.delete_snapshot):
-            with pytest.raises(NotFoundError, match="no snapshot named \"t\" in this store; it has s"):
+            with pytest.raises(NotFoundError, match='no snapshot named "t" in this store; it has s'):
                 call("t")
         old = store.at("s")
         changes: list[Any] = [
@@ -227,7 +231,7 @@ def test_what_cannot_be_is_refused(path: Path) -> None:
         with pytest.raises(WrongKeyError):
             old.open_array("b", encryption_key=bytes(32))
         for serve in (old.nvme, lambda: nandarray.serve(old, f"{path}.sock")):
-            with pytest.raises(InvalidError, match="snapshot \"s\" cannot be served"):
+            with pytest.raises(InvalidError, match='snapshot "s" cannot be served'):
                 serve()
         assert "snapshot 's'" in repr(old)
         array = old["a"]

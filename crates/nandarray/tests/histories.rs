@@ -171,7 +171,8 @@ fn a_crash_keeps_a_beginning_of_every_threads_rows() {
     });
 }
 
-/// A snapshot has a beginning of every thread's rows, and keeps it while others are taken and deleted and pages are moved.
+/// A snapshot has a beginning of every thread's rows, and keeps it while others are taken and deleted and pages are
+/// moved.
 #[test]
 fn snapshots_beside_writers_have_whole_rows_and_keep_them() {
     within(120, "snapshots", || {

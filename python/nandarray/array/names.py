@@ -17,7 +17,16 @@ import re
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
 
-__all__ = ["MARKER", "UNFINISHED", "check_new", "full_name", "is_hidden", "is_unfinished", "make_marker", "snapshot_name"]
+__all__ = [
+    "MARKER",
+    "UNFINISHED",
+    "check_new",
+    "full_name",
+    "is_hidden",
+    "is_unfinished",
+    "make_marker",
+    "snapshot_name",
+]
 
 #: The last part of the name of the hidden array that keeps a group.
 MARKER = ".group"

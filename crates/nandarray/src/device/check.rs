@@ -177,8 +177,8 @@ impl Device {
         }
     }
 
-    /// Returns the beginning of a finding about a version of a space, which names its snapshot; nothing for a space that
-    /// can be written.
+    /// Returns the beginning of a finding about a version of a space, which names its snapshot; nothing for a space
+    /// that can be written.
     fn in_snapshot(&self, space: &Space) -> String {
         let snapshot = space.frozen.and_then(|seq| self.catalog.read().kept.name_of(seq).map(str::to_owned));
         snapshot.map_or_else(String::new, |name| format!("in snapshot {name:?}: "))

@@ -3,7 +3,8 @@
 //! The pages of a block that was written in parts (by slabs that end within it, or by overwriting some of it) lie in
 //! several extents. In memory that costs little (`stl/read/split.rs`), but a disk needs one read for each extent.
 //! Compaction defragments before it packs segments. Access units in the write buffer stay there; coded blocks are
-//! always written whole. Blocks that share pages with a snapshot stay, too: rewriting them would take their space twice.
+//! always written whole. Blocks that share pages with a snapshot stay, too: rewriting them would take their space
+//! twice.
 //!
 //! Each block is read and appended under its range lock, and applied only if its index entry has not changed since:
 //! reclaim moves pages without taking range locks.

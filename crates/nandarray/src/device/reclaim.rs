@@ -1,12 +1,12 @@
 //! Garbage collection: moves live pages out of segments whose pages are mostly dead, so that the segments can be
 //! reused.
 //!
-//! The out-of-band records of a victim (the segment to empty) name the owners of its pages; a page is live if an index of
-//! its owner still maps it: that of the space, or of a version that a snapshot keeps. It is moved in all of them at once. Live pages are verified and copied to places that the placement policy chooses: under
-//! the paper's rules the same channel and bank, for compaction adjacent places. They keep their command's sequence
-//! number. The index is changed under the space's lock, so a reader sees the old page or the new one, with the same
-//! content. A segment with a page that cannot be moved, because the page or its record is damaged, is retired and never
-//! reused.
+//! The out-of-band records of a victim (the segment to empty) name the owners of its pages; a page is live if an index
+//! of its owner still maps it: that of the space, or of a version that a snapshot keeps. It is moved in all of them at
+//! once. Live pages are verified and copied to places that the placement policy chooses: under the paper's rules the
+//! same channel and bank, for compaction adjacent places. They keep their command's sequence number. The index is
+//! changed under the space's lock, so a reader sees the old page or the new one, with the same content. A segment with
+//! a page that cannot be moved, because the page or its record is damaged, is retired and never reused.
 //!
 //! A full disk is handled without moving pages, which would need room first: the disk blocks of dead pages are
 //! deallocated in place (`discard_dead`).

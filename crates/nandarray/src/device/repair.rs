@@ -76,8 +76,8 @@ impl Device {
             for (space, at, unit) in lost {
                 let (name, block) = (space.peek().record.name.clone(), Shape(&at));
                 let what = format!(
-                    "building block {block}, access unit {unit}: its page was that of a version of another time, and is \
-                     taken from it"
+                    "building block {block}, access unit {unit}: its page was that of a version of another time, and \
+                     is taken from it"
                 );
                 report.add(Some(&name), what);
             }

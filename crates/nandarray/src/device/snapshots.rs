@@ -1,14 +1,14 @@
 //! Snapshots: all spaces as they were between two commands, readable by name until the snapshot is deleted.
 //!
 //! A snapshot keeps a *version* of every space: its record, and a copy of its index, which shares the chunks of the
-//! original (`stl/index.rs`). Versions of one space share pages, whose out-of-band records name the space. Sorted by age,
-//! those that have a given page are neighbours: a page that a version has lost is never mapped again. So a page is dead
-//! when neither the next older nor the next newer version has it, and each version knows the next older one
+//! original (`stl/index.rs`). Versions of one space share pages, whose out-of-band records name the space. Sorted by
+//! age, those that have a given page are neighbours: a page that a version has lost is never mapped again. So a page is
+//! dead when neither the next older nor the next newer version has it, and each version knows the next older one
 //! (`stl/space.rs`). Reclaim moves a page in all versions that have it (`reclaim`).
 //!
 //! The journal has a snapshot as a name: replaying it copies the indexes again. A checkpoint stores the index of each
-//! version, once for neighbours that are alike (`log/checkpoint.rs`). Since earlier versions of the engine know neither,
-//! the store has another format version as long as it has a snapshot.
+//! version, once for neighbours that are alike (`log/checkpoint.rs`). Since earlier versions of the engine know
+//! neither, the store has another format version as long as it has a snapshot.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -126,8 +126,8 @@ impl Kept {
 }
 
 impl Catalog {
-    /// Returns the space with this number, if it was not deleted, and the versions of it that snapshots keep, the newest
-    /// first.
+    /// Returns the space with this number, if it was not deleted, and the versions of it that snapshots keep, the
+    /// newest first.
     pub(super) fn versions(&self, origin: SpaceId) -> Vec<Arc<Space>> {
         self.by_id.get(&origin).into_iter().chain(self.kept.of(origin)).cloned().collect()
     }
@@ -276,8 +276,8 @@ impl Catalog {
         }
     }
 
-    /// Makes units unreadable, after indexes were rebuilt, that have a page which a version has that is no neighbour: such
-    /// a page would be taken for dead too early. Returns a description of each.
+    /// Makes units unreadable, after indexes were rebuilt, that have a page which a version has that is no neighbour:
+    /// such a page would be taken for dead too early. Returns version, block and unit of each.
     pub(super) fn separate_versions(&self, geometry: &Geometry) -> Result<Vec<(Arc<Space>, BlockAt, u32)>> {
         let mut lost = Vec::new();
         for origin in self.kept.origins() {
@@ -366,7 +366,7 @@ impl Device {
             if self.catalog.read().kept.by_name.contains_key(name) {
                 return Err(Error::SnapshotExists { name: name.to_owned() });
             }
-            // What commands left in the write buffer since then becomes pages, which versions can share.
+            // Units that commands left in the write buffer since then become pages, which versions can share.
             self.drain()?;
             let mut log = self.log.lock();
             if log.superblock().version < SNAPSHOT_FORMAT {

@@ -194,8 +194,8 @@ pub struct Inner {
     pub write_buffer: HashMap<BlockAt, BufferedBlock>,
     /// Whether the space was deleted, so that commands on it fail.
     pub deleted: bool,
-    /// The next older version of the space, which a snapshot keeps; `None` if no snapshot has one. Versions share pages:
-    /// a page that a space loses is dead only if this version has not the same.
+    /// The next older version of the space, which a snapshot keeps; `None` if no snapshot has one. Versions share
+    /// pages: a page that a space loses is dead only if this version has not the same.
     pub older: Option<Arc<Space>>,
 }
 

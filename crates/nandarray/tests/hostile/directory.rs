@@ -21,8 +21,8 @@ type Snapshots = Vec<(String, u64, u64, Vec<(SpaceRecord, Blob)>)>;
 const GEOMETRY: Geometry =
     Geometry { page_bytes: 512, channels: 4, banks: 1, pages_per_block: 32, layout: Layout::NEWEST };
 
-/// A store with some arrays in a checkpoint: its bytes, its superblock with slot, its directory and its indexes; and its
-/// snapshots, with theirs.
+/// A store with some arrays in a checkpoint: its bytes, its superblock with slot, its directory, its snapshots and the
+/// indexes of both.
 struct Base {
     bytes: Vec<u8>,
     slot: usize,

@@ -132,7 +132,8 @@ impl Device {
         self.switch(log, superblock, slot, stream.chain, new_journal.chain, places)
     }
 
-    /// Returns the format version of the next checkpoint: earlier versions of the engine read a store without snapshots.
+    /// Returns the format version of the next checkpoint: earlier versions of the engine read a store without
+    /// snapshots.
     fn format_version(&self, log: &Log) -> u32 {
         if log.for_snapshots || !self.catalog.read().kept.is_empty() {
             return SNAPSHOT_FORMAT;

@@ -30,8 +30,8 @@ use crate::stl::write::{Gone, Staged, Writer, apply};
 const JOURNAL_BYTES_AT_CLOSE: u64 = 1 << 20;
 /// A checkpoint is due when the journal has more bytes than this, and more than half the checkpoint's.
 const JOURNAL_BYTES_MAX: u64 = 16 << 20;
-/// A checkpoint is due when snapshots may make the next one longer by more bytes than this, and more than four times its
-/// own: afterwards alike indexes of these snapshots are stored once, and no room is kept for them.
+/// A checkpoint is due when snapshots may make the next one longer by more bytes than this, and more than four times
+/// its own: afterwards alike indexes of these snapshots are stored once, and no room is kept for them.
 const SPREAD_BYTES_MAX: u64 = 16 << 20;
 /// In a store with a capacity a checkpoint is due when the journal has more than the capacity divided by this.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;

@@ -64,8 +64,8 @@ pub(super) struct Log {
     previous: Vec<Segment>,
     /// Whether the next checkpoint has the format with snapshots even if there is none.
     for_snapshots: bool,
-    /// Bytes by which the next checkpoint may be longer than the newest one because versions of a space, whose indexes were
-    /// alike and stored once, come to differ.
+    /// Bytes by which the next checkpoint may be longer than the newest one because versions of a space, whose indexes
+    /// were alike and stored once, come to differ.
     spread_bytes: u64,
 }
 

@@ -154,7 +154,7 @@ pub fn apply(inner: &mut Inner, staged: Staged) -> Applied {
 pub struct Lost {
     /// Number of the pages.
     pub pages: u64,
-    /// Those of them that the next older version does not have.
+    /// Runs of those pages that the next older version does not have.
     pub dead: Vec<Run>,
 }
 

@@ -109,7 +109,7 @@ def fill(store: Any, turns: range) -> None:
 
 def test_space_comes_back_when_a_snapshot_goes(path: Path) -> None:
     size = 600_000
-    with nandarray.open(path, "w", capacity=2 << 20, preset="tiny") as store:
+    with nandarray.open(path, "w", capacity=3 << 20, preset="tiny") as store:
         array = store.create("a", (size,), "u1")
         array[:] = 1
         store.snapshot("kept")
@@ -275,7 +275,7 @@ def test_snapshots_under_a_modelled_clock(path: Path) -> None:
         before = store.clock.now
         with store.at("s") as old:
             assert np.array_equal(old["a"][:], np.arange(1000))
-            assert np.array_equal(old["a"].submit_read().result(), np.arange(1000))
+            assert np.array_equal(old["a"].submit(...).result(), np.arange(1000))
         assert store.clock.now > before
         assert not store.closed
 

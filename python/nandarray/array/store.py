@@ -346,6 +346,15 @@ class Store(Group):
         ------
         NotFoundError
             There is no such snapshot.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> with nandarray.open("data.nand", mode="w") as store:
+        ...     store.snapshot("before")
+        ...     store.delete_snapshot("before")
+        ...     store.snapshots()
+        []
         """
         self._engine.delete_snapshot(snapshot_name(name))
 
@@ -369,6 +378,16 @@ class Store(Group):
             There is no such snapshot.
         DoorError
             Another process has the file.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["x"] = np.arange(3)
+        >>> store.snapshot("before")
+        >>> store["x"][1:] = 7
+        >>> store.at("before")["x"][:]
+        array([0, 1, 2])
         """
         opening = self._opening
         if opening is not None:

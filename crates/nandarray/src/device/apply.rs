@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Device;
-use super::wire::{JournalOp, Move, Update};
+use super::wire::{JournalOp, MovedPages, Update};
 use crate::error::Result;
 use crate::flash::{Ppa, Run};
 use crate::sim::count;
@@ -109,7 +109,7 @@ impl Device {
         self.ftl.adopt(&to);
         let mut log = self.log.lock();
         let (wire_from, wire_to) = (to_wire(&from), to_wire(&to));
-        log.queue([JournalOp::Move(Move { space: origin, seq, at: at.to_vec(), from: wire_from, to: wire_to })]);
+        log.queue([JournalOp::Move(MovedPages { space: origin, seq, at: at.to_vec(), from: wire_from, to: wire_to })]);
         count(&self.counters.pages_moved, to.iter().map(|run| u64::from(run.count)).sum());
         self.ftl.release(from.into_iter());
         Ok(true)

@@ -108,10 +108,17 @@ impl Device {
         accept_older: bool,
     ) -> Result<()> {
         let mut replaced: HashMap<(SpaceId, BlockAt), u64> = HashMap::new();
+        // The repair of a page, in all versions of its space that had it; each version has findings of its own.
+        let mut done: HashMap<(SpaceId, BlockAt, u32, Ppa), String> = HashMap::new();
         for (space, unit) in bad {
             let block = (space.origin, unit.at.clone());
-            if let Some(seq) = replaced.get(&block) {
-                report.findings[unit.finding].repaired = Some(older_block(*seq));
+            // Units of several blocks may have the page of lost ones.
+            let page = (space.origin, unit.at.clone(), unit.unit, unit.page);
+            if let Some(seq) = replaced.get(&(space.id, unit.at.clone())) {
+                done.insert(page.clone(), older_block(*seq));
+            }
+            if let Some(how) = done.get(&page) {
+                report.findings[unit.finding].repaired = Some(how.clone());
                 continue;
             }
             let old = space.read()?.index().get(&unit.at).and_then(|map| map.page_of(unit.unit));
@@ -121,11 +128,16 @@ impl Device {
             let record = if self.within(old) { self.ftl.oob(old)?.filter(|r| r.owner() == owner) } else { None };
             let seq = record.map(|r| r.seq());
             let Some(units) = found.copies.get(&block) else { continue };
-            let others = || units.get(&unit.unit).into_iter().flatten().filter(|c| c.intact && c.ppa != old);
+            let newest = space.newest_seq();
+            let others = || {
+                let copies = units.get(&unit.unit).into_iter().flatten();
+                copies.filter(|c| c.intact && c.ppa != old && c.seq <= newest)
+            };
             if let Some(copy) = others().find(|c| Some(c.seq) == seq) {
                 self.map_instead(&space, &unit.at, (unit.unit, old), copy.ppa)?;
-                report.findings[unit.finding].repaired =
-                    Some(format!("mapped to a copy that reclaim left behind, page {}", copy.ppa.0));
+                let how = format!("mapped to a copy that reclaim left behind, page {}", copy.ppa.0);
+                report.findings[unit.finding].repaired = Some(how.clone());
+                done.insert(page, how);
                 continue;
             }
             if !accept_older {
@@ -133,18 +145,21 @@ impl Device {
             }
             if space.coded() {
                 // The pages of a coded block only make sense together.
-                let Some((seq, runs)) = self.whole_block(&space, &unit.at, units, seq.unwrap_or(u64::MAX)) else {
+                let before = seq.unwrap_or(newest.saturating_add(1));
+                let Some((seq, runs)) = self.whole_block(&space, &unit.at, units, before) else {
                     continue;
                 };
                 for version in self.having(&space, &unit.at, (unit.unit, old))? {
                     remap(&mut *version.write()?, &unit.at, &Gone::All, &runs);
                 }
                 report.findings[unit.finding].repaired = Some(older_block(seq));
-                replaced.insert(block, seq);
+                done.insert(page, older_block(seq));
+                replaced.insert((space.id, unit.at), seq);
             } else if let Some(copy) = others().filter(|c| seq.is_none_or(|s| c.seq < s)).max_by_key(|c| c.seq) {
                 self.map_instead(&space, &unit.at, (unit.unit, old), copy.ppa)?;
-                report.findings[unit.finding].repaired =
-                    Some(format!("mapped to OLDER content, of command {}, page {}", copy.seq, copy.ppa.0));
+                let how = format!("mapped to OLDER content, of command {}, page {}", copy.seq, copy.ppa.0);
+                report.findings[unit.finding].repaired = Some(how.clone());
+                done.insert(page, how);
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::snapshots::check_snapshot_name;
-use super::wire::{JournalOp, Move, RecordBody, Update, from_wire};
+use super::wire::{JournalOp, MovedPages, RecordBody, Update, from_wire};
 use super::{Catalog, Dropped};
 use crate::codec::Framing;
 use crate::error::{Error, Result};
@@ -247,7 +247,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn moved(&mut self, moved: &Move) -> Result<()> {
+    fn moved(&mut self, moved: &MovedPages) -> Result<()> {
         let (from, to) = (from_wire(&moved.from)?, from_wire(&moved.to)?);
         let units = |runs: &[Run]| -> Vec<u32> { runs.iter().flat_map(|run| run.unit..run.end()).collect() };
         let mut left: BTreeSet<u32> = units(&from).into_iter().collect();

@@ -48,12 +48,12 @@ pub(super) enum JournalOp {
     /// A snapshot was deleted, and the pages freed that only it had.
     DeleteSnapshot(String),
     /// Pages of a building block were moved, in all versions of the space that have them.
-    Move(Move),
+    Move(MovedPages),
 }
 
 /// Pages of a building block that were moved, in a space of which snapshots keep versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Move {
+pub(super) struct MovedPages {
     /// Number of the block's space.
     pub(super) space: SpaceId,
     /// Sequence number of the command that wrote the pages' content.

@@ -170,9 +170,12 @@ class Store(Group):
             threads.shutdown(wait=True)
         if door is not None:
             door.end()
-        for shown in list(self._shown):
-            shown.close()
-        self._engine.close()
+        try:
+            self._engine.close()
+        finally:
+            if self._engine.closed:  # not if the last flush found no room
+                for shown in list(self._shown):
+                    shown.close()
 
     def flush(self) -> None:
         """Make everything written so far durable."""

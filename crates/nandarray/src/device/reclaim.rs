@@ -99,12 +99,13 @@ impl Device {
 
     /// Makes room on a full disk; returns whether a segment became free or disk blocks of dead pages were deallocated.
     pub(super) fn make_room(&self) -> Result<bool> {
-        let freed = || self.ftl.with_segments(|s| s.freed());
+        let counts = || self.ftl.with_segments(|s| (s.freed(), s.free().len()));
         let _reclaim = self.reclaim.lock();
-        let before = freed();
-        let made = self.commit_and_free().and_then(|()| Ok(freed() > before || self.discard_dead()?));
+        let (freed, free) = counts();
+        let made = self.commit_and_free().and_then(|()| Ok(counts().0 > freed || self.discard_dead()?));
         match made {
-            Err(Error::Full { .. }) => Ok(freed() > before),
+            // A commit that found no room opens segments, and they are free again: that is no room.
+            Err(Error::Full { .. }) => Ok(counts().1 > free),
             made => made,
         }
     }

@@ -112,9 +112,9 @@ impl Kept {
         number.ok_or_else(|| Error::corrupt("no number is left for another version of an array"))
     }
 
-    /// Returns the entries of the directory for all snapshots; `places` has the place of the index of each version.
-    pub(super) fn entries(&self, places: &HashMap<SpaceId, IndexPlace>) -> Vec<SnapshotEntry> {
-        let entry = |space: &Arc<Space>| SpaceEntry { record: space.peek().record.clone(), index: places[&space.id] };
+    /// Returns the entries of the directory for all snapshots; `stored` has the place of the index of each version.
+    pub(super) fn entries(&self, stored: &BTreeMap<SpaceId, IndexPlace>) -> Vec<SnapshotEntry> {
+        let entry = |space: &Arc<Space>| SpaceEntry { record: space.peek().record.clone(), index: stored[&space.id] };
         let all = self.by_name.iter().map(|(name, snapshot)| SnapshotEntry {
             name: name.clone(),
             time: snapshot.time,
@@ -147,7 +147,7 @@ impl Catalog {
 
     /// Estimates the bytes of the indexes of all spaces that can be written.
     pub(super) fn bytes_of_indexes(&self) -> u64 {
-        self.by_id.values().map(|space| space.peek().index.stored_bytes()).sum()
+        self.by_name.values().map(|id| self.by_id[id].peek().index.stored_bytes()).sum()
     }
 
     /// Estimates the bytes of the indexes of those spaces that can be written and of which snapshots have versions.

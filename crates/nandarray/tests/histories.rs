@@ -184,14 +184,14 @@ fn snapshots_beside_writers_have_whole_rows_and_keep_them() {
             let kept: Mutex<Vec<(String, [u32; THREADS])>> = Mutex::default();
             let writer = |i: usize, turn: u32, _: &mut Rng| {
                 append_row(&device, i, turn).unwrap_or_else(|e| panic!("{e}, {context}"));
-                if turn % 10 == 0 {
+                if turn.is_multiple_of(10) {
                     let name = format!("s{i}.{turn}");
                     device.execute(command::TakeSnapshot { name: &name, time: turn.into() }).unwrap();
                     let rows = rows_in(&device, &snapshots::name_of(&name, "rows"), &context);
                     assert!(rows[i] == turn, "{rows:?} in {name}, {context}");
                     kept.lock().unwrap().push((name, rows));
                 }
-                if turn % 25 == 0 {
+                if turn.is_multiple_of(25) {
                     let (name, rows) = kept.lock().unwrap().remove(0);
                     assert_eq!(rows_in(&device, &snapshots::name_of(&name, "rows"), &context), rows, "{context}");
                     device.execute(command::DeleteSnapshot { name: &name }).unwrap();

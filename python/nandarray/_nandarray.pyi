@@ -171,6 +171,10 @@ class Store:
         seed: int = 0,
         trace: str | None = None,  # a .pftrace to write
     ) -> Store: ...
+    def at(self, snapshot: str) -> Store: ...  # as a snapshot keeps it, for reading
+    def take_snapshot(self, name: str, time: int) -> None: ...
+    def delete_snapshot(self, name: str) -> None: ...
+    def snapshots(self) -> list[tuple[str, int, int, int]]: ...  # name, time, arrays, bytes held; the oldest first
     def session(
         self,
         scheduler: str,

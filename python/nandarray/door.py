@@ -187,6 +187,25 @@ class Source:
         """Refuse to serve what is served."""
         self.refuse("way to be served again")
 
+    #: Reason why there are no snapshots, for errors: only the process that has the file takes and reads them.
+    no_snapshots = "snapshots: they are for the process that has the file"
+
+    def at(self, snapshot: str) -> Never:
+        """Refuse a snapshot."""
+        self.refuse(self.no_snapshots)
+
+    def take_snapshot(self, name: str, time: int) -> Never:
+        """Refuse a snapshot."""
+        self.refuse(self.no_snapshots)
+
+    def delete_snapshot(self, name: str) -> Never:
+        """Refuse a snapshot."""
+        self.refuse(self.no_snapshots)
+
+    def snapshots(self) -> Never:
+        """Refuse snapshots."""
+        self.refuse(self.no_snapshots)
+
     def choose_identity(self, choice: str) -> Never:
         """Refuse an identity."""
         self.refuse("identity to choose")

@@ -9,6 +9,7 @@ Not read: compressed and encrypted blocks, stores that need recovery.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import struct
@@ -113,9 +114,10 @@ class Image:
         self.data_bytes = self.pages * self.page_bytes
         self.records_bytes = -(-(64 + 32 * self.pages) // 512) * 512
         self.segment_bytes = -(-(self.data_bytes + 32 * self.pages + 64) // 4096) * 4096
-        if slot["version"] == 3:
+        if slot["version"] >= 3:
             self.segment_bytes = self.data_bytes + self.records_bytes
         self.spaces: dict[int, Space] = {}
+        self.snapshots: dict[str, dict[int, Space]] = {}
         stream = self._chain(slot["checkpoint_first"], slot["checkpoint_nonce"])
         self._directory(stream)
         self._journal()
@@ -126,7 +128,7 @@ class Image:
         if slot[:8] != b"\x89NANDAR\n" or crc != struct.unpack_from("<I", slot, 12)[0]:
             return None
         (version,) = struct.unpack_from("<I", slot, 8)
-        assert version in (1, 2, 3)
+        assert version in (1, 2, 3, 4)
         names = "generation page_bytes channels banks pages_per_block capacity checkpoint_nonce checkpoint_first "
         names += (
             "directory_crc directory_at directory_at2 directory_bytes checkpoint_bytes journal_nonce journal_first "
@@ -168,14 +170,21 @@ class Image:
         take.varint(), take.varint()  # seq, next_space
         for _ in range(take.varint()):
             take.varint(), take.varint(), take.raw(1)  # live, erases, bad
+        self._spaces(stream, take, self.spaces)
+        for _ in range(take.varint() if slot["version"] >= 4 else 0):
+            spaces = self.snapshots[take.blob().decode()] = {}
+            take.varint(), take.varint()  # time, seq
+            self._spaces(stream, take, spaces)
+        assert take.at == len(text)
+
+    def _spaces(self, stream: bytes, take: Postcard, spaces: dict[int, Space]) -> None:
         for _ in range(take.varint()):
             space = _space(take)
             at, count, crc, blocks = (take.varint() for _ in range(4))
             assert crc32c(stream[at : at + count]) == crc
             self._index(space, Postcard(stream[at : at + count]))
             assert len(space.blocks) == blocks
-            self.spaces[space.number] = space
-        assert take.at == len(text)
+            spaces[space.number] = space
 
     @staticmethod
     def _index(space: Space, take: Postcard) -> None:
@@ -218,6 +227,16 @@ class Image:
             space = _space(take)
             self.spaces[space.number] = space
             return
+        if kind == 7:
+            self.snapshots[take.blob().decode()] = copy.deepcopy(self.spaces)
+            take.varint(), take.varint()  # time, seq
+            return
+        if kind == 8:
+            del self.snapshots[take.blob().decode()]
+            return
+        if kind == 9:
+            self._move(take)
+            return
         assert kind in (1, 2, 3, 4, 5), "a switch is not in the journal that counts"
         space = self.spaces[take.varint()]
         if kind == 1:
@@ -244,6 +263,18 @@ class Image:
         if units:
             space.blocks[at] = units
 
+    def _move(self, take: Postcard) -> None:
+        number, _seq, at = take.varint(), take.varint(), tuple(take.numbers())
+        pages = []
+        for _ in range(2):
+            runs = [(take.varint(), take.varint(), take.varint()) for _ in range(take.varint())]
+            pages.append({unit + i: ppa + i for unit, count, ppa in runs for i in range(count)})
+        before, after = pages
+        assert before.keys() == after.keys()
+        for spaces in (self.spaces, *self.snapshots.values()):
+            units = spaces[number].blocks.get(at, {}) if number in spaces else {}
+            units.update({unit: after[unit] for unit, ppa in before.items() if units.get(unit) == ppa})
+
     def page(self, space: Space, at: tuple[int, ...], unit: int) -> bytes:
         """One page, compared with its record, and that with its owner."""
         segment, i = divmod(space.blocks[at][unit], self.pages + 1)
@@ -260,9 +291,10 @@ class Image:
         assert tuple(key.varint() for _ in at) == at
         return data
 
-    def array(self, name: str) -> np.ndarray[Any, Any]:
+    def array(self, name: str, snapshot: str | None = None) -> np.ndarray[Any, Any]:
         """The elements of a plain array, or of one of packed integers."""
-        space = next(one for one in self.spaces.values() if one.name == name)
+        spaces = self.spaces if snapshot is None else self.snapshots[snapshot]
+        space = next(one for one in spaces.values() if one.name == name)
         assert space.compression in (None, "bitpack", "varwidth")
         dtype = np.dtype(space.dtype)
         whole = np.full(space.shape, np.frombuffer(space.fill, dtype)[0])

@@ -55,6 +55,41 @@ def test_a_store_reads_as_the_page_says(path: Path, *, checkpoint: bool) -> None
     assert json.loads(line.attrs) == {"units": "m"}
 
 
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_snapshots_read_as_the_page_says(path: Path, *, checkpoint: bool) -> None:
+    """Pages that are shared, moved, and had by snapshots alone; `compact` moves pages, and leaves an empty journal."""
+    values = np.arange(9000, dtype="<i4")
+    with nandarray.open(path, "w", preset="tiny", capacity=350 << 10) as store:
+        store.create("line", data=values)
+        store.create("other", data=np.ones((40, 50)))
+        store.snapshot("one")
+        store["line"][2000:4000] = -1
+        store.snapshot("two")
+        del store["other"]
+        if checkpoint:
+            store.compact()
+        before = store.stat()["pages_moved"]
+        random = np.random.default_rng(1)
+        for turn in range(600):  # until reclaim moves pages
+            start = random.integers(0, 8800)
+            store["line"][start : start + 150] = turn
+            if turn % 3 == 0:
+                store.flush()
+        assert store.stat()["pages_moved"] > before
+        store.snapshot("three")
+        store.delete_snapshot("three")
+        last = store["line"][:]
+    image = Image(path)
+    assert image.superblock["version"] == 4
+    assert list(image.snapshots) == ["one", "two"]
+    now = np.where((np.arange(9000) >= 2000) & (np.arange(9000) < 4000), -1, values)
+    assert np.array_equal(image.array("line", "two"), now)
+    assert np.array_equal(image.array("line", "one"), values)
+    assert np.array_equal(image.array("other", "one"), np.ones((40, 50)))
+    assert np.array_equal(image.array("line"), last)
+    assert [space.name for space in image.spaces.values()] == ["line"]
+
+
 def test_the_file_preset_has_the_sizes_that_the_page_gives(path: Path) -> None:
     with nandarray.open(path, "w") as store:
         store["a"] = np.arange(100)

@@ -56,6 +56,8 @@ pub(crate) struct PyStore {
     opening: ReopenArgs,
     read_only: bool,
     clock: Mutex<Option<Py<PyClock>>>,
+    /// The snapshot whose arrays are seen; `None` for the store as it is.
+    snapshot: Option<String>,
 }
 
 #[pymethods]
@@ -90,7 +92,13 @@ impl PyStore {
         let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
         let device = Arc::new(RwLock::new(beside(device)));
-        Ok(Self { device, opening: ReopenArgs { path, options, model: None }, read_only, clock: Mutex::new(None) })
+        Ok(Self {
+            device,
+            opening: ReopenArgs { path, options, model: None },
+            read_only,
+            clock: Mutex::new(None),
+            snapshot: None,
+        })
     }
 
     /// Opens a store on a described device, under the modelled clock. `device` is the description in TOML, `overrides`
@@ -135,7 +143,31 @@ impl PyStore {
         let device: SharedRuntime = Arc::new(RwLock::new(beside(device)));
         let clock = Py::new(py, PyClock::new(clock, device.clone(), timeline))?;
         let opening = ReopenArgs { path, options, model: Some(Model { description, bytes }) };
-        Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
+        Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)), snapshot: None })
+    }
+
+    /// Returns the store as a snapshot keeps it, for reading.
+    fn at(&self, py: Python<'_>, snapshot: String) -> PyResult<Self> {
+        self.command(py, command::ListAt { snapshot: &snapshot, prefix: "" })?;
+        let device = Arc::new(RwLock::new(Some(fail(py, runtime_of(&self.device))?)));
+        let clock = Mutex::new(self.clock(py));
+        Ok(Self { device, opening: self.opening.clone(), read_only: true, clock, snapshot: Some(snapshot) })
+    }
+
+    fn take_snapshot(&self, py: Python<'_>, name: &str, time: u64) -> PyResult<()> {
+        self.check_live(py)?;
+        self.command(py, command::TakeSnapshot { name, time })
+    }
+
+    fn delete_snapshot(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.check_live(py)?;
+        self.command(py, command::DeleteSnapshot { name })
+    }
+
+    /// Returns name, time, number of arrays and bytes held of every snapshot, the oldest first.
+    fn snapshots(&self, py: Python<'_>) -> PyResult<Vec<(String, u64, u64, u64)>> {
+        let all = self.command(py, command::Snapshots)?;
+        Ok(all.into_iter().map(|one| (one.name, one.time, one.spaces, one.bytes_held)).collect())
     }
 
     /// Opens a session in which kernels run on this store; with the JSON of a platform and of a core, on a modelled
@@ -176,6 +208,11 @@ impl PyStore {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(device) = device_of(&self.device) else { return Ok(()) };
+        if self.snapshot.is_some() {
+            // The store itself stays open.
+            let gone = (self.device.write().take(), device);
+            return fail(py, detached(py, || drop(gone)));
+        }
         // If the last flush fails (a full disk), the store stays open and nothing is lost. After a refused barrier, or
         // if the engine panicked, it is closed.
         let done = detached(py, || device.close()).flatten();
@@ -204,11 +241,13 @@ impl PyStore {
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_live(py)?;
         self.command(py, command::Flush)
     }
 
     /// Submits a flush without waiting for it.
     fn submit_flush(&self, py: Python<'_>) -> PyResult<PyFlight> {
+        self.check_live(py)?;
         PyFlight::submit(py, &fail(py, device_of(&self.device))?, OwnedCommand::Flush, None)
     }
 
@@ -250,7 +289,7 @@ impl PyStore {
 
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         fail(py, device_of(&self.device))?;
-        if !self.read_only {
+        if !self.read_only || self.snapshot.is_some() {
             return Ok(());
         }
         let ReopenArgs { path, options, model } = self.opening.clone();
@@ -281,6 +320,7 @@ impl PyStore {
         group: Option<u32>,
         catalog: Option<Vec<u8>>,
     ) -> PyResult<PyQueueServer> {
+        self.check_served(py)?;
         let device = fail(py, device_of(&self.device))?;
         PyQueueServer::start(
             py,
@@ -295,6 +335,7 @@ impl PyStore {
     /// Chooses the identity that the store has as a drive: "own", "kept" or "new"; returns the identity that a copy of
     /// a file gives up, or None.
     fn choose_identity(&self, py: Python<'_>, choice: &str) -> PyResult<Option<[u8; 16]>> {
+        self.check_served(py)?;
         let choice = match choice {
             "own" => IdentityChoice::Own,
             "kept" => IdentityChoice::Kept,
@@ -321,6 +362,7 @@ impl PyStore {
     }
 
     fn nvme(&self, py: Python<'_>) -> PyResult<PyNvme> {
+        self.check_served(py)?;
         fail(py, PyNvme::new(self.device.clone()))
     }
 
@@ -340,6 +382,7 @@ impl PyStore {
         fill: Option<Vec<u8>>,
         attrs: &str,
     ) -> PyResult<PySpace> {
+        self.check_live(py)?;
         let shape = sizes(py, &shape)?;
         let new = NewSpace {
             name,
@@ -358,16 +401,21 @@ impl PyStore {
 
     #[pyo3(signature = (name, *, encryption_key=None))]
     fn open_space(&self, py: Python<'_>, name: &str, encryption_key: Option<Vec<u8>>) -> PyResult<PySpace> {
-        let command = command::Open { name, key: encryption_key.as_deref() };
-        let space = self.command(py, command)?;
+        let key = encryption_key.as_deref();
+        let space = match &self.snapshot {
+            None => self.command(py, command::Open { name, key })?,
+            Some(snapshot) => self.command(py, command::OpenAt { snapshot, name, key })?,
+        };
         Ok(self.handle(&space, encryption_key))
     }
 
     fn delete(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.check_live(py)?;
         self.command(py, command::Delete { name })
     }
 
     fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
+        self.check_live(py)?;
         self.command(py, command::Rename { from: old, to: new })
     }
 
@@ -380,13 +428,13 @@ impl PyStore {
         rename: Vec<(String, String)>,
         attrs: Vec<(String, String)>,
     ) -> PyResult<()> {
+        self.check_live(py)?;
         let changes = changes(&delete, &rename, &attrs);
         self.command(py, command::Batch { changes: &changes })
     }
 
     fn __contains__(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
-        let device = fail(py, device_of(&self.device))?;
-        match device.describe(name) {
+        match self.find(py, name)? {
             Ok(_) => Ok(true),
             Err(Error::NotFound { .. }) => Ok(false),
             Err(e) => Err(to_py(py, &e, None)),
@@ -395,12 +443,15 @@ impl PyStore {
 
     #[pyo3(signature = (prefix=""))]
     fn names(&self, py: Python<'_>, prefix: &str) -> PyResult<Vec<String>> {
-        self.command(py, command::List { prefix })
+        match &self.snapshot {
+            None => self.command(py, command::List { prefix }),
+            Some(snapshot) => self.command(py, command::ListAt { snapshot, prefix }),
+        }
     }
 
     fn describe<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
-        let device = fail(py, device_of(&self.device))?;
-        let space = fail(py, device.describe(name))?;
+        let found = self.find(py, name)?;
+        let space = fail(py, found)?;
         let record = space.peek().record.clone();
         let dict = PyDict::new(py);
         dict.set_item("array", record.id)?;
@@ -422,10 +473,9 @@ impl PyStore {
 
     /// Returns a dictionary from the name of every array to its counters.
     fn stat_arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let device = fail(py, device_of(&self.device))?;
         let dict = PyDict::new(py);
         for name in self.names(py, "")? {
-            let Ok(space) = device.describe(&name) else { continue }; // deleted meanwhile
+            let Ok(space) = self.find(py, &name)? else { continue }; // deleted meanwhile
             dict.set_item(name, numbers(py, self.command(py, command::StatSpace { space: space.id })?)?)?;
         }
         Ok(dict)
@@ -438,10 +488,14 @@ impl PyStore {
 
     #[pyo3(signature = (*, repair=false, accept_older=false))]
     fn check<'py>(&self, py: Python<'py>, repair: bool, accept_older: bool) -> PyResult<Bound<'py, PyDict>> {
+        if repair {
+            self.check_live(py)?;
+        }
         report::of_check(py, &self.command(py, command::Check { repair, accept_older })?)
     }
 
     fn compact<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.check_live(py)?;
         let freed = self.command(py, command::Compact)?;
         let dict = PyDict::new(py);
         dict.set_item("bytes_freed", freed)?;
@@ -470,6 +524,27 @@ impl PyStore {
     fn command<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
         let device = fail(py, device_of(&self.device))?;
         run(py, move || device.execute(command))
+    }
+
+    /// Finds an array by its name, in the store as it is or in the snapshot.
+    fn find(&self, py: Python<'_>, name: &str) -> PyResult<nandarray::Result<Arc<Space>>> {
+        let device = fail(py, device_of(&self.device))?;
+        Ok(match &self.snapshot {
+            None => device.describe(name),
+            Some(snapshot) => device.describe_at(snapshot, name),
+        })
+    }
+
+    /// Refuses changes to a snapshot.
+    fn check_live(&self, py: Python<'_>) -> PyResult<()> {
+        fail(py, if self.snapshot.is_some() { Err(Error::ReadOnly) } else { Ok(()) })
+    }
+
+    /// Refuses to serve a snapshot: hosts would see the store as it is.
+    fn check_served(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(snapshot) = &self.snapshot else { return Ok(()) };
+        let what = format!("snapshot {snapshot:?} cannot be served: serve the store, or a copy of the snapshot");
+        fail(py, Err(Error::Invalid(what)))
     }
 
     fn handle(&self, space: &Arc<Space>, key: Option<Vec<u8>>) -> PySpace {

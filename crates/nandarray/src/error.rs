@@ -47,6 +47,20 @@ pub enum Error {
         /// Whether the name is that of a group: other names lie in it.
         group: bool,
     },
+    /// There is no snapshot with this name.
+    #[error("no snapshot named {name:?} in this store; it has {}", if has.is_empty() { "none" } else { has })]
+    NoSnapshot {
+        /// Name for which there is no snapshot.
+        name: String,
+        /// Names of the snapshots that there are.
+        has: String,
+    },
+    /// A snapshot with this name exists already.
+    #[error("a snapshot named {name:?} exists already")]
+    SnapshotExists {
+        /// Name that another snapshot has already.
+        name: String,
+    },
     /// The store file exists, but the mode demands that it is created.
     #[error("{path} exists already")]
     FileExists {
@@ -218,8 +232,8 @@ impl Error {
     /// Returns the stable name of this kind of error, by which interfaces map it to errors of their own.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "not-found",
-            Self::Exists { .. } => "exists",
+            Self::NotFound { .. } | Self::NoSnapshot { .. } => "not-found",
+            Self::Exists { .. } | Self::SnapshotExists { .. } => "exists",
             Self::FileExists { .. } => "file-exists",
             Self::FileMissing { .. } => "file-missing",
             Self::Invalid(_) => "invalid",
@@ -297,6 +311,15 @@ impl fmt::Display for Shape<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn snapshots_are_missing_or_there_as_arrays_are() {
+        let none = Error::NoSnapshot { name: "b".into(), has: "a, c".into() };
+        let told = (none.kind(), none.to_string());
+        assert_eq!(told, ("not-found", "no snapshot named \"b\" in this store; it has a, c".to_owned()));
+        let there = Error::SnapshotExists { name: "a".into() };
+        assert_eq!((there.kind(), &*there.to_string()), ("exists", "a snapshot named \"a\" exists already"));
+    }
 
     #[test]
     fn shapes_print_as_python_tuples() {

@@ -54,7 +54,7 @@ pub use device::names;
 pub use device::{Change, Command, NewSpace, Target, TransactionId, command};
 pub use device::{CheckReport, Dropped, Finding};
 pub use device::{Compound, Spool, StagedWrite};
-pub use device::{Device, IdentityChoice, Mode, Options, ServiceCounts};
+pub use device::{Device, IdentityChoice, Mode, Options, ServiceCounts, SnapshotInfo};
 pub use device::{Done, OwnedCommand, OwnedTarget};
 pub use error::{Error, KINDS, Result, Shape};
 pub use flash::Geometry;

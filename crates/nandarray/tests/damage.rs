@@ -374,7 +374,11 @@ fn a_full_disk_loses_nothing() {
         let (mut refused, mut turn) = (0, 0);
         while refused < 8 && turn < 3000 {
             turn += 1;
-            let op = draw(rng.u64(..), &model, &Taste { array_bytes: 30_000, arrays: 30, reopen: false, coded: true });
+            let op = draw(
+                rng.u64(..),
+                &model,
+                &Taste { array_bytes: 30_000, arrays: 30, reopen: false, coded: true, snapshots: false },
+            );
             // Until it is full nothing is taken away.
             if matches!(op, Op::Delete { .. } | Op::Clear { .. } | Op::Resize { .. } | Op::Rename { .. }) {
                 continue;
@@ -446,7 +450,7 @@ fn blocks_that_wear_out_are_left() {
                 media.make_bad(at..at + 1);
                 worn += 1;
             }
-            let op = draw(rng.u64(..), &model, &Taste { array_bytes: 10_000, ..Taste::SMALL });
+            let op = draw(rng.u64(..), &model, &Taste { array_bytes: 10_000, ..Taste::SNAPSHOTS });
             if let Op::Reopen = op {
                 device.close().unwrap_or_else(|e| panic!("{e}; {}", context()));
                 drop(device);
@@ -479,7 +483,7 @@ fn the_journals_own_segment_may_wear_out() {
     let mut rng = Rng::with_seed(5);
     for turn in 0..10 {
         for _ in 0..5 {
-            let op = draw(rng.u64(..), &model, &Taste { reopen: false, ..Taste::SMALL });
+            let op = draw(rng.u64(..), &model, &Taste { reopen: false, ..Taste::SNAPSHOTS });
             op.run(&device).unwrap_or_else(|e| panic!("turn {turn}, {op:?}: {e}"));
             op.tell(&mut model);
         }

@@ -303,7 +303,7 @@ fn a_disk_that_is_full_now_and_then_loses_nothing() {
                 1 => disk.limit(None),
                 _ => {}
             }
-            let op = draw(rng.u64(..), &model, &Taste { array_bytes: 30_000, ..Taste::SMALL });
+            let op = draw(rng.u64(..), &model, &Taste { array_bytes: 30_000, ..Taste::SNAPSHOTS });
             let done = match op {
                 Op::Reopen => device.close().and_then(|()| {
                     drop(std::mem::replace(&mut device, open(disk.clone(), Mode::ReadWrite, &tiny())?));
@@ -352,7 +352,7 @@ fn fail_at(seed: u64, kind: Kind, after: u64, count: u64) -> bool {
     let before = disk.done(kind);
     for _ in 0..14 {
         let mut model = states.last().unwrap().clone();
-        let taste = Taste { array_bytes: 20_000, reopen: false, ..Taste::SMALL };
+        let taste = Taste { array_bytes: 20_000, reopen: false, ..Taste::SNAPSHOTS };
         let op = if rng.u8(..4) == 0 { Op::Flush } else { draw(rng.u64(..), &model, &taste) };
         match op.run(&device) {
             Ok(()) => {

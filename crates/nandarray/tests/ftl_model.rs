@@ -250,7 +250,7 @@ fn squeeze(numbers: &[u64], segments: u32, placed: &str, victim: &str) -> (u64, 
     let media = Arc::new(MemoryMedia::default());
     let options = store(segments, placed, victim);
     let mut device = open(media.clone(), Mode::Append, &options).unwrap();
-    let taste = Taste { array_bytes: 30_000, arrays: 6, ..Taste::SMALL };
+    let taste = Taste { array_bytes: 30_000, arrays: 6, ..Taste::SNAPSHOTS };
     let (mut model, mut refused, mut moved) = (Model::new(), 0, 0);
     for (i, &drawn) in numbers.iter().enumerate() {
         let op = draw(drawn, &model, &taste);
@@ -265,7 +265,9 @@ fn squeeze(numbers: &[u64], segments: u32, placed: &str, victim: &str) -> (u64, 
         }
         match op.run(&device) {
             Ok(()) => op.tell(&mut model),
-            Err(e) if is_full(&e) && !matches!(op, Op::Flush | Op::Delete { .. } | Op::Clear { .. }) => refused += 1,
+            Err(e) if is_full(&e) && !matches!(op, Op::Flush | Op::Delete { .. } | Op::DeleteSnapshot(_)) => {
+                refused += 1
+            }
             Err(e) => panic!("{e}; {}", context()),
         }
         assert!(media.len() <= options.capacity_bytes.unwrap(), "the store keeps to its capacity; {}", context());

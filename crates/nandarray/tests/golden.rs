@@ -1,6 +1,6 @@
 //! Promise: a store of any format version so far is read by every later version, byte for byte.
 //!
-//! `golden/v1.nand` to `golden/v3.nand` were written once and are never written again; their expected content is
+//! `golden/v1.nand` to `golden/v4.nand` were written once and are never written again; their expected content is
 //! computed here. A new format version gets another image, written by [`write_golden`] (`cargo test -p nandarray --test
 //! golden -- --ignored`).
 
@@ -17,8 +17,8 @@ use nandarray::{Axis, Device, Geometry, Media, MemoryMedia, Mode, NewSpace, comm
 const GEOMETRY: Geometry =
     Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 3, layout: Layout::NEWEST };
 
-/// All format versions; new stores have the last one.
-const VERSIONS: [u32; 3] = [1, 2, FORMAT_VERSION];
+/// All format versions; a store has the last one while it has a snapshot.
+const VERSIONS: [u32; 4] = [1, 2, 3, FORMAT_VERSION];
 
 fn path(version: u32) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}.nand"))
@@ -166,7 +166,17 @@ fn changes() -> Vec<Op> {
     ]
 }
 
-fn expected() -> Model {
+/// Commands on snapshots in the image of the newest version, before and after the changes.
+fn snapshots_before() -> Vec<Op> {
+    vec![Op::Snapshot("first".to_owned()), Op::Snapshot("no-more".to_owned()), Op::Compact]
+}
+
+fn snapshots_after() -> Vec<Op> {
+    let delete = Op::Delete { name: "group/zstd".to_owned() };
+    vec![Op::Snapshot("Last_1.0".to_owned()), Op::DeleteSnapshot("no-more".to_owned()), delete]
+}
+
+fn expected(version: u32) -> Model {
     let mut model = Model::new();
     for new in ARRAYS.iter().filter(|n| n.name != "never written") {
         let op = Op::Create {
@@ -181,7 +191,8 @@ fn expected() -> Model {
         op.tell(&mut model);
         Op::Write { name: new.name.to_owned(), part: Part::all(new.shape), salt: salt(new.name) }.tell(&mut model);
     }
-    changes().iter().for_each(|op| op.tell(&mut model));
+    let (before, after) = if version < 4 { (vec![], vec![]) } else { (snapshots_before(), snapshots_after()) };
+    before.iter().chain(&changes()).chain(&after).for_each(|op| op.tell(&mut model));
     model
 }
 
@@ -208,22 +219,28 @@ fn make(media: Arc<dyn Media>) {
                 .unwrap();
         }
     }
-    changes().iter().for_each(|op| op.run(&device).unwrap());
+    snapshots_before().iter().chain(&changes()).chain(&snapshots_after()).for_each(|op| op.run(&device).unwrap());
     device.close().unwrap();
 }
 
-fn judge(device: &Device) {
-    let expected = expected();
-    let mut all = names(device);
-    all.retain(|n| n != "never written");
-    assert_eq!(all, expected.keys().cloned().collect::<Vec<_>>());
-    for (name, array) in &expected {
+fn judge(device: &Device, version: u32) {
+    let expected = expected(version);
+    let mut all: Vec<String> = names(device).into_iter().chain(snapshots::names(device)).collect();
+    all.retain(|n| !n.ends_with("never written"));
+    all.sort_unstable();
+    let marks = |name: &&String| snapshots::parts(name).is_none_or(|(_, name)| !name.is_empty());
+    assert_eq!(all, expected.keys().filter(marks).cloned().collect::<Vec<_>>());
+    for (name, array) in expected.iter().filter(|(name, _)| marks(name)) {
         let found = Model::from([(name.clone(), read_array(device, name).unwrap())]);
         assert_eq!(difference(&found, &Model::from([(name.clone(), array.clone())])), None);
     }
     let far = Part::boxed(&[1 << 39, (1 << 40) - 3], &[2, 3]);
     assert_eq!(read(device, "never written", &far).unwrap(), [9; 6]);
-    for new in ARRAYS {
+    let taken = device.execute(command::Snapshots).unwrap();
+    let taken: Vec<(&str, u64, u64)> = taken.iter().map(|s| (s.name.as_str(), s.time, s.spaces)).collect();
+    let count = ARRAYS.len() as u64;
+    assert_eq!(taken, if version < 4 { vec![] } else { vec![("first", 1, count), ("Last_1.0", 1, count)] });
+    for new in ARRAYS.iter().filter(|new| version < 4 || new.name != "group/zstd") {
         let name = if new.name == "odd" { "very odd" } else { new.name };
         let record = device.describe(name).unwrap().peek().record.clone();
         assert_eq!((record.dtype.as_str(), record.compression.as_deref()), (new.dtype, new.compression));
@@ -237,16 +254,16 @@ fn every_version_is_read_byte_for_byte() {
     for version in VERSIONS {
         let media = Arc::new(MemoryMedia::with_bytes(golden(version)));
         assert_eq!(version_of(&media), version);
-        judge(&open(media.clone(), Mode::Read, &options(Geometry::FILE, 1)).unwrap());
+        judge(&open(media.clone(), Mode::Read, &options(Geometry::FILE, 1)).unwrap(), version);
         assert!(media.to_bytes() == golden(version), "reading changes nothing");
     }
 }
 
 #[test]
 fn every_version_is_written_on_and_keeps_its_version() {
+    let whole = |name: &str, shape: &[u64]| Op::Write { name: name.to_owned(), part: Part::all(shape), salt: 9 };
     let writes = || {
         // Every compressed array, old frames beside new ones; and an array that is new.
-        let whole = |name: &str, shape: &[u64]| Op::Write { name: name.to_owned(), part: Part::all(shape), salt: 9 };
         let part = Op::Write { name: "group/lz4".to_owned(), part: Part::boxed(&[2, 3], &[20, 5]), salt: 7 };
         let new = Op::Create {
             name: "new".to_owned(),
@@ -257,16 +274,14 @@ fn every_version_is_written_on_and_keeps_its_version() {
             key: false,
             fill: 0,
         };
-        vec![
-            whole("matrix", &[40, 50]),
-            part,
-            whole("group/zstd", &[17, 33]),
-            new,
-            whole("new", &[60, 70]),
-            Op::Compact,
-        ]
+        vec![whole("matrix", &[40, 50]), part, new, whole("new", &[60, 70]), Op::Compact]
+    };
+    let of_version = |version| {
+        let zstd = whole("group/zstd", &[17, 33]);
+        writes().into_iter().chain((version < 4).then_some(zstd)).collect::<Vec<_>>()
     };
     for version in VERSIONS {
+        let writes = || of_version(version);
         let media = Arc::new(MemoryMedia::with_bytes(golden(version)));
         for entropy in 0..3 {
             let device = open(media.clone(), Mode::ReadWrite, &options(Geometry::FILE, entropy)).unwrap();
@@ -278,9 +293,10 @@ fn every_version_is_written_on_and_keeps_its_version() {
             drop(device);
             assert_eq!(version_of(&media), version, "a store keeps the version that it was made with");
             let device = open(media.clone(), Mode::Read, &options(Geometry::FILE, 9)).unwrap();
-            let mut model = expected();
+            let mut model = expected(version);
             writes().iter().for_each(|op| op.tell(&mut model));
-            for (name, array) in &model {
+            let marks = |name: &str| snapshots::parts(name).is_some_and(|(_, name)| name.is_empty());
+            for (name, array) in model.iter().filter(|(name, _)| !marks(name)) {
                 assert!(read_array(&device, name).unwrap() == *array, "{name}");
             }
         }
@@ -295,7 +311,7 @@ fn one_seed_gives_one_file() {
         media.to_bytes()
     });
     assert!(a == b, "the same commands with the same seed give the same bytes");
-    judge(&open(Arc::new(MemoryMedia::with_bytes(a)), Mode::Read, &options(GEOMETRY, 1)).unwrap());
+    judge(&open(Arc::new(MemoryMedia::with_bytes(a)), Mode::Read, &options(GEOMETRY, 1)).unwrap(), FORMAT_VERSION);
 }
 
 /// Writes the image of the newest format version. To be run only before that version is released.
@@ -307,4 +323,23 @@ fn write_golden() {
     let bytes = media.to_bytes();
     assert!(bytes.len() < 200_000, "{} bytes", bytes.len());
     std::fs::write(path(FORMAT_VERSION), bytes).unwrap();
+}
+
+/// A store is of the version without snapshots again when it has none, so that earlier versions of the engine read it.
+#[test]
+fn a_store_has_the_newest_version_while_it_has_a_snapshot() {
+    let media = Arc::new(MemoryMedia::with_bytes(golden(3)));
+    let device = open(media.clone(), Mode::ReadWrite, &options(Geometry::FILE, 1)).unwrap();
+    Op::Snapshot("a".to_owned()).run(&device).unwrap();
+    assert_eq!(version_of(&media), 4);
+    Op::DeleteSnapshot("a".to_owned()).run(&device).unwrap();
+    Op::Compact.run(&device).unwrap();
+    device.close().unwrap();
+    let versions: Vec<u32> = read_slots(media.as_ref(), "golden").unwrap().iter().map(|slot| slot.1.version).collect();
+    assert_eq!(versions, [3, 3]);
+    drop(device);
+    judge(&open(media, Mode::Read, &options(Geometry::FILE, 1)).unwrap(), 3);
+    let device = open(Arc::new(MemoryMedia::with_bytes(golden(2))), Mode::ReadWrite, &options(GEOMETRY, 1)).unwrap();
+    let refused = Op::Snapshot("a".to_owned()).run(&device).unwrap_err().to_string();
+    assert!(refused.contains("version 3 or later"), "{refused}");
 }

@@ -9,8 +9,8 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::*;
 use fastrand::Rng;
@@ -76,7 +76,11 @@ fn tag(thread: usize, turn: u32) -> u32 {
 
 /// Returns the number of rows of each thread, which must be there in turn, each whole.
 fn rows_of(device: &Device, context: &str) -> [u32; THREADS] {
-    let data = read_array(device, "rows").unwrap_or_else(|e| panic!("{e}, {context}")).data;
+    rows_in(device, "rows", context)
+}
+
+fn rows_in(device: &Device, name: &str, context: &str) -> [u32; THREADS] {
+    let data = read_array(device, name).unwrap_or_else(|e| panic!("{e}, {context}")).data;
     let mut last = [0; THREADS];
     for (number, row) in data.chunks_exact(COLUMNS as usize * 4).enumerate() {
         let word = u32::from_le_bytes(row[..4].try_into().unwrap());
@@ -164,6 +168,51 @@ fn a_crash_keeps_a_beginning_of_every_threads_rows() {
             crashes += u64::from(appends(seed, [None, Some("lz4")][seed as usize % 2], Some(crash), 200));
         }
         assert!(crashes > all / 2, "{crashes} of {all} histories crashed");
+    });
+}
+
+/// A snapshot has a beginning of every thread's rows, and keeps it while others are taken and deleted and pages are
+/// moved.
+#[test]
+fn snapshots_beside_writers_have_whole_rows_and_keep_them() {
+    within(120, "snapshots", || {
+        for seed in 0..rounds(10, 200) {
+            let context = format!("seed {seed}");
+            let media = Arc::new(FaultMedia::default());
+            let device = open(media.clone(), Mode::Append, &store_options(seed, 4_000)).unwrap();
+            create(&device, "rows", &[0, COLUMNS], [None, Some("lz4")][seed as usize % 2]);
+            let kept: Mutex<Vec<(String, [u32; THREADS])>> = Mutex::default();
+            let writer = |i: usize, turn: u32, _: &mut Rng| {
+                append_row(&device, i, turn).unwrap_or_else(|e| panic!("{e}, {context}"));
+                if turn.is_multiple_of(10) {
+                    let name = format!("s{i}.{turn}");
+                    device.execute(command::TakeSnapshot { name: &name, time: turn.into() }).unwrap();
+                    let rows = rows_in(&device, &snapshots::name_of(&name, "rows"), &context);
+                    assert!(rows[i] == turn, "{rows:?} in {name}, {context}");
+                    kept.lock().unwrap().push((name, rows));
+                }
+                if turn.is_multiple_of(25) {
+                    let (name, rows) = kept.lock().unwrap().remove(0);
+                    assert_eq!(rows_in(&device, &snapshots::name_of(&name, "rows"), &context), rows, "{context}");
+                    device.execute(command::DeleteSnapshot { name: &name }).unwrap();
+                }
+                turn < 60
+            };
+            beside(&device, writer, |_| ());
+            let kept = kept.into_inner().unwrap();
+            assert!(kept.len() > 4, "{kept:?}");
+            let judge = |device: &Device| {
+                for (name, rows) in &kept {
+                    assert_eq!(rows_in(device, &snapshots::name_of(name, "rows"), &context), *rows, "{context}");
+                }
+                assert_eq!(rows_of(device, &context), [60; THREADS], "{context}");
+                assert_sound(device, &|| context.clone());
+            };
+            judge(&device);
+            device.close().unwrap();
+            let again = Arc::new(FaultMedia::with_bytes(media.after_kill()));
+            judge(&open(again, Mode::ReadWrite, &store_options(seed + 1, 0)).unwrap());
+        }
     });
 }
 

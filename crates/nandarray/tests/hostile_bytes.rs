@@ -45,14 +45,14 @@ fn arbitrary_images() {
         0 => noise(rng, 100_000),
         1 => {
             // A real head, and random bytes after it.
-            let mut bytes = hostile::golden(rng.usize(..6).max(3)).to_vec();
+            let mut bytes = hostile::golden(rng.usize(..8).max(4)).to_vec();
             let from = rng.usize(8192..bytes.len());
             rng.fill(&mut bytes[from..]);
             bytes
         }
         _ => {
             // Pieces in a wrong order.
-            let mut bytes = hostile::golden(rng.usize(..6).max(3)).to_vec();
+            let mut bytes = hostile::golden(rng.usize(..8).max(4)).to_vec();
             for _ in 0..rng.usize(1..6) {
                 let n = [512, 4096, 8192][rng.usize(..3)];
                 let [from, to] = [0, 1].map(|_| rng.usize(..(bytes.len() - n) / 512) * 512);
@@ -104,7 +104,7 @@ fn value_there(version: usize, field: usize) -> u64 {
 
 #[test]
 fn superblocks_with_a_field_at_its_extremes() {
-    let all = (1..=3).flat_map(|version| {
+    let all = (1..=4).flat_map(|version| {
         (0..hostile::SUPERBLOCK_FIELDS.len()).flat_map(move |field| {
             let values = extremes(value_there(version, field));
             values.into_iter().map(move |v| (version, v % 2 == 0, vec![(field, v)]))
@@ -127,7 +127,7 @@ fn superblocks_with_fields_at_their_extremes() {
     let rng = &mut Rng::with_seed(rounds(0, 1 << 32));
     let drawn: Vec<_> = (0..rounds(1500, 100_000))
         .map(|i| {
-            let version = i as usize % 3 + 1;
+            let version = i as usize % 4 + 1;
             let mut patches = vec![];
             if rng.u8(..3) > 0 {
                 let shape = shapes[rng.usize(..shapes.len())];

@@ -198,7 +198,7 @@ fn go_on(
     let mut rng = Rng::with_seed(salt);
     let mut done = Vec::new();
     for _ in 0..3 {
-        let op = draw(rng.u64(..), &model, &Taste { reopen: false, ..Taste::SMALL });
+        let op = draw(rng.u64(..), &model, &Taste { reopen: false, ..taste(workload.geometry) });
         let result = op.run(&device);
         match &result {
             Ok(()) => op.tell(&mut model),
@@ -314,6 +314,18 @@ fn everything() -> Vec<Op> {
             Step::Delete("d".to_owned()),
         ]),
         Op::Append { name: "moved/a".to_owned(), axis: 0, more: 2, salt: 39 },
+        // Snapshots that share pages with each other and with arrays that change, move and go.
+        Op::Snapshot("one".to_owned()),
+        put_box("moved/a", &[3, 3], &[20, 30], 42),
+        Op::Snapshot("two".to_owned()),
+        Op::Delete { name: "moved/f".to_owned() },
+        Op::Compact,
+        put_box("moved/a", &[10, 0], &[9, 50], 43),
+        Op::Reopen,
+        Op::DeleteSnapshot("one".to_owned()),
+        Op::Clear { name: "moved/a".to_owned(), start: vec![0, 0], count: vec![20, 50] },
+        Op::DeleteSnapshot("two".to_owned()),
+        Op::Flush,
     ]
 }
 
@@ -474,8 +486,13 @@ fn drawn(seed: u64) -> Workload {
         placement: ["nds", "log"][rng.usize(..2)],
         victim: GcPolicy::NAMES[rng.usize(..GcPolicy::NAMES.len())],
         write_buffer_bytes: [0, 2000, 64 << 20][rng.usize(..3)],
-        steps: Steps::Drawn(numbers, Taste { array_bytes, ..Taste::SMALL }),
+        steps: Steps::Drawn(numbers, Taste { array_bytes, ..taste(geometry) }),
     }
+}
+
+/// Stores of earlier formats have no snapshots.
+fn taste(geometry: Geometry) -> Taste {
+    if geometry.layout == Layout::NEWEST { Taste::SNAPSHOTS } else { Taste::SMALL }
 }
 
 /// Runs the workload without a fault, to show that the workload itself is right; returns the number of its writes.
@@ -525,7 +542,7 @@ fn many_lives_end_in_crashes() {
                 made = true;
                 loop {
                     let mut next = states[states.len() - 1].clone();
-                    let op = draw(rng.u64(..), &next, &Taste { reopen: false, array_bytes: 3000, ..Taste::SMALL });
+                    let op = draw(rng.u64(..), &next, &Taste { reopen: false, array_bytes: 3000, ..Taste::SNAPSHOTS });
                     op.tell(&mut next);
                     story.push(op.clone());
                     match op.run(&device) {

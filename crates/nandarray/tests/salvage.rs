@@ -69,7 +69,7 @@ fn some_store(rng: &mut Rng) -> Vec<u8> {
     let mut device = open(media.clone(), Mode::Append, &tiny()).unwrap();
     let mut model = Model::new();
     for _ in 0..rng.usize(3..40) {
-        let op = draw(rng.u64(..), &model, &Taste::SMALL);
+        let op = draw(rng.u64(..), &model, &Taste::SNAPSHOTS);
         op.tell(&mut model);
         if let Op::Reopen = op {
             device.close().unwrap();

@@ -17,7 +17,16 @@ import re
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
 
-__all__ = ["MARKER", "UNFINISHED", "check_new", "full_name", "is_hidden", "is_unfinished", "make_marker"]
+__all__ = [
+    "MARKER",
+    "UNFINISHED",
+    "check_new",
+    "full_name",
+    "is_hidden",
+    "is_unfinished",
+    "make_marker",
+    "snapshot_name",
+]
 
 #: The last part of the name of the hidden array that keeps a group.
 MARKER = ".group"
@@ -60,6 +69,17 @@ def check_new(path: str) -> str:
     if path:
         _nandarray.check_name(path, chosen=True)
     return path
+
+
+def snapshot_name(name: str) -> str:
+    """Return the name of a snapshot, whose letters the engine checks, or refuse what is no text."""
+    if not isinstance(name, str):
+        raise InvalidError(f"the name of a snapshot must be str, not {type(name).__name__}: {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidError(f"{name!r} is not a name: {error.reason}") from None
+    return name
 
 
 def is_unfinished(name: str) -> bool:

@@ -202,8 +202,10 @@ def _open(opening: Opening | WriterAddress) -> Store:
     given = {"mode": "r", **dict(options)}
     if is_served(path):
         return connect(path, **given)
-    version = given.pop("version", None)
+    version, snapshot = given.pop("version", None), given.pop("snapshot", None)
     store: Any = nandarray.open(path, **given)
+    if snapshot is not None:
+        return store.at(snapshot)  # type: ignore[no-any-return]
     return store if version is None else store.at(version=version)  # type: ignore[no-any-return]
 
 

@@ -10,8 +10,11 @@ Elsewhere: opening (:mod:`nandarray.array.opening`), moving data (:mod:`nandarra
 from __future__ import annotations
 
 import os
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -19,7 +22,7 @@ from nandarray import _nandarray
 from nandarray.array.fork import StoreLock, own_again
 from nandarray.array.futures import Future, Submitted, Threaded
 from nandarray.array.group import Group
-from nandarray.array.names import is_hidden
+from nandarray.array.names import is_hidden, snapshot_name
 from nandarray.array.pickling import reduce_store
 from nandarray.errors import ClosedError, ExistsError, InvalidError
 
@@ -65,6 +68,9 @@ class Store(Group):
         #: The door by which other processes have what was pickled here; and of what came by one, the address.
         self._door: WriterDoor | None = None
         self._writer: WriterAddress | None = None
+        #: Stores that show snapshots of this one, which end with it; and of such a one, the snapshot and this one.
+        self._shown: weakref.WeakSet[Store] = weakref.WeakSet()
+        self._snapshot: tuple[str, Store] | None = None
         own_again(self, Store._forget_threads)
         super().__init__(None, "")
 
@@ -164,7 +170,12 @@ class Store(Group):
             threads.shutdown(wait=True)
         if door is not None:
             door.end()
-        self._engine.close()
+        try:
+            self._engine.close()
+        finally:
+            if self._engine.closed:  # not if the last flush found no room
+                for shown in list(self._shown):
+                    shown.close()
 
     def flush(self) -> None:
         """Make everything written so far durable."""
@@ -244,7 +255,8 @@ class Store(Group):
             if not isinstance(value, bool):
                 raise InvalidError(f"{what} must be True or False, not {value!r}")
         found = self._engine.check(repair=repair, accept_older=accept_older)
-        found["arrays"] -= sum(map(is_hidden, self._engine.names("")))
+        live = self._engine if self._snapshot is None else self._snapshot[1]._engine
+        found["arrays"] -= sum(map(is_hidden, live.names("")))
         return found
 
     def compact(self) -> dict[str, Any]:
@@ -270,7 +282,124 @@ class Store(Group):
     def __repr__(self) -> str:
         if self.closed:
             return f"<nandarray.Store {self.path!r} (closed)>"
+        if self._snapshot is not None:
+            return f"<nandarray.Store {self.path!r} at snapshot {self._snapshot[0]!r}, {len(self)} inside>"
         return f"<nandarray.Store {self.path!r} mode={self._mode!r}, {len(self)} inside>"
+
+    def snapshot(self, name: str) -> None:
+        """Keep all arrays, groups and attributes as they are now, under a name.
+
+        A snapshot takes no time that depends on the data, and no space of its own: it shares what is stored with the
+        arrays until these change. It is there after a loss of power once the store was flushed.
+
+        Parameters
+        ----------
+        name : str
+            The name: letters, digits, ``.``, ``_`` and ``-``, as a tag of a store of parts.
+
+        Raises
+        ------
+        ExistsError
+            Another snapshot has this name.
+        InvalidError
+            It is no name, or the store is of a format version before 3.
+        DoorError
+            Another process has the file, or the store has parts: these have versions.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> with nandarray.open("data.nand", mode="w") as store:
+        ...     store["x"] = np.arange(3)
+        ...     store.snapshot("before")
+        ...     store["x"][:] = 0
+        ...     with store.at("before") as old:
+        ...         print(old["x"][:], store["x"][:])
+        [0 1 2] [0 0 0]
+        """
+        self._engine.take_snapshot(snapshot_name(name), time.time_ns())
+
+    def snapshots(self) -> list[dict[str, Any]]:
+        """List the snapshots that there are.
+
+        Returns
+        -------
+        list of dict
+            The oldest first: ``name``, ``taken_at`` (UTC), number of ``arrays``, and ``bytes_held``: of what only this
+            snapshot still has, which its deletion frees.
+        """
+        found = []
+        for name, taken, _, held in self._engine.snapshots():
+            at = datetime.fromtimestamp(taken / 1e9, UTC).isoformat(timespec="milliseconds")
+            arrays = sum(not is_hidden(one) for one in self._engine.at(name).names(""))
+            found.append({"name": name, "taken_at": at, "arrays": arrays, "bytes_held": held})
+        return found
+
+    def delete_snapshot(self, name: str) -> None:
+        """Delete a snapshot. Space that only it had is used again; :meth:`compact` gives it back to the disk.
+
+        Stores that :meth:`at` gave for it can no longer be read.
+
+        Parameters
+        ----------
+        name : str
+            The snapshot.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such snapshot.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> with nandarray.open("data.nand", mode="w") as store:
+        ...     store.snapshot("before")
+        ...     store.delete_snapshot("before")
+        ...     store.snapshots()
+        []
+        """
+        self._engine.delete_snapshot(snapshot_name(name))
+
+    def at(self, name: str) -> Store:
+        """Open a snapshot, for reading.
+
+        Parameters
+        ----------
+        name : str
+            The snapshot.
+
+        Returns
+        -------
+        Store
+            The store as it was, which stays so: arrays, groups, views, programs. It ends with this one. One that was
+            opened for reading has the snapshots that there were when it was opened or refreshed.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such snapshot.
+        DoorError
+            Another process has the file.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["x"] = np.arange(3)
+        >>> store.snapshot("before")
+        >>> store["x"][1:] = 7
+        >>> store.at("before")["x"][:]
+        array([0, 1, 2])
+        """
+        opening = self._opening
+        if opening is not None:
+            path, options = opening
+            opening = path, (*options, ("snapshot", name))
+        shown = Store(self._engine.at(snapshot_name(name)), "r", opening)
+        shown._snapshot = name, self
+        self._shown.add(shown)
+        return shown
 
     def _file_state(self) -> dict[str, Any] | None:
         """Return ``uid``, ``gid``, ``mode``, number of ``names`` of the file now, and whether it is ``at_path``.

@@ -25,7 +25,7 @@ import nandarray
 from nandarray import dtypes
 from nandarray.array.creation import fill_bytes
 from nandarray.array.listing import ragged_kind
-from nandarray.cli import advise, device, doctor, drive, lab, parts, replay
+from nandarray.cli import advise, device, doctor, drive, lab, parts, replay, snapshot
 from nandarray.cli import show as cli_show
 from nandarray.cli.common import (
     DeviceName,
@@ -72,6 +72,7 @@ app.add_typer(program.app, name="program")
 app.add_typer(lab.app, name="lab")
 app.add_typer(drive.app, name="nvme")
 app.add_typer(parts.app, name="parts")
+app.add_typer(snapshot.app, name="snapshot")
 app.command()(drive.serve)
 app.command("replay")(replay.replay_command)
 app.command("advise")(advise.advise_command)
@@ -260,6 +261,9 @@ def cp(
     destination: Annotated[
         str, typer.Argument(metavar="STORE[:/NAME]", help="A store, made if it is not there, and the new name.")
     ],
+    at: Annotated[
+        str | None, typer.Option(metavar="SNAPSHOT", help="Copy what a snapshot (in parts: a tag) keeps.")
+    ] = None,
     key_file: KeyFile = None,
 ) -> None:
     """Copy an array or a group, within a store or into another one."""
@@ -271,6 +275,8 @@ def cp(
         else:
             opened = stack.enter_context(open_placed(origin, "r"))
             there = stack.enter_context(open_target(target))
+        if at is not None:
+            opened = stack.enter_context(opened.at(at))
         if name:
             missing(opened, name)
         opened.copy(f"/{name}", there, new or None, encryption_key=key)

@@ -130,7 +130,7 @@ def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
         if not name:
             geometry = dict(store.geometry())
             geometry["uuid"] = str(UUID(bytes=geometry["uuid"]))
-            known = {"path": store.path, **known, "geometry": geometry}
+            known = {"path": store.path, **known, "snapshots": len(store.snapshots()), "geometry": geometry}
     if as_json:
         print_json(known)
     else:

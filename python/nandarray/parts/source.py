@@ -78,6 +78,7 @@ class PartsSource(Source):
     """A version of a store of parts, with changes."""
 
     door = "a store of parts"
+    no_snapshots = "snapshots: it has versions, which tag() names and at() opens"
     has_workers = True
     chooses_form = False
 

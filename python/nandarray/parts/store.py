@@ -193,11 +193,13 @@ class PartedStore(Store):
             found.append({**facts, "tags": tags.get(number, [])})
         return found
 
-    def at(self, *, version: int | None = None, tag: str | None = None) -> PartedStore:
+    def at(self, name: str | None = None, *, version: int | None = None, tag: str | None = None) -> PartedStore:
         """Open a version, for reading.
 
         Parameters
         ----------
+        name : str, optional
+            A tag of it, as ``tag``: the word for snapshots of a single file.
         version : int, optional
             Its number.
         tag : str, optional
@@ -225,8 +227,9 @@ class PartedStore(Store):
         >>> store["a"][0], store.at(tag="paper")["a"][0], store.version
         (np.int64(7), np.int64(0), 3)
         """
-        if (version is None) == (tag is None):
+        if (name, version, tag).count(None) != 2:
             raise InvalidError("either a version or a tag must be given")
+        tag = name if tag is None else tag
         if tag is not None:
             tags = self._history.tags()
             if tag not in tags:

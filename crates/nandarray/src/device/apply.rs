@@ -1,15 +1,17 @@
 //! The second half of a write, and of moving pages: staged pages become visible, and the change is queued for the
 //! journal.
 
+use std::collections::BTreeSet;
+
 use super::Device;
-use super::wire::{JournalOp, Update};
+use super::wire::{JournalOp, MovedPages, Update};
 use crate::error::Result;
-use crate::flash::Run;
+use crate::flash::{Ppa, Run};
 use crate::sim::count;
 use crate::stl::index::BlockMap;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{Inner, Space};
-use crate::stl::write::{Applied, Gone, Staged, apply, remap};
+use crate::stl::space::{Inner, Space, SpaceId, to_wire};
+use crate::stl::write::{Applied, Gone, Lost, Staged, apply, remap, substitute};
 
 impl Device {
     /// Makes staged blocks visible, together with the new shape if there is one.
@@ -30,6 +32,7 @@ impl Device {
     /// also holds the epoch.
     pub(super) fn apply_to(&self, space: &Space, inner: &mut Inner, staged: Vec<Staged>, shape: Option<&[u64]>) {
         assert!(!inner.deleted, "space {} is deleted, and nothing is applied to it", space.id);
+        assert!(space.frozen.is_none(), "space {} is of a snapshot, and nothing is applied to it", space.origin);
         let mut ops = Vec::with_capacity(staged.len());
         let mut dead = Vec::new();
         for one in staged {
@@ -38,7 +41,7 @@ impl Device {
             let applied = apply(inner, one);
             self.account_buffered(before, space.buffered(inner, &at));
             self.ftl.adopt(&applied.runs);
-            if !applied.runs.is_empty() || !applied.dead.is_empty() {
+            if !applied.runs.is_empty() || applied.lost > 0 {
                 let Applied { seq, ref at, ref gone, ref runs, .. } = applied;
                 ops.push(JournalOp::Update(Update::new(space.id, seq, at, gone, runs)));
             }
@@ -76,14 +79,59 @@ impl Device {
             self.ftl.abandon(&runs);
             return unchanged.map(|_| false);
         };
-        let dead = remap(&mut inner, at, &gone, &runs);
+        let Lost { pages: lost, dead } = remap(&mut inner, at, &gone, &runs);
         self.ftl.adopt(&runs);
         let pages = |runs: &[Run]| runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
-        assert_eq!(pages(&dead), pages(&runs), "as many pages die as are moved, block {at:?}");
+        assert_eq!(lost, pages(&runs), "as many pages are lost as are moved, block {at:?}");
         let mut log = self.log.lock();
         log.queue([JournalOp::Update(Update::new(space.id, seq, at, &gone, &runs))]);
         count(&self.counters.pages_moved, pages(&runs));
         self.ftl.release(dead.into_iter());
+        Ok(true)
+    }
+
+    /// Maps units of a block to the staged pages `to` with the same content, in all versions of a space that have the
+    /// pages `from`. Drops the staged pages and returns `false` if some of `from` are in no version any more.
+    pub(super) fn move_in_versions(
+        &self,
+        origin: SpaceId,
+        at: &BlockAt,
+        seq: u64,
+        (from, to): (Vec<Run>, Vec<Run>),
+    ) -> Result<bool> {
+        // The lock is exclusive: nothing else changes a version, and the locks of spaces are taken one at a time.
+        let _epoch = self.epoch.write();
+        let moved = self.substitute_in_versions(origin, at, &from, &to);
+        if !matches!(moved, Ok(true)) {
+            self.ftl.abandon(&to);
+            return moved;
+        }
+        self.ftl.adopt(&to);
+        let mut log = self.log.lock();
+        let (wire_from, wire_to) = (to_wire(&from), to_wire(&to));
+        log.queue([JournalOp::Move(MovedPages { space: origin, seq, at: at.to_vec(), from: wire_from, to: wire_to })]);
+        count(&self.counters.pages_moved, to.iter().map(|run| u64::from(run.count)).sum());
+        self.ftl.release(from.into_iter());
+        Ok(true)
+    }
+
+    /// The change of the indexes in [`Self::move_in_versions`]; changes nothing unless all pages of `from` are mapped.
+    fn substitute_in_versions(&self, origin: SpaceId, at: &BlockAt, from: &[Run], to: &[Run]) -> Result<bool> {
+        self.still_open()?;
+        let versions = self.catalog.read().versions(origin);
+        let mut left: BTreeSet<(u32, Ppa)> =
+            from.iter().flat_map(|run| (run.unit..run.end()).map(|unit| (unit, run.page_of(unit)))).collect();
+        for space in &versions {
+            let inner = space.write()?;
+            let Some(map) = inner.index().get(at) else { continue };
+            left.retain(|&(unit, ppa)| map.page_of(unit) != Some(ppa));
+        }
+        if !left.is_empty() {
+            return Ok(false);
+        }
+        for space in &versions {
+            substitute(&mut *space.write()?, at, from, to);
+        }
         Ok(true)
     }
 }

@@ -117,7 +117,7 @@ impl Device {
     /// [`Error::Closed`] if it was deleted.
     pub fn by_id(&self, id: SpaceId) -> Result<Arc<Space>> {
         let _inside = self.enter()?;
-        self.space(id)
+        self.space_to_read(id)
     }
 
     pub(super) fn delete(&self, name: &str) -> Result<()> {
@@ -146,10 +146,11 @@ impl Device {
         Ok(())
     }
 
-    /// Empties a space that is being deleted and marks it as deleted; returns the pages that were mapped.
+    /// Empties a space that is being deleted and marks it as deleted; returns the pages that were mapped and that no
+    /// snapshot has.
     pub(super) fn empty_space(&self, space: &Space, inner: &mut Inner) -> Vec<Run> {
-        let mut dead = Vec::new();
-        inner.index().for_each(&mut |_, map| dead.extend(map.runs()));
+        let dead = inner.all_unshared();
+        inner.older = None;
         for at in inner.write_buffer.keys() {
             self.account_buffered(space.buffered(inner, at), (0, 0));
         }
@@ -189,8 +190,13 @@ impl Device {
         let usage = self.ftl.usage();
         let geometry = self.geometry();
         let page = u64::from(geometry.page_bytes);
+        let (arrays, snapshots) = {
+            let catalog = self.catalog.read();
+            (catalog.by_name.len() as u64, catalog.kept.len() as u64)
+        };
         let mut numbers = vec![
-            ("arrays", self.catalog.read().by_name.len() as u64),
+            ("arrays", arrays),
+            ("snapshots", snapshots),
             ("file_bytes", self.ftl.media().len()),
             ("capacity_bytes", self.capacity_bytes),
             ("page_bytes", page),
@@ -213,7 +219,7 @@ impl Device {
     }
 
     pub(super) fn list_blocks(&self, id: SpaceId) -> Result<Vec<u64>> {
-        let space = self.space(id)?;
+        let space = self.space_to_read(id)?;
         let inner = space.read()?;
         let mut found: BTreeSet<BlockAt> = inner.write_buffer.keys().cloned().collect();
         inner.index().for_each(&mut |at, _| {
@@ -223,7 +229,7 @@ impl Device {
     }
 
     pub(super) fn stat_space(&self, id: SpaceId) -> Result<Vec<(&'static str, u64)>> {
-        let space = self.space(id)?;
+        let space = self.space_to_read(id)?;
         let inner = space.read()?;
         let mut pages = 0;
         let mut runs = 0;

@@ -61,6 +61,16 @@ pub(super) struct BadUnit {
     pub(super) finding: usize,
     pub(super) at: BlockAt,
     pub(super) unit: u32,
+    pub(super) page: Ppa,
+}
+
+/// A mapped page that a check has seen.
+struct SeenPage {
+    /// Number of the space that owns the page, as out-of-band records have it.
+    space: SpaceId,
+    unit: u32,
+    /// Description of the page's fault; `None` if there is none.
+    wrong: Option<String>,
 }
 
 impl CheckReport {
@@ -130,15 +140,16 @@ impl Device {
         report.add_rebuilt(&self.opening.rebuilt);
         let mut bad: Vec<(Arc<Space>, BadUnit)> = Vec::new();
         let mut unreadable: Vec<(Arc<Space>, usize)> = Vec::new();
-        let mut owners: HashMap<u64, (SpaceId, u32)> = HashMap::new();
+        let mut seen: HashMap<u64, SeenPage> = HashMap::new();
         let mut live: HashMap<Segment, u32> = HashMap::new();
-        for space in self.spaces() {
-            report.arrays += 1;
-            match self.check_space(&space, &mut report, &mut owners, &mut live) {
+        let all: Vec<Arc<Space>> = self.catalog.read().spaces_and_versions().cloned().collect();
+        for space in all {
+            report.arrays += u64::from(space.frozen.is_none());
+            match self.check_space(&space, &mut report, &mut seen, &mut live) {
                 Ok(units) => bad.extend(units.into_iter().map(|u| (space.clone(), u))),
                 Err(e) => {
                     let name = space.peek().record.name.clone();
-                    report.add(Some(&name), e.to_string());
+                    report.add(Some(&name), format!("{}{e}", self.in_snapshot(&space)));
                     unreadable.push((space, report.findings.len() - 1));
                 }
             }
@@ -176,13 +187,23 @@ impl Device {
         }
     }
 
+    /// Returns the beginning of a finding about a version of a space, which names its snapshot; nothing for a space
+    /// that can be written.
+    fn in_snapshot(&self, space: &Space) -> String {
+        let snapshot = space.frozen.and_then(|seq| self.catalog.read().kept.name_of(seq).map(str::to_owned));
+        snapshot.map_or_else(String::new, |name| format!("in snapshot {name:?}: "))
+    }
+
+    /// Checks a space, or a version of one that a snapshot keeps. Pages that a version has which was checked before are
+    /// not read again; their faults are reported for each version.
     fn check_space(
         &self,
         space: &Space,
         report: &mut CheckReport,
-        owners: &mut HashMap<u64, (SpaceId, u32)>,
+        seen: &mut HashMap<u64, SeenPage>,
         live: &mut HashMap<Segment, u32>,
     ) -> Result<Vec<BadUnit>> {
+        let place = self.in_snapshot(space);
         let inner = space.read()?;
         let name = inner.record.name.clone();
         let reader = Reader { ftl: &self.ftl, space, inner: &inner, watched: true };
@@ -196,20 +217,28 @@ impl Device {
             }
             report.blocks += 1;
             let before = bad.len();
+            let pages_before = report.pages;
             for run in map.runs() {
                 for unit in run.unit..run.end() {
                     let ppa = run.page_of(unit);
-                    report.pages += 1;
-                    let wrong = if self.geometry().segment_of(ppa) == LOST_SEGMENT {
+                    let known = seen.get(&ppa.0).filter(|page| (page.space, page.unit) == (space.origin, unit));
+                    let known = known.filter(|_| self.is_owned(ppa, space, at, unit));
+                    report.pages += u64::from(known.is_none());
+                    let wrong = if let Some(page) = known {
+                        Ok(page.wrong.clone())
+                    } else if self.geometry().segment_of(ppa) == LOST_SEGMENT {
                         Ok(Some(LOST.to_owned()))
                     } else if !self.geometry().has_run(Run { unit, count: 1, ppa }, segments) {
                         Ok(Some("it is mapped beyond the end of the store".to_owned()))
                     } else {
                         *live.entry(self.geometry().segment_of(ppa)).or_default() += 1;
-                        match owners.insert(ppa.0, (space.id, unit)) {
-                            Some((other, _)) => Ok(Some(format!("its page is mapped by space {other}, too"))),
+                        let wrong = match seen.get(&ppa.0) {
+                            Some(page) => Ok(Some(format!("its page is mapped by space {}, too", page.space))),
                             None => self.inspect(ppa, Owner { unit: unit as u16, ..space.owner(at) }),
-                        }
+                        };
+                        let told = wrong.as_ref().ok().cloned().flatten();
+                        seen.insert(ppa.0, SeenPage { space: space.origin, unit, wrong: told });
+                        wrong
                     };
                     match wrong {
                         Ok(None) => {}
@@ -217,23 +246,30 @@ impl Device {
                             let block = crate::error::Shape(at);
                             report.add(
                                 Some(&name),
-                                format!("building block {block}, access unit {unit}, page {}: {what}", ppa.0),
+                                format!("{place}building block {block}, access unit {unit}, page {}: {what}", ppa.0),
                             );
                             let finding = report.findings.len() - 1;
-                            bad.push(BadUnit { finding, at: at.into(), unit });
+                            bad.push(BadUnit { finding, at: at.into(), unit, page: ppa });
                         }
                         Err(e) => failed = Some(e),
                     }
                 }
             }
-            if space.coded() && bad.len() == before && space.codec().is_ok() {
+            let is_new = report.pages > pages_before;
+            if space.coded() && is_new && bad.len() == before && space.codec().is_ok() {
                 let whole: Range<usize> = 0..space.shape.bytes;
                 if let Err(e) = reader.decode(at, map, std::slice::from_ref(&whole), &mut scratch) {
-                    report.add(Some(&name), e.to_string());
+                    report.add(Some(&name), format!("{place}{e}"));
                 }
             }
         });
         failed.map_or(Ok(bad), Err)
+    }
+
+    /// Whether the page's out-of-band record names this unit, or is damaged; the page itself is not read.
+    fn is_owned(&self, ppa: Ppa, space: &Space, at: &[u64], unit: u32) -> bool {
+        let owner = Owner { unit: unit as u16, ..space.owner(at) };
+        space.frozen.is_some() && self.ftl.oob(ppa).is_ok_and(|record| record.is_none_or(|r| r.owner() == owner))
     }
 
     /// Compares one page with its out-of-band record and its owner; returns a description of the fault, `None` if there

@@ -321,3 +321,44 @@ pub struct List<'a> {
     /// Prefix of the names to list.
     pub prefix: &'a str,
 }
+
+/// Takes a snapshot: all spaces, as they are between two commands, can be read by its name until it is deleted. Like
+/// every change it survives a power failure after a [`Flush`].
+#[derive(Debug)]
+pub struct TakeSnapshot<'a> {
+    /// Name of the snapshot: letters, digits, `.`, `_` and `-` of ASCII, 200 at most, the first not `.` or `-`.
+    pub name: &'a str,
+    /// Time of the caller's clock, which is kept and not interpreted.
+    pub time: u64,
+}
+
+/// Deletes a snapshot; reclaim frees the pages that only it had.
+#[derive(Debug)]
+pub struct DeleteSnapshot<'a> {
+    /// Name of the snapshot to delete.
+    pub name: &'a str,
+}
+
+/// Lists the snapshots; the reply has them from the oldest to the newest.
+#[derive(Debug)]
+pub struct Snapshots;
+
+/// Opens a space as a snapshot keeps it; the reply is that version of the space, which cannot be written.
+#[derive(Debug)]
+pub struct OpenAt<'a> {
+    /// Name of the snapshot.
+    pub snapshot: &'a str,
+    /// Name that the space had then.
+    pub name: &'a str,
+    /// Key of an encrypted space; `None` opens a plain space.
+    pub key: Option<&'a [u8]>,
+}
+
+/// Lists the names that begin with a prefix and that a snapshot keeps; the reply has them in byte order.
+#[derive(Debug)]
+pub struct ListAt<'a> {
+    /// Name of the snapshot.
+    pub snapshot: &'a str,
+    /// Prefix of the names to list.
+    pub prefix: &'a str,
+}

@@ -68,12 +68,12 @@ impl Device {
 }
 
 impl<'d> Compound<'d> {
-    /// Returns a space by its number.
+    /// Returns a space by its number, which may be a version that a snapshot keeps.
     ///
     /// # Errors
     /// [`Error::Closed`] if it was deleted.
     pub fn space(&self, id: SpaceId) -> Result<Arc<Space>> {
-        self.device.space(id)
+        self.device.space_to_read(id)
     }
 
     /// Reads elements on the calling thread. The read sees either all of a write or none of it.

@@ -3,7 +3,8 @@
 //! The pages of a block that was written in parts (by slabs that end within it, or by overwriting some of it) lie in
 //! several extents. In memory that costs little (`stl/read/split.rs`), but a disk needs one read for each extent.
 //! Compaction defragments before it packs segments. Access units in the write buffer stay there; coded blocks are
-//! always written whole.
+//! always written whole. Blocks that share pages with a snapshot stay, too: rewriting them would take their space
+//! twice.
 //!
 //! Each block is read and appended under its range lock, and applied only if its index entry has not changed since:
 //! reclaim moves pages without taking range locks.
@@ -71,7 +72,11 @@ impl Device {
                 Err(Error::Closed(_)) => {} // deleted meanwhile
                 inner => {
                     let mut found = false;
-                    inner?.index().for_each(&mut |_, map| found = found || self.lies_apart(map));
+                    let inner = inner?;
+                    let mut seen = |at: &[u64], map: &BlockMap| {
+                        found = found || (self.lies_apart(map) && !inner.is_shared(at, map));
+                    };
+                    inner.index().for_each(&mut seen);
                     if found {
                         return Ok(true);
                     }
@@ -86,7 +91,8 @@ impl Device {
         let inner = space.read()?;
         let mut found: Vec<BlockAt> = Vec::new();
         inner.index().for_each(&mut |at, map| {
-            if found.len() < BLOCKS_AT_ONCE && last.is_none_or(|last| last.as_slice() < at) && self.lies_apart(map) {
+            let next = found.len() < BLOCKS_AT_ONCE && last.is_none_or(|last| last.as_slice() < at);
+            if next && self.lies_apart(map) && !inner.is_shared(at, map) {
                 found.push(BlockAt::from_slice(at));
             }
         });

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use super::check::CheckReport;
 use super::command::{
-    Abort, Append, Apply, Batch, Begin, Change, Check, Compact, Create, Deallocate, Delete, Flush, List, ListBlocks,
-    Open, Read, ReadStored, Rename, Resize, SetAttrs, Settle, StageWrite, Stat, StatSpace, Write, WriteStored,
+    Abort, Append, Apply, Batch, Begin, Change, Check, Compact, Create, Deallocate, Delete, DeleteSnapshot, Flush,
+    List, ListAt, ListBlocks, Open, OpenAt, Read, ReadStored, Rename, Resize, SetAttrs, Settle, Snapshots, StageWrite,
+    Stat, StatSpace, TakeSnapshot, Write, WriteStored,
 };
+use super::snapshots::SnapshotInfo;
 use super::transaction::TransactionId;
 use super::{Device, Target};
 use crate::error::Result;
@@ -66,7 +68,7 @@ pub trait Execute: Send {
 
 /// Requests the range lock of a target's blocks; `None` if the target touches none.
 fn request(device: &Device, space: SpaceId, target: &Target<'_>, share: Share) -> Result<Option<RangeTicket>> {
-    let space = device.space(space)?;
+    let space = device.space_to_read(space)?;
     let shape = space.read()?.record.shape.clone();
     let blocks = super::target::blocks_of(&space, &shape, target)?;
     Ok(blocks.map(|blocks| space.ranges.request(blocks, share)))
@@ -209,4 +211,9 @@ commands! {
     StatSpace: Free, false, |self, device| -> Vec<(&'static str, u64)> { device.stat_space(self.space) }
     ListBlocks: Free, false, |self, device| -> Vec<u64> { device.list_blocks(self.space) }
     List<'_>: Free, false, |self, device| -> Vec<String> { Ok(device.list(self.prefix)) }
+    TakeSnapshot<'_>: Alone, true, |self, device| -> () { device.take_snapshot(self.name, self.time) }
+    DeleteSnapshot<'_>: Alone, true, |self, device| -> () { device.delete_snapshot(self.name) }
+    Snapshots: Free, false, |self, device| -> Vec<SnapshotInfo> { device.snapshots() }
+    OpenAt<'_>: Free, false, |self, device| -> Arc<Space> { device.open_at(self.snapshot, self.name, self.key) }
+    ListAt<'_>: Free, false, |self, device| -> Vec<String> { device.list_at(self.snapshot, self.prefix) }
 }

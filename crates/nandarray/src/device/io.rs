@@ -58,7 +58,7 @@ impl Device {
     /// Other threads can read the space during the call but not write it: `f` must return, and must not call this
     /// device.
     pub(super) fn lend(&self, id: SpaceId, target: Target<'_>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let space = self.space(id)?;
+        let space = self.space_to_read(id)?;
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
         let predicted = predicted(&space, &inner.record.shape, &target);
@@ -77,7 +77,7 @@ impl Device {
 
     /// Appends elements of a space in their packed form to `out`.
     pub(super) fn read_packed(&self, id: SpaceId, elements: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let space = self.space(id)?;
+        let space = self.space_to_read(id)?;
         let inner = space.read()?;
         let shape = &inner.record.shape;
         if space.packing().is_none() || shape.len() != 1 || elements.end > shape[0] {
@@ -98,7 +98,7 @@ impl Device {
     /// The first half of a read in flight: reports the pages that the read needs to the probe and the medium, and moves
     /// no bytes.
     pub(super) fn locate(&self, id: SpaceId, target: &Target<'_>) -> Result<()> {
-        let space = self.space(id)?;
+        let space = self.space_to_read(id)?;
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
         for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, _| reader.announce(&work))
@@ -106,7 +106,7 @@ impl Device {
 
     /// The second half of a read in flight: moves the bytes. The caller has held the range lock since the first half.
     pub(super) fn read_located(&self, id: SpaceId, target: &Target<'_>, out: BufferMut) -> Result<()> {
-        let space = self.space(id)?;
+        let space = self.space_to_read(id)?;
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: false };
         let mut total = 0;
@@ -122,7 +122,7 @@ impl Device {
 
     /// Reads elements with the help of these worker threads.
     pub(super) fn read_by(&self, workers: &Workers, id: SpaceId, target: &Target<'_>, out: BufferMut) -> Result<()> {
-        let space = self.space(id)?;
+        let space = self.space_to_read(id)?;
         // One guard for the whole command: it sees either all of a write or none of it.
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };

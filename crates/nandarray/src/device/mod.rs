@@ -19,6 +19,7 @@
 //! | `batch` | several changes of names and attributes as one command |
 //! | `names` | the rule of names |
 //! | `identity` | the identity of a served store, which no copy of its file has |
+//! | `snapshots` | snapshots: versions of all spaces that share pages with the newest |
 //! | `service` | counts of a served store's starts and cut-off ends |
 //! | `log` | the journal: commit, checkpoint, flush |
 //! | `recover`, `replay`, `opening` | create, open; apply the journal; the records that were ignored on opening |
@@ -56,6 +57,7 @@ mod replay;
 mod reshape;
 mod salvage;
 mod service;
+mod snapshots;
 mod spool;
 mod staged_write;
 mod stored;
@@ -80,6 +82,7 @@ pub use identity::IdentityChoice;
 pub use opening::Dropped;
 pub use owned::{OwnedCommand, OwnedTarget};
 pub use service::ServiceCounts;
+pub use snapshots::SnapshotInfo;
 pub use spool::Spool;
 pub use staged_write::StagedWrite;
 pub use transaction::TransactionId;
@@ -93,7 +96,7 @@ use crate::media::file::{FileAccess, FileMedia};
 use crate::sim::panics::caught;
 use crate::sim::process::{Inside, ProcessScope};
 use crate::sim::{Counters, Moves, Order, Probe, Purpose};
-use crate::stl::space::{Space, SpaceId};
+use crate::stl::space::{SPILLED, Space, SpaceId};
 use crate::stl::work::Workers;
 use epoch::Epoch;
 use log::Log;
@@ -204,6 +207,8 @@ struct Catalog {
     by_name: BTreeMap<String, SpaceId>,
     by_id: HashMap<SpaceId, Arc<Space>>,
     next: SpaceId,
+    /// The snapshots, and the versions of spaces that they keep.
+    kept: snapshots::Kept,
 }
 
 impl Catalog {
@@ -553,11 +558,22 @@ impl Device {
         before + 1
     }
 
+    /// Returns a space to be written.
     fn space(&self, id: SpaceId) -> Result<Arc<Space>> {
+        if id >= SPILLED {
+            // Versions that snapshots keep have these numbers.
+            return Err(Error::ReadOnly);
+        }
         let catalog = self.catalog.read();
         catalog.by_id.get(&id).cloned().ok_or_else(|| Error::Closed("the array was deleted".to_owned()))
     }
 
+    /// Returns a space to be read: also a version that a snapshot keeps.
+    fn space_to_read(&self, id: SpaceId) -> Result<Arc<Space>> {
+        if id < SPILLED { self.space(id) } else { self.catalog.read().kept.by_id(id) }
+    }
+
+    /// Returns all spaces that can be written.
     fn spaces(&self) -> Vec<Arc<Space>> {
         let catalog = self.catalog.read();
         // In order of names, so that nothing depends on hash order.

@@ -35,8 +35,15 @@ pub(super) struct OobScan {
     pub(super) unplaced: BTreeMap<SpaceId, u64>,
 }
 
-/// Reads the out-of-band records of all segments and returns the pages of these spaces that commands up to number
-/// `newest` wrote. `live` is whether a segment may hold mapped pages.
+/// Returns the pages of a block that commands up to number `newest` wrote.
+pub(super) fn up_to(units: &BTreeMap<u32, Vec<PageCopy>>, newest: u64) -> BTreeMap<u32, Vec<PageCopy>> {
+    let of_unit = |copies: &Vec<PageCopy>| copies.iter().filter(|copy| copy.seq <= newest).copied().collect();
+    let all = units.iter().map(|(&unit, copies)| (unit, of_unit(copies)));
+    all.filter(|(_, copies): &(u32, Vec<PageCopy>)| !copies.is_empty()).collect()
+}
+
+/// Reads the out-of-band records of all segments and returns the pages of these spaces, by the numbers in records, that
+/// commands up to number `newest` wrote. `live` is whether a segment may hold mapped pages.
 pub(super) fn scan(
     ftl: &Ftl,
     concerned: &HashMap<SpaceId, &Arc<Space>>,

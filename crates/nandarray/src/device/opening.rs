@@ -84,7 +84,8 @@ impl Dropped {
                     | JournalOp::Attrs(id, _)
                     | JournalOp::Rename(id, _) => id,
                     JournalOp::Update(update) => update.space,
-                    JournalOp::Switch { .. } => continue,
+                    JournalOp::Move(moved) => moved.space,
+                    JournalOp::Switch { .. } | JournalOp::Snapshot { .. } | JournalOp::DeleteSnapshot(_) => continue,
                 };
                 let known = || catalog.by_id.get(&id).map(|space| space.peek().record.name.clone());
                 names.insert(made.get(&id).cloned().or_else(known).unwrap_or_else(|| format!("number {id}")));

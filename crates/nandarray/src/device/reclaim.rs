@@ -1,12 +1,12 @@
 //! Garbage collection: moves live pages out of segments whose pages are mostly dead, so that the segments can be
 //! reused.
 //!
-//! The out-of-band records of a victim (the segment to empty) name the owners of its pages; a page is live if its
-//! owner's index still maps it. Live pages are verified and copied to places that the placement policy chooses: under
-//! the paper's rules the same channel and bank, for compaction adjacent places. They keep their command's sequence
-//! number. The index is changed under the space's lock, so a reader sees the old page or the new one, with the same
-//! content. A segment with a page that cannot be moved, because the page or its record is damaged, is retired and never
-//! reused.
+//! The out-of-band records of a victim (the segment to empty) name the owners of its pages; a page is live if an index
+//! of its owner still maps it: that of the space, or of a version that a snapshot keeps. It is moved in all of them at
+//! once. Live pages are verified and copied to places that the placement policy chooses: under the paper's rules the
+//! same channel and bank, for compaction adjacent places. They keep their command's sequence number. The index is
+//! changed under the space's lock, so a reader sees the old page or the new one, with the same content. A segment with
+//! a page that cannot be moved, because the page or its record is damaged, is retired and never reused.
 //!
 //! A full disk is handled without moving pages, which would need room first: the disk blocks of dead pages are
 //! deallocated in place (`discard_dead`).
@@ -14,6 +14,7 @@
 //! Reclaim runs on the thread of the command that made it due, before or after the command's own work, never during it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Device;
@@ -98,12 +99,13 @@ impl Device {
 
     /// Makes room on a full disk; returns whether a segment became free or disk blocks of dead pages were deallocated.
     pub(super) fn make_room(&self) -> Result<bool> {
-        let freed = || self.ftl.with_segments(|s| s.freed());
+        let counts = || self.ftl.with_segments(|s| (s.freed(), s.free().len()));
         let _reclaim = self.reclaim.lock();
-        let before = freed();
-        let made = self.commit_and_free().and_then(|()| Ok(freed() > before || self.discard_dead()?));
+        let (freed, free) = counts();
+        let made = self.commit_and_free().and_then(|()| Ok(counts().0 > freed || self.discard_dead()?));
         match made {
-            Err(Error::Full { .. }) => Ok(freed() > before),
+            // A commit that found no room opens segments, and they are free again: that is no room.
+            Err(Error::Full { .. }) => Ok(counts().1 > free),
             made => made,
         }
     }
@@ -202,8 +204,9 @@ impl Device {
     fn move_all(&self, victim: Segment, to: MoveTo) -> Result<()> {
         let mut all_moved = true;
         for ((id, at, seq), group) in self.live_of(victim)? {
-            let Some(space) = self.catalog.read().by_id.get(&id).cloned() else { continue };
-            match self.move_group(&space, &at, seq, &group, to) {
+            let versions = self.catalog.read().versions(id);
+            let Some(space) = versions.first() else { continue };
+            match self.move_group((space, versions.len() > 1), &at, seq, &group, to) {
                 Ok(()) => {}
                 Err(Error::Checksum { .. }) => all_moved = false,
                 Err(Error::Closed(_)) => {} // deleted meanwhile
@@ -218,18 +221,26 @@ impl Device {
         Ok(())
     }
 
-    /// Returns the live pages of a segment, grouped by block and command, in a deterministic order.
+    /// Returns the live pages of a segment, grouped by the block of a space and command, in a deterministic order.
     fn live_of(&self, victim: Segment) -> Result<BTreeMap<(SpaceId, BlockAt, u64), BlockPages>> {
         let geometry = self.geometry();
         let mut groups: BTreeMap<(SpaceId, BlockAt, u64), BlockPages> = BTreeMap::new();
+        // The versions of the last page's space: pages of one space are next to each other.
+        let mut versions: (Option<SpaceId>, Vec<Arc<Space>>) = (None, vec![]);
         for (page, record) in self.ftl.oob_of_segment(victim)?.into_iter().enumerate() {
             let Some(record) = record else { continue };
             let (ppa, owner) = (geometry.ppa(victim, page as u32), record.owner());
             let (id, spilled) = owner_space(&owner);
-            let Some(space) = self.catalog.read().by_id.get(&id).cloned() else { continue };
-            let Ok(inner) = space.read() else { continue };
+            if versions.0 != Some(id) {
+                versions = (Some(id), self.catalog.read().versions(id));
+            }
             let unit = u32::from(owner.unit);
-            let at = if spilled {
+            let at_in = |space: &Arc<Space>| {
+                let inner = space.read().ok()?;
+                if !spilled {
+                    return unpack(&owner.key, space.shape.block.len())
+                        .filter(|at| inner.index().get(at).and_then(|m| m.page_of(unit)) == Some(ppa));
+                }
                 // The record has only a hash of the coordinate; the index knows which block maps the page.
                 let mut found = None;
                 inner.index().for_each(&mut |at, map| {
@@ -238,11 +249,8 @@ impl Device {
                     }
                 });
                 found
-            } else {
-                unpack(&owner.key, space.shape.block.len())
-                    .filter(|at| inner.index().get(at).and_then(|m| m.page_of(unit)) == Some(ppa))
             };
-            if let Some(at) = at {
+            if let Some(at) = versions.1.iter().find_map(at_in) {
                 groups.entry((id, at, record.seq())).or_default().push((unit, ppa));
             }
         }
@@ -250,7 +258,15 @@ impl Device {
         Ok(groups)
     }
 
-    fn move_group(&self, space: &Space, at: &BlockAt, seq: u64, group: &BlockPages, to: MoveTo) -> Result<()> {
+    /// Moves pages of one block; `shared` is whether there are several versions of its space.
+    fn move_group(
+        &self,
+        (space, shared): (&Space, bool),
+        at: &BlockAt,
+        seq: u64,
+        group: &BlockPages,
+        to: MoveTo,
+    ) -> Result<()> {
         assert!(!group.is_empty() && group.is_sorted_by(|a, b| a.0 < b.0), "pages of block {at:?}: {group:?}");
         let page = self.geometry().page_bytes as usize;
         let last = group.last().map_or(0, |g| g.0) as usize;
@@ -263,10 +279,15 @@ impl Device {
                 .fetch(run, Owner { unit: unit as u16, ..owner }, bytes)
                 .map_err(|e| space.page_error(&space.peek().record.name, at, e))?;
         }
-        self.hold_journal(Staged::releasing(at.clone(), seq).journal_bytes() + group.len() as u64 * RUN_JOURNAL_BYTES)?;
+        let runs_bytes = 2 * group.len() as u64 * RUN_JOURNAL_BYTES;
+        self.hold_journal(Staged::releasing(at.clone(), seq).journal_bytes() + runs_bytes)?;
         let writes: Vec<_> =
             group.iter().map(|&(unit, ppa)| (unit, (to == MoveTo::SameLanes).then_some(ppa))).collect();
         let runs = self.ftl.append(owner, seq, &block, &writes, &mut std::iter::empty())?;
+        if shared || space.frozen.is_some() {
+            let from = group.iter().map(|&(unit, ppa)| Run { unit, count: 1, ppa }).collect();
+            return self.move_in_versions(space.origin, at, seq, (from, runs)).map(drop);
+        }
         let gone = Gone::Units(group.iter().map(|&(unit, _)| unit..unit + 1).collect());
         // A page may have been overwritten since it was read; the others are found when the segment is examined again.
         let is_unchanged = |now: Option<&BlockMap>| {

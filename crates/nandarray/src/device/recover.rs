@@ -8,7 +8,6 @@
 //! Beside a writer, a reader reads first the marks, then the superblocks, then the length of the file, then the
 //! journal: each refers only to things that the writer has written before it.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +19,7 @@ use super::log::{CheckpointIndex, CheckpointStream, JournalEnd, Log};
 use super::opening::{Dropped, Opening};
 use super::replay::{Journals, Replay, Replayed, is_damaged, read_journals, replay_all};
 use super::salvage::{self, Rebuilt};
-use super::wire::Directory;
+use super::wire::{Directory, SnapshotEntry, SpaceEntry, decode_directory};
 use super::{Catalog, Device, Mode, Options};
 use crate::codec::Framing;
 use crate::error::{Error, Result};
@@ -253,12 +252,11 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     Ok(device)
 }
 
-fn read_directory(stream: &CheckpointStream, superblock: &Superblock) -> Result<Directory> {
+fn read_directory(stream: &CheckpointStream, superblock: &Superblock) -> Result<(Directory, Vec<SnapshotEntry>)> {
     for at in superblock.directory_at {
         let Ok(bytes) = stream.read(at, superblock.directory_bytes) else { continue };
         if crc32c(&bytes) == superblock.directory_crc {
-            return postcard::from_bytes(&bytes)
-                .map_err(|e| Error::corrupt(format!("the directory cannot be read: {e}")));
+            return decode_directory(&bytes, superblock.version);
         }
     }
     Err(Error::corrupt("neither copy of the checkpoint's directory is intact"))
@@ -274,6 +272,8 @@ struct Generation {
     checkpoint: Vec<Segment>,
     catalog: Catalog,
     seq: u64,
+    /// The highest command sequence number that the checkpoint includes.
+    checkpoint_seq: u64,
     opened: OpenedSince,
     journals: Journals,
     replayed: Replayed,
@@ -291,8 +291,8 @@ fn load(
     let salvage = damage == Damage::Salvaged;
     let (slot, superblock) = &slots[which];
     let found = read_generation(media, (marks, slots), superblock, damage, options)?;
-    let Generation { ftl, counters, segments, checkpoint, catalog, seq, mut opened, journals, replayed, rebuilt } =
-        found;
+    let Generation { ftl, counters, segments, checkpoint, catalog, .. } = found;
+    let Generation { seq, checkpoint_seq, mut opened, journals, replayed, rebuilt, .. } = found;
     let Replayed { applied, dropped, durable } = replayed;
     // Chains of this generation and of the other superblock's, whose segments must not be treated as free.
     let mut previous = journals.before.clone();
@@ -319,7 +319,10 @@ fn load(
     assert!(next_lsn > superblock.journal_lsn + applied - 1, "record {next_lsn} follows {applied} that were applied");
     let (last_crc, durable_lsn) = (last_applied.map_or(0, |r| r.crc), durable.min(next_lsn - 1));
     let end = JournalEnd { chain, at, next_lsn, last_crc, durable_lsn, mark_place: next_place(marks) };
-    let log = Log::of_store(superblock.clone(), *slot, end, checkpoint, previous);
+    let mut log = Log::of_store(superblock.clone(), *slot, end, checkpoint, previous);
+    let taken = catalog.kept.all().filter(|version| version.frozen.is_some_and(|seq| seq > checkpoint_seq));
+    log.expect_spread(catalog.bytes_of_versioned());
+    log.expect_spread(taken.map(|version| version.peek().index.stored_bytes()).sum());
     let clean = superblock
         .clean
         .filter(|(lsn, _)| *lsn + 1 == next_lsn && dropped.is_none() && !journals.switched && which == 0);
@@ -351,14 +354,14 @@ fn read_generation(
     let counters = Arc::new(Counters::default());
     let ftl = flash_of(media, superblock, &counters, options)?;
     let stream = Arc::new(CheckpointStream::of(media, superblock));
-    let directory = read_directory(&stream, superblock)?;
+    let (directory, snapshots) = read_directory(&stream, superblock)?;
     if superblock.checkpoint_bytes > 0 {
         stream.read(superblock.checkpoint_bytes - 1, 1)?;
     }
     restore_segments(&ftl, &directory)?;
     let mut replay = Replay {
         ftl: &ftl,
-        catalog: catalog_of(&directory, &stream, superblock)?,
+        catalog: catalog_of(&directory, snapshots, &stream, superblock)?,
         framing: Framing::of_format(superblock.version),
         seq: directory.seq,
         opened: OpenedSince::new(superblock.capacity_bytes > 0),
@@ -391,7 +394,21 @@ fn read_generation(
         return Err(truncated(have, segment as usize));
     }
     let segments = directory.segments.len();
-    Ok(Generation { ftl, counters, segments, checkpoint, catalog, seq, opened, journals, replayed, rebuilt })
+    let checkpoint_seq = directory.seq;
+    let found = Generation {
+        ftl,
+        counters,
+        segments,
+        checkpoint,
+        catalog,
+        seq,
+        checkpoint_seq,
+        opened,
+        journals,
+        replayed,
+        rebuilt,
+    };
+    Ok(found)
 }
 
 /// Creates the flash management for a superblock's geometry and policies, without any state of the segments.
@@ -490,24 +507,28 @@ fn truncated(have: usize, segment: usize) -> Error {
     Error::corrupt(format!("the file was cut short: it has {have} segments, and segment {segment} holds data"))
 }
 
-fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock: &Superblock) -> Result<Catalog> {
+fn catalog_of(
+    directory: &Directory,
+    snapshots: Vec<SnapshotEntry>,
+    stream: &Arc<CheckpointStream>,
+    superblock: &Superblock,
+) -> Result<Catalog> {
+    let index = |entry: &SpaceEntry| {
+        let (dimensions, name) = (entry.record.shape.len(), entry.record.name.clone());
+        IndexState::Stored(Arc::new(CheckpointIndex { stream: stream.clone(), place: entry.index, dimensions, name }))
+    };
     let (page_bytes, framing) = (superblock.geometry.page_bytes, Framing::of_format(superblock.version));
-    let mut catalog = Catalog { by_name: BTreeMap::new(), by_id: HashMap::new(), next: directory.next_space };
+    let mut catalog = Catalog { next: directory.next_space, ..Catalog::default() };
     for entry in &directory.spaces {
         let (name, id) = (entry.record.name.clone(), entry.record.id);
         catalog.next = catalog.next.max(id.saturating_add(1));
-        let blob = CheckpointIndex {
-            stream: stream.clone(),
-            place: entry.index,
-            dimensions: entry.record.shape.len(),
-            name: name.clone(),
-        };
-        let space = Space::new(entry.record.clone(), IndexState::Stored(Arc::new(blob)), page_bytes, framing)
+        let space = Space::new(entry.record.clone(), index(entry), page_bytes, framing)
             .map_err(|e| Error::corrupt(format!("the directory's entry for {name:?}: {e}")))?;
         if catalog.by_name.insert(name, id).is_some() || catalog.by_id.insert(id, space).is_some() {
             return Err(Error::corrupt(format!("space {id} is in the directory twice")));
         }
     }
+    catalog.restore_snapshots(snapshots, superblock, &index)?;
     Ok(catalog)
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::Device;
 use super::check::{BadUnit, CheckReport};
-use super::oob_scan::{OobScan, PageCopy, scan};
+use super::oob_scan::{OobScan, PageCopy, scan, up_to};
 use super::recover::generation_before;
 use super::wire::{decode_index, encode_index};
 use crate::error::{Error, Result, Shape};
@@ -37,7 +37,7 @@ impl Device {
     ) -> Result<()> {
         let before = if unreadable.is_empty() { None } else { generation_before(self) };
         let index_before = |space: &Space| {
-            let same = before.as_ref()?.space(space.id).ok()?;
+            let same = before.as_ref()?.catalog.read().same_version(space)?.clone();
             let bytes = encode_index(same.read().ok()?.index());
             decode_index(&bytes, space.shape.block.len(), &self.geometry()).ok()
         };
@@ -72,6 +72,15 @@ impl Device {
         {
             let _commit = self.commit.lock();
             let _epoch = self.epoch.write();
+            let lost = self.catalog.read().separate_versions(&self.geometry())?;
+            for (space, at, unit) in lost {
+                let (name, block) = (space.peek().record.name.clone(), Shape(&at));
+                let what = format!(
+                    "building block {block}, access unit {unit}: its page was that of a version of another time, and \
+                     is taken from it"
+                );
+                report.add(Some(&name), what);
+            }
             self.recount()?;
             self.drain()?;
             let mut log = self.log.lock();
@@ -99,10 +108,17 @@ impl Device {
         accept_older: bool,
     ) -> Result<()> {
         let mut replaced: HashMap<(SpaceId, BlockAt), u64> = HashMap::new();
+        // The repair of a page, in all versions of its space that had it; each version has findings of its own.
+        let mut done: HashMap<(SpaceId, BlockAt, u32, Ppa), String> = HashMap::new();
         for (space, unit) in bad {
-            let block = (space.id, unit.at.clone());
-            if let Some(seq) = replaced.get(&block) {
-                report.findings[unit.finding].repaired = Some(older_block(*seq));
+            let block = (space.origin, unit.at.clone());
+            // Units of several blocks may have the page of lost ones.
+            let page = (space.origin, unit.at.clone(), unit.unit, unit.page);
+            if let Some(seq) = replaced.get(&(space.id, unit.at.clone())) {
+                done.insert(page.clone(), older_block(*seq));
+            }
+            if let Some(how) = done.get(&page) {
+                report.findings[unit.finding].repaired = Some(how.clone());
                 continue;
             }
             let old = space.read()?.index().get(&unit.at).and_then(|map| map.page_of(unit.unit));
@@ -112,11 +128,16 @@ impl Device {
             let record = if self.within(old) { self.ftl.oob(old)?.filter(|r| r.owner() == owner) } else { None };
             let seq = record.map(|r| r.seq());
             let Some(units) = found.copies.get(&block) else { continue };
-            let others = || units.get(&unit.unit).into_iter().flatten().filter(|c| c.intact && c.ppa != old);
+            let newest = space.newest_seq();
+            let others = || {
+                let copies = units.get(&unit.unit).into_iter().flatten();
+                copies.filter(|c| c.intact && c.ppa != old && c.seq <= newest)
+            };
             if let Some(copy) = others().find(|c| Some(c.seq) == seq) {
-                self.map_instead(&space, &unit.at, unit.unit, copy.ppa)?;
-                report.findings[unit.finding].repaired =
-                    Some(format!("mapped to a copy that reclaim left behind, page {}", copy.ppa.0));
+                self.map_instead(&space, &unit.at, (unit.unit, old), copy.ppa)?;
+                let how = format!("mapped to a copy that reclaim left behind, page {}", copy.ppa.0);
+                report.findings[unit.finding].repaired = Some(how.clone());
+                done.insert(page, how);
                 continue;
             }
             if !accept_older {
@@ -124,28 +145,50 @@ impl Device {
             }
             if space.coded() {
                 // The pages of a coded block only make sense together.
-                let Some((seq, runs)) = self.whole_block(&space, &unit.at, units, seq.unwrap_or(u64::MAX)) else {
+                let before = seq.unwrap_or(newest.saturating_add(1));
+                let Some((seq, runs)) = self.whole_block(&space, &unit.at, units, before) else {
                     continue;
                 };
-                remap(&mut *space.write()?, &unit.at, &Gone::All, &runs);
+                for version in self.having(&space, &unit.at, (unit.unit, old))? {
+                    remap(&mut *version.write()?, &unit.at, &Gone::All, &runs);
+                }
                 report.findings[unit.finding].repaired = Some(older_block(seq));
-                replaced.insert(block, seq);
+                done.insert(page, older_block(seq));
+                replaced.insert((space.id, unit.at), seq);
             } else if let Some(copy) = others().filter(|c| seq.is_none_or(|s| c.seq < s)).max_by_key(|c| c.seq) {
-                self.map_instead(&space, &unit.at, unit.unit, copy.ppa)?;
-                report.findings[unit.finding].repaired =
-                    Some(format!("mapped to OLDER content, of command {}, page {}", copy.seq, copy.ppa.0));
+                self.map_instead(&space, &unit.at, (unit.unit, old), copy.ppa)?;
+                let how = format!("mapped to OLDER content, of command {}, page {}", copy.seq, copy.ppa.0);
+                report.findings[unit.finding].repaired = Some(how.clone());
+                done.insert(page, how);
             }
         }
         Ok(())
     }
 
-    fn map_instead(&self, space: &Space, at: &BlockAt, unit: u32, ppa: Ppa) -> Result<()> {
+    /// Maps a unit of a block to another page than `old`, in all versions of the space that have this one.
+    fn map_instead(&self, space: &Space, at: &BlockAt, (unit, old): (u32, Ppa), ppa: Ppa) -> Result<()> {
         let gone = Gone::Units(vec![unit..unit + 1]);
-        let mut inner = space.write()?;
-        remap(&mut inner, at, &gone, &[Run { unit, count: 1, ppa }]);
-        let mapped = inner.index().get(at).and_then(|map| map.page_of(unit));
-        assert_eq!(mapped, Some(ppa), "unit {unit} of block {at:?} was mapped instead");
+        for version in self.having(space, at, (unit, old))? {
+            let mut inner = version.write()?;
+            remap(&mut inner, at, &gone, &[Run { unit, count: 1, ppa }]);
+            let mapped = inner.index().get(at).and_then(|map| map.page_of(unit));
+            assert_eq!(mapped, Some(ppa), "unit {unit} of block {at:?} was mapped instead");
+        }
         Ok(())
+    }
+
+    /// Returns the versions of a space that map a unit of a block to this page.
+    fn having(&self, space: &Space, at: &BlockAt, (unit, page): (u32, Ppa)) -> Result<Vec<Arc<Space>>> {
+        let mut all = self.catalog.read().versions(space.origin);
+        let mut failed = None;
+        all.retain(|version| match version.read() {
+            Ok(inner) => inner.index().get(at).and_then(|map| map.page_of(unit)) == Some(page),
+            Err(e) => {
+                failed.get_or_insert(e);
+                false
+            }
+        });
+        failed.map_or(Ok(all), Err)
     }
 
     /// Whether the page lies within the medium.
@@ -157,7 +200,7 @@ impl Device {
     /// Scans the out-of-band records for pages of the spaces that have bad units or lost their index.
     fn records_of_spaces(&self, bad: &[(Arc<Space>, BadUnit)], forgotten: &[(Arc<Space>, usize)]) -> Result<OobScan> {
         let wanted: HashMap<SpaceId, &Arc<Space>> =
-            bad.iter().map(|(s, _)| (s.id, s)).chain(forgotten.iter().map(|(s, _)| (s.id, s))).collect();
+            bad.iter().map(|(s, _)| (s.origin, s)).chain(forgotten.iter().map(|(s, _)| (s.origin, s))).collect();
         scan(&self.ftl, &wanted, u64::MAX, &|segment| self.ftl.with_segments(|s| s.info(segment).live) > 0)
     }
 
@@ -172,7 +215,8 @@ impl Device {
     ) -> Result<u64> {
         let name = space.peek().record.name.clone();
         let mut index = Index::new(space.shape.block.len());
-        for ((_, at), units) in found.copies.iter().filter(|((id, _), _)| *id == space.id) {
+        for ((_, at), units) in found.copies.iter().filter(|((id, _), _)| *id == space.origin) {
+            let units = &up_to(units, space.newest_seq());
             let mut chosen: Vec<(u32, PageCopy)> = Vec::new();
             let mut done: Option<String> = None;
             let newest = |copies: &[PageCopy]| copies.iter().max_by_key(|c| (c.seq, c.intact)).copied();
@@ -261,8 +305,11 @@ impl Device {
     /// Recomputes the number of live pages of all segments from the indexes.
     fn recount(&self) -> Result<()> {
         let mut runs = Vec::new();
-        for space in self.spaces() {
-            space.read()?.index().for_each(&mut |_, map| runs.extend(map.runs()));
+        let all: Vec<Arc<Space>> = self.catalog.read().spaces_and_versions().cloned().collect();
+        for space in all {
+            let inner = space.write()?;
+            // Each page is counted in the oldest of the versions, next to each other, that have it.
+            runs.extend(inner.all_unshared());
         }
         self.ftl.with_segments(|s| {
             s.forget_live();

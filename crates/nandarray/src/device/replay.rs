@@ -4,9 +4,11 @@
 //! compared with its out-of-band record; the journal ends before the first record with a page that fails, or before the
 //! first torn record. `recover` decides which generation is read, and what follows from ignored records.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::wire::{JournalOp, RecordBody, Update};
+use super::snapshots::check_snapshot_name;
+use super::wire::{JournalOp, MovedPages, RecordBody, Update, from_wire};
 use super::{Catalog, Dropped};
 use crate::codec::Framing;
 use crate::error::{Error, Result};
@@ -21,7 +23,7 @@ use crate::ftl::wear::OpenedSince;
 use crate::media::Media;
 use crate::stl::index::Index;
 use crate::stl::space::{IndexState, Space, owner_space, unpack};
-use crate::stl::write::remap;
+use crate::stl::write::{remap, substitute};
 
 /// The journal of a generation, together with the later journals that it leads to, in order.
 pub(super) struct Journals {
@@ -161,8 +163,12 @@ impl Replay<'_> {
         let have = self.ftl.geometry().segments_within(self.ftl.media().len());
         let mut bytes = vec![0; page];
         for op in &body.ops {
-            let JournalOp::Update(update) = op else { continue };
-            for run in update.runs()? {
+            let (space, seq, runs) = match op {
+                JournalOp::Update(update) => (update.space, update.seq, update.runs()?),
+                JournalOp::Move(moved) => (moved.space, moved.seq, from_wire(&moved.to)?),
+                _ => continue,
+            };
+            for run in runs {
                 if !self.ftl.geometry().has_run(run, have) {
                     return Ok(false);
                 }
@@ -171,8 +177,7 @@ impl Replay<'_> {
                     self.ftl.media().read_at(self.ftl.geometry().page_offset(ppa), &mut bytes)?;
                     let good = self.ftl.oob(ppa)?.is_some_and(|r| {
                         let owner = r.owner();
-                        (owner.unit, owner_space(&owner).0, r.seq()) == (unit as u16, update.space, update.seq)
-                            && r.matches(&bytes)
+                        (owner.unit, owner_space(&owner).0, r.seq()) == (unit as u16, space, seq) && r.matches(&bytes)
                     });
                     if !good {
                         return Ok(false);
@@ -203,8 +208,7 @@ impl Replay<'_> {
             JournalOp::Delete(id) => {
                 let space = self.space(id)?.clone();
                 let name = space.peek().record.name.clone();
-                let mut dead = Vec::new();
-                space.read()?.index().for_each(&mut |_, map| dead.extend(map.runs()));
+                let dead = space.write()?.all_unshared();
                 self.dead(&dead)?;
                 self.catalog.by_name.remove(&name);
                 self.catalog.by_id.remove(&id);
@@ -230,8 +234,39 @@ impl Replay<'_> {
             }
             JournalOp::Update(update) => self.update(&update)?,
             JournalOp::Switch { .. } => {}
+            JournalOp::Snapshot { name, time, seq } => {
+                check_snapshot_name(&name)?;
+                self.catalog.freeze(&name, time, seq, (self.ftl.geometry(), self.framing))?;
+            }
+            JournalOp::DeleteSnapshot(name) => {
+                let dead = self.catalog.unfreeze(&name)?;
+                self.dead(&dead)?;
+            }
+            JournalOp::Move(moved) => self.moved(&moved)?,
         }
         Ok(())
+    }
+
+    fn moved(&mut self, moved: &MovedPages) -> Result<()> {
+        let (from, to) = (from_wire(&moved.from)?, from_wire(&moved.to)?);
+        let units = |runs: &[Run]| -> Vec<u32> { runs.iter().flat_map(|run| run.unit..run.end()).collect() };
+        let mut left: BTreeSet<u32> = units(&from).into_iter().collect();
+        if units(&from) != units(&to) {
+            return Err(Error::corrupt("it moves pages to other units"));
+        }
+        for space in self.catalog.versions(moved.space) {
+            if moved.at.len() != space.shape.block.len() {
+                return Err(Error::corrupt("it has a block of another dimensionality"));
+            }
+            for unit in substitute(&mut *space.write()?, &moved.at, &from, &to) {
+                left.remove(&unit);
+            }
+        }
+        if let Some(unit) = left.first().filter(|_| !self.salvage) {
+            return Err(Error::corrupt(format!("it moves unit {unit} from a page that the unit does not have")));
+        }
+        self.dead(&from)?;
+        self.live(to)
     }
 
     fn update(&mut self, update: &Update) -> Result<()> {
@@ -246,9 +281,13 @@ impl Replay<'_> {
         if runs.iter().any(|r| (r.unit..r.end()).any(|u| !gone.has(u))) {
             return Err(Error::corrupt("it maps units twice"));
         }
-        let dead = remap(&mut inner, &update.at, &gone, &runs);
+        let dead = remap(&mut inner, &update.at, &gone, &runs).dead;
         drop(inner);
         self.dead(&dead)?;
+        self.live(runs)
+    }
+
+    fn live(&mut self, runs: Vec<Run>) -> Result<()> {
         for run in runs {
             let was_live = self.ftl.with_segments(|s| s.has_live(run));
             if !self.ftl.with_segments(|s| s.revive(run)) && !self.salvage {

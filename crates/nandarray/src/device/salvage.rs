@@ -11,13 +11,15 @@
 //!
 //! The treatment of journals is decided in `recover`, not here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Catalog;
-use super::oob_scan::{PageCopy, scan};
+use super::oob_scan::{PageCopy, scan, up_to};
+use super::snapshots::nowhere;
 use super::wire::Directory;
 use crate::error::{Error, Result};
+#[cfg(doc)]
 use crate::flash::geometry::LOST_SEGMENT;
 use crate::flash::{Owner, Run, Segment};
 use crate::ftl::Ftl;
@@ -47,31 +49,26 @@ pub(super) struct RebuiltIndex {
     pub(super) unplaced: u64,
 }
 
-/// Returns all spaces in the order of their names.
-fn spaces(catalog: &Catalog) -> impl Iterator<Item = &Arc<Space>> {
-    catalog.by_name.values().map(|id| &catalog.by_id[id])
-}
-
 /// Checks that every index of the checkpoint can be read.
 ///
 /// # Errors
 /// That of the first index that cannot be read.
 pub(super) fn assert_readable(catalog: &Catalog) -> Result<()> {
-    spaces(catalog).try_for_each(|space| space.read().map(drop))
+    catalog.spaces_and_versions().try_for_each(|space| space.read().map(drop))
 }
 
 /// Rebuilds each unreadable index as it was when the checkpoint was written. If the journal is damaged, also pages in
 /// segments without live pages at the checkpoint may be mapped: lost records may have moved them there.
 pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journal_damaged: bool) -> Result<Rebuilt> {
     let mut damaged: Vec<(&Arc<Space>, String)> = Vec::new();
-    for space in spaces(catalog) {
+    for space in catalog.spaces_and_versions() {
         match space.read() {
             Ok(_) => {}
             Err(Error::Corrupt(why)) => damaged.push((space, why)),
             Err(e) => return Err(e),
         }
     }
-    let wanted: HashMap<_, _> = damaged.iter().map(|(space, _)| (space.id, *space)).collect();
+    let wanted: HashMap<_, _> = damaged.iter().map(|(space, _)| (space.origin, *space)).collect();
     let live =
         |segment: Segment| journal_damaged || directory.segments.get(segment as usize).is_some_and(|s| s.live > 0);
     let found = scan(ftl, &wanted, directory.seq, &live)?;
@@ -80,14 +77,15 @@ pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journ
         let mut inner = space.peek_mut();
         let shape = inner.record.shape.clone();
         let mut index = Index::new(space.shape.block.len());
-        for ((_, at), units) in found.copies.iter().filter(|((id, _), _)| *id == space.id) {
+        for ((_, at), units) in found.copies.iter().filter(|((id, _), _)| *id == space.origin) {
             // Access units outside the array were freed when the array shrank.
             if !space.valid(&shape, at).contains(&0) {
-                index.set(at, BlockMap::from_runs(newest_runs(space.coded(), units)));
+                let units = up_to(units, space.newest_seq());
+                index.set(at, BlockMap::from_runs(newest_runs(space.coded(), &units)));
             }
         }
         let (array, blocks) = (inner.record.name.clone(), index.blocks());
-        let unplaced = found.unplaced.get(&space.id).copied().unwrap_or(0);
+        let unplaced = found.unplaced.get(&space.origin).copied().unwrap_or(0);
         inner.index = IndexState::Loaded(index);
         rebuilt.indexes.push(RebuiltIndex { array, why, blocks, unplaced });
     }
@@ -113,8 +111,12 @@ fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<PageCopy>>) -> Vec<Run> {
 /// is the medium's number of segments.
 pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have: usize) -> Result<()> {
     let geometry = ftl.geometry();
+    catalog.separate_versions(&geometry)?;
     let mut live: Vec<Run> = Vec::new();
-    for space in spaces(catalog) {
+    // Pages of spaces of which there are several versions; each is counted once.
+    let mut counted: HashSet<u64> = HashSet::new();
+    for space in catalog.spaces_and_versions() {
+        let has_versions = !catalog.kept.of(space.origin).is_empty();
         let mut lost: Vec<(BlockAt, u32)> = Vec::new();
         let mut failed = Ok(());
         let mut inner = space.write()?;
@@ -128,6 +130,7 @@ pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have
                     let gone = if there { ftl.was_reused(one.ppa, owner) } else { Ok(true) };
                     match gone {
                         Ok(true) => lost.push((at.into(), unit)),
+                        Ok(false) if has_versions && !counted.insert(one.ppa.0) => {}
                         Ok(false) => match live.last_mut() {
                             Some(last) if (last.end(), last.ppa.0 + u64::from(last.count)) == (unit, one.ppa.0) => {
                                 last.count += 1;
@@ -141,8 +144,7 @@ pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have
         });
         failed?;
         for (at, unit) in lost {
-            let nowhere = Run { unit, count: 1, ppa: geometry.ppa(LOST_SEGMENT, unit % geometry.pages_per_segment()) };
-            remap(&mut inner, &at, &Gone::Units(vec![unit..unit + 1]), &[nowhere]);
+            remap(&mut inner, &at, &Gone::Units(vec![unit..unit + 1]), &[nowhere(&geometry, unit)]);
         }
     }
     assert!(live[..].iter().all(|&run| geometry.has_run(run, have as u64)), "live pages lie within {have} segments");

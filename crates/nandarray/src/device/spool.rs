@@ -57,6 +57,9 @@ impl<'d> Spool<'d> {
     /// # Errors
     /// [`Error::WrongKey`] if the space is encrypted and locked.
     pub(super) fn new(device: &'d Device, space: Arc<Space>) -> Result<Self> {
+        if space.frozen.is_some() {
+            return Err(Error::ReadOnly);
+        }
         if space.encrypted() {
             space.codec()?;
         }

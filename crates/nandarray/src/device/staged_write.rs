@@ -34,6 +34,9 @@ impl Staging {
     /// Locks these blocks of a space (all blocks if the box is empty) and begins with nothing staged.
     pub(super) fn begin(device: &Device, space: &Space, blocks: BlockBox) -> Result<Self> {
         device.ready()?;
+        if space.frozen.is_some() {
+            return Err(Error::ReadOnly);
+        }
         if space.coded() {
             space.codec()?;
         }
@@ -159,7 +162,7 @@ impl Device {
                 return Err(Error::Closed("the store was closed while a program ran".to_owned()));
             }
             for write in &writes {
-                drop(write.space.read()?);
+                drop(write.space.write()?);
             }
             for write in &mut writes {
                 let staged = write.staging.take();

@@ -42,7 +42,7 @@ fn check_plain(space: &Space) -> Result<()> {
 impl Device {
     /// Returns the payloads of blocks; `None` for a block without content, or with a part in the write buffer.
     pub(super) fn read_stored(&self, id: SpaceId, blocks: &[u64]) -> Result<Vec<Option<Vec<u8>>>> {
-        let space = self.space(id)?;
+        let space = self.space_to_read(id)?;
         check_plain(&space)?;
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };

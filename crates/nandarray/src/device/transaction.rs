@@ -212,7 +212,7 @@ impl Device {
             return Err(Error::Closed("the store was closed before the transaction was applied".to_owned()));
         }
         for part in parts.values() {
-            drop(part.space.read()?);
+            drop(part.space.write()?);
         }
         let spaces = self.spaces_changed(changes)?;
         let deleted = deletions(changes, &spaces);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::flash::geometry::SEGMENTS_MAX;
 use crate::flash::{Geometry, Ppa, Run};
+use crate::ftl::superblock::SNAPSHOT_FORMAT;
 use crate::stl::index::{BlockMap, Builder, Index};
 use crate::stl::space::{SpaceId, SpaceRecord, WireRuns, to_wire};
 use crate::stl::write::Gone;
@@ -35,6 +36,34 @@ pub(super) enum JournalOp {
         /// Random number that the links of the new chain carry, to tell them from links of older chains.
         nonce: u64,
     },
+    /// A snapshot was taken: it has all spaces as the changes before this one left them.
+    Snapshot {
+        /// Name of the snapshot.
+        name: String,
+        /// Time at which it was taken, as the caller told it.
+        time: u64,
+        /// Sequence number of the command that took it; commands before it have smaller ones.
+        seq: u64,
+    },
+    /// A snapshot was deleted, and the pages freed that only it had.
+    DeleteSnapshot(String),
+    /// Pages of a building block were moved, in all versions of the space that have them.
+    Move(MovedPages),
+}
+
+/// Pages of a building block that were moved, in a space of which snapshots keep versions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MovedPages {
+    /// Number of the block's space.
+    pub(super) space: SpaceId,
+    /// Sequence number of the command that wrote the pages' content.
+    pub(super) seq: u64,
+    /// Coordinate of the block, in blocks.
+    pub(super) at: Vec<u64>,
+    /// The pages before, as runs: (first access unit, number of units, first page).
+    pub(super) from: WireRuns,
+    /// The pages of the same units after.
+    pub(super) to: WireRuns,
 }
 
 /// A change of the pages of a building block.
@@ -161,6 +190,40 @@ pub(super) struct Directory {
     pub(super) spaces: Vec<SpaceEntry>,
 }
 
+/// A snapshot in the checkpoint's directory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SnapshotEntry {
+    /// Name of the snapshot.
+    pub(super) name: String,
+    /// Time at which it was taken, as the caller told it.
+    pub(super) time: u64,
+    /// Sequence number of the command that took it.
+    pub(super) seq: u64,
+    /// The versions of spaces that it keeps, with the numbers of these spaces.
+    pub(super) spaces: Vec<SpaceEntry>,
+}
+
+/// Encodes a directory; its snapshots follow it from format version [`SNAPSHOT_FORMAT`] on.
+pub(super) fn encode_directory(directory: &Directory, snapshots: &[SnapshotEntry], version: u32) -> Vec<u8> {
+    let bytes = postcard::to_stdvec(directory).expect("a Vec takes any directory");
+    assert!(snapshots.is_empty() || version >= SNAPSHOT_FORMAT, "snapshots in a store of format version {version}");
+    if version < SNAPSHOT_FORMAT {
+        return bytes;
+    }
+    postcard::to_extend(snapshots, bytes).expect("a Vec takes any directory")
+}
+
+/// Decodes a directory and its snapshots.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the bytes are no directory.
+pub(super) fn decode_directory(bytes: &[u8], version: u32) -> Result<(Directory, Vec<SnapshotEntry>)> {
+    let bad = |e: postcard::Error| Error::corrupt(format!("the directory cannot be read: {e}"));
+    let (directory, rest) = postcard::take_from_bytes(bytes).map_err(bad)?;
+    let snapshots = if version < SNAPSHOT_FORMAT { vec![] } else { postcard::from_bytes(rest).map_err(bad)? };
+    Ok((directory, snapshots))
+}
+
 /// Encodes an index: all blocks in order, each as the number of leading coordinates equal to those of the block before,
 /// the other coordinates, and the runs.
 pub(super) fn encode_index(index: &Index) -> Vec<u8> {
@@ -278,6 +341,19 @@ mod tests {
 
     /// A geometry of large segments, so that there are many pages.
     const WIDE: Geometry = Geometry { pages_per_block: 1 << 12, ..Geometry::FILE };
+
+    #[test]
+    fn only_a_store_with_snapshots_has_them_in_its_directory() {
+        let directory = Directory { seq: 7, next_space: 3, ..Directory::default() };
+        let snapshot = SnapshotEntry { name: "a".to_owned(), time: 1, seq: 2, spaces: vec![] };
+        let old = encode_directory(&directory, &[], SNAPSHOT_FORMAT - 1);
+        assert_eq!(old, postcard::to_stdvec(&directory).unwrap());
+        let new = encode_directory(&directory, std::slice::from_ref(&snapshot), SNAPSHOT_FORMAT);
+        let (back, snapshots) = decode_directory(&new, SNAPSHOT_FORMAT).unwrap();
+        assert_eq!((back.seq, snapshots.len(), &*snapshots[0].name), (7, 1, "a"));
+        assert!(decode_directory(&old, SNAPSHOT_FORMAT - 1).unwrap().1.is_empty());
+        assert!(decode_directory(&old, SNAPSHOT_FORMAT).is_err());
+    }
 
     #[test]
     fn pages_that_no_segment_has_are_refused() {

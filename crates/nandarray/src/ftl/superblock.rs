@@ -14,7 +14,11 @@ use crate::media::Media;
 
 /// Version of the file format, raised with each change of a layout; docs/reference/file-format.md describes all
 /// versions.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
+
+/// First version of the file format with snapshots. A store has it while it has a snapshot, and otherwise the version
+/// that it was made with.
+pub const SNAPSHOT_FORMAT: u32 = 4;
 
 const MAGIC: [u8; 8] = *b"\x89NANDAR\n";
 /// Exclusive bound of all counters, so that a sum of two fits into 64 bits.
@@ -333,9 +337,9 @@ mod tests {
         media.write_at(8, &2u32.to_le_bytes()).unwrap();
         assert!(matches!(read_slots(&media, "x"), Err(Error::Corrupt(_))), "a flipped bit is not the future");
         let mut wire = some().to_wire();
-        wire.version = U32::new(4);
+        wire.version = U32::new(5);
         wire.crc = U32::new(wire.crc_of_rest());
         media.write_at(0, wire.as_bytes()).unwrap();
-        assert!(matches!(read_slots(&media, "x"), Err(Error::Version { found: 4, known: 3 })));
+        assert!(matches!(read_slots(&media, "x"), Err(Error::Version { found: 5, known: 4 })));
     }
 }

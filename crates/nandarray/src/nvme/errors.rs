@@ -29,6 +29,8 @@ impl From<&Error> for Status {
             | Error::Locked { .. }
             | Error::NotAStore { .. }
             | Error::Version { .. }
+            | Error::NoSnapshot { .. }
+            | Error::SnapshotExists { .. }
             | Error::Internal(_) => Self::INTERNAL_ERROR,
         }
     }

@@ -6,9 +6,11 @@
 //! sides of 2^64 blocks costs memory only for the chunks in use.
 //!
 //! The tree holds locations only: no checksums, no states, no data. It does no locking; the space that owns it is
-//! locked.
+//! locked. A copy of an index, as a snapshot takes it, shares all chunks with the original; a chunk that one of them
+//! changes is copied then.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -127,10 +129,10 @@ impl BlockMap {
     }
 }
 
-/// A sparse array, stored as chunks of slots; chunks without a value take no memory.
-#[derive(Debug)]
+/// A sparse array, stored as chunks of slots; chunks without a value take no memory. Copies share chunks.
+#[derive(Clone, Debug)]
 struct Sparse<T> {
-    chunks: BTreeMap<u64, Box<Chunk<T>>>,
+    chunks: BTreeMap<u64, Arc<Chunk<T>>>,
 }
 
 type Chunk<T> = [Option<T>; CHUNK as usize];
@@ -141,23 +143,23 @@ impl<T> Default for Sparse<T> {
     }
 }
 
-impl<T> Sparse<T> {
+impl<T: Clone> Sparse<T> {
     fn get(&self, at: u64) -> Option<&T> {
         self.chunks.get(&(at / CHUNK))?[(at % CHUNK) as usize].as_ref()
     }
 
     fn slot(&mut self, at: u64) -> &mut Option<T> {
-        let chunk = self.chunks.entry(at / CHUNK).or_insert_with(|| Box::new([const { None }; CHUNK as usize]));
-        &mut chunk[(at % CHUNK) as usize]
+        let chunk = self.chunks.entry(at / CHUNK).or_insert_with(|| Arc::new([const { None }; CHUNK as usize]));
+        &mut Arc::make_mut(chunk)[(at % CHUNK) as usize]
     }
 
     fn get_mut(&mut self, at: u64) -> Option<&mut T> {
-        self.chunks.get_mut(&(at / CHUNK))?[(at % CHUNK) as usize].as_mut()
+        Arc::make_mut(self.chunks.get_mut(&(at / CHUNK))?)[(at % CHUNK) as usize].as_mut()
     }
 
     /// Removes and returns the value of a slot, `None` if it has none; frees the chunk if it has no other value.
     fn take(&mut self, at: u64) -> Option<T> {
-        let chunk = self.chunks.get_mut(&(at / CHUNK))?;
+        let chunk = Arc::make_mut(self.chunks.get_mut(&(at / CHUNK))?);
         let gone = chunk[(at % CHUNK) as usize].take();
         if chunk.iter().all(Option::is_none) {
             self.chunks.remove(&(at / CHUNK));
@@ -176,7 +178,7 @@ impl<T> Sparse<T> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Node {
     Inner(Sparse<Node>),
     Leaf(Sparse<BlockMap>),
@@ -230,7 +232,7 @@ impl Builder {
 
     fn end_chunk(&mut self) {
         if let Some((number, chunk)) = self.chunk.take() {
-            self.leaf.chunks.insert(number, chunk);
+            self.leaf.chunks.insert(number, Arc::from(chunk));
         }
     }
 
@@ -251,7 +253,7 @@ impl Builder {
 }
 
 /// The index of one space: its building blocks with at least one page.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Index {
     dimensions: usize,
     root: Node,
@@ -456,6 +458,17 @@ mod tests {
                 prop_assert_eq!(old, expected);
                 prop_assert_eq!(index.blocks(), model.len() as u64);
             }
+            // A copy keeps what it has while the original changes.
+            let (copy, before) = (index.clone(), model.clone());
+            for (i, at) in before.keys().enumerate() {
+                let map = (i % 2 == 0).then(|| BlockMap::from_runs(vec![run(0, 4, 5000)]).unwrap());
+                index.set(at, map);
+            }
+            prop_assert_eq!(copy.blocks(), before.len() as u64);
+            for (at, &ppa) in &before {
+                prop_assert_eq!(copy.get(at).and_then(|map| map.page_of(0)), Some(Ppa(ppa)));
+            }
+            let index = copy;
             let mut builder = Builder::new(3);
             for (at, ppa) in &model {
                 prop_assert!(builder.push(at, BlockMap::from_runs(vec![run(0, 4, *ppa)]).unwrap()));

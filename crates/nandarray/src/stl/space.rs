@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::block_size::{BLOCK_BYTES_MAX, DIMENSIONS_MAX, UNITS_MAX};
-use super::index::Index;
+use super::index::{BlockMap, Index};
 use super::plan::{BlockAt, block_strides};
 use super::prefetch::AccessHistory;
 pub use super::write::buffer::BufferedBlock;
@@ -157,15 +157,30 @@ pub trait StoredIndex: Send + Sync + std::fmt::Debug {
     fn bytes(&self) -> Result<Vec<u8>>;
     /// Returns the number of building blocks in the index.
     fn blocks(&self) -> u64;
+    /// Returns the number of stored bytes.
+    fn stored_bytes(&self) -> u64;
 }
 
 /// A space's index, loaded or not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum IndexState {
     /// In the checkpoint only: no command has used the space since the store was opened.
     Stored(Arc<dyn StoredIndex>),
     /// Loaded into memory.
     Loaded(Index),
+}
+
+/// Estimated bytes that a building block takes in a stored index.
+const STORED_BLOCK_BYTES: u64 = 16;
+
+impl IndexState {
+    /// Estimates the bytes that the index takes in a checkpoint.
+    pub fn stored_bytes(&self) -> u64 {
+        match self {
+            Self::Stored(stored) => stored.stored_bytes(),
+            Self::Loaded(index) => index.blocks() * STORED_BLOCK_BYTES,
+        }
+    }
 }
 
 /// The changeable state of a space, guarded by its lock.
@@ -179,6 +194,9 @@ pub struct Inner {
     pub write_buffer: HashMap<BlockAt, BufferedBlock>,
     /// Whether the space was deleted, so that commands on it fail.
     pub deleted: bool,
+    /// The next older version of the space, which a snapshot keeps; `None` if no snapshot has one. Versions share
+    /// pages: a page that a space loses is dead only if this version has not the same.
+    pub older: Option<Arc<Space>>,
 }
 
 impl Inner {
@@ -198,6 +216,29 @@ impl Inner {
         }
     }
 
+    /// Whether the next older version has pages in common with this block of this space. True also if that version's
+    /// index cannot be read.
+    pub fn is_shared(&self, at: &[u64], map: &BlockMap) -> bool {
+        self.older.as_ref().is_some_and(|older| {
+            older.read().map_or(true, |inner| {
+                let theirs = inner.index().get(at);
+                let pages = |runs: &[Run]| runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+                theirs.is_some_and(|theirs| pages(&unshared(map.runs(), Some(theirs))) < map.pages())
+            })
+        })
+    }
+
+    /// Returns all pages that the next older version does not have. Panics if its index was not loaded, as
+    /// [`Space::write`] does.
+    pub fn all_unshared(&self) -> Vec<Run> {
+        let mut own = Vec::new();
+        let older = self.older.as_ref().map(|older| older.peek());
+        self.index().for_each(&mut |at, map| {
+            own.extend(unshared(map.runs(), older.as_ref().and_then(|older| older.index().get(at))));
+        });
+        own
+    }
+
     fn load(&mut self) -> Result<()> {
         if let IndexState::Stored(stored) = &self.index {
             self.index = IndexState::Loaded(stored.load()?);
@@ -206,11 +247,35 @@ impl Inner {
     }
 }
 
-/// A space: a named N-dimensional array of a store.
+/// Returns the runs of a block without the units that another version of the block maps to the same page.
+pub fn unshared(runs: impl Iterator<Item = Run>, theirs: Option<&BlockMap>) -> Vec<Run> {
+    let Some(theirs) = theirs else { return runs.collect() };
+    let mut own: Vec<Run> = Vec::new();
+    for run in runs {
+        for unit in run.unit..run.end() {
+            let ppa = run.page_of(unit);
+            if theirs.page_of(unit) == Some(ppa) {
+                continue;
+            }
+            match own.last_mut() {
+                Some(last) if last.end() == unit && last.ppa.0 + u64::from(last.count) == ppa.0 => last.count += 1,
+                _ => own.push(Run { unit, count: 1, ppa }),
+            }
+        }
+    }
+    own
+}
+
+/// A space: a named N-dimensional array of a store, or the version of one that a snapshot keeps.
 #[derive(Debug)]
 pub struct Space {
-    /// Number of the space.
+    /// Number of the space, by which commands name it. That of a version in a snapshot is in no file: it is drawn when
+    /// the store is opened or the snapshot is taken, and has the bit [`SPILLED`].
     pub id: SpaceId,
+    /// Number of the space in out-of-band records, journal and payloads: versions of one space have the same.
+    pub origin: SpaceId,
+    /// Number of the command that took the snapshot; `None` for a space that can be written.
+    pub frozen: Option<u64>,
     /// Sizes of the space's building blocks.
     pub shape: BlockShape,
     /// Range lock, by which commands on the same blocks wait for each other.
@@ -235,6 +300,33 @@ impl Space {
     /// # Errors
     /// [`Error::Invalid`] for a record that [`SpaceRecord::check`] rejects, or an unknown compression.
     pub fn new(record: SpaceRecord, index: IndexState, page_bytes: u32, framing: Framing) -> Result<Arc<Self>> {
+        let id = record.id;
+        Self::version(record, index, page_bytes, framing, (id, None))
+    }
+
+    /// Creates a version of a space that a snapshot keeps, from its record, with the number `id` and that of the
+    /// snapshot's command.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_snapshot(
+        record: SpaceRecord,
+        index: IndexState,
+        page_bytes: u32,
+        framing: Framing,
+        (id, frozen): (SpaceId, u64),
+    ) -> Result<Arc<Self>> {
+        assert!(id >= SPILLED, "number {id} of a version in a snapshot");
+        Self::version(record, index, page_bytes, framing, (id, Some(frozen)))
+    }
+
+    fn version(
+        record: SpaceRecord,
+        index: IndexState,
+        page_bytes: u32,
+        framing: Framing,
+        (id, frozen): (SpaceId, Option<u64>),
+    ) -> Result<Arc<Self>> {
         record.check(page_bytes)?;
         let item = u64::from(record.item_bytes);
         let bytes = record.block.iter().product::<u64>() * item;
@@ -261,7 +353,9 @@ impl Space {
         };
         spec.validate().map_err(|e| Error::invalid(e.to_string()))?;
         let space = Self {
-            id: record.id,
+            id,
+            origin: record.id,
+            frozen,
             shape,
             ranges: RangeLock::default(),
             runs: RangeLock::default(),
@@ -270,7 +364,7 @@ impl Space {
             spec: (!spec.is_identity()).then_some(spec),
             encryption: record.encryption.clone(),
             codec: OnceLock::new(),
-            inner: RwLock::new(Inner { record, index, write_buffer: HashMap::new(), deleted: false }),
+            inner: RwLock::new(Inner { record, index, write_buffer: HashMap::new(), deleted: false, older: None }),
         };
         if let Some(spec) = space.spec.filter(|s| !s.encrypted) {
             let codec = Codec::new(spec, None).map_err(|e| Error::invalid(e.to_string()))?;
@@ -349,6 +443,11 @@ impl Space {
         Ok(())
     }
 
+    /// Returns the number of the newest command whose content the space may have.
+    pub fn newest_seq(&self) -> u64 {
+        self.frozen.unwrap_or(u64::MAX)
+    }
+
     /// Locks the space for reading, and loads its index if necessary.
     ///
     /// # Errors
@@ -360,13 +459,17 @@ impl Space {
             return Ok(inner);
         }
         drop(inner);
-        drop(self.write()?);
+        {
+            let mut inner = self.inner.write();
+            Self::alive(&inner)?;
+            inner.load()?;
+        }
         let inner = self.inner.read();
         Self::alive(&inner)?;
         Ok(inner)
     }
 
-    /// Locks the space for changing, and loads its index if necessary.
+    /// Locks the space for changing, and loads its index, and that of the next older version, if necessary.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -374,6 +477,9 @@ impl Space {
         let mut inner = self.inner.write();
         Self::alive(&inner)?;
         inner.load()?;
+        if let Some(older) = &inner.older {
+            drop(older.read()?);
+        }
         debug_assert!(matches!(inner.index, IndexState::Loaded(_)), "the index is loaded under the lock");
         Ok(inner)
     }
@@ -391,8 +497,8 @@ impl Space {
     /// Returns the owner tag of this block's first access unit, as out-of-band records carry it.
     pub fn owner(&self, at: &[u64]) -> Owner {
         match pack(at) {
-            Some(key) => Owner { space: self.id, unit: 0, key },
-            None => Owner { space: self.id | SPILLED, unit: 0, key: hash(at) },
+            Some(key) => Owner { space: self.origin, unit: 0, key },
+            None => Owner { space: self.origin | SPILLED, unit: 0, key: hash(at) },
         }
     }
 
@@ -403,7 +509,7 @@ impl Space {
 
     /// Returns the context with which the codec binds a payload to its space and block.
     pub fn context<'a>(&self, key: &'a [u8]) -> BlockContext<'a> {
-        BlockContext { space_id: u64::from(self.id), block_key: key }
+        BlockContext { space_id: u64::from(self.origin), block_key: key }
     }
 
     /// Returns the size of the buffered part of a block in bytes, and the largest number of pages that it becomes.

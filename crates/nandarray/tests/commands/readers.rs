@@ -48,7 +48,7 @@ fn side_by_side(seed: u64, steps: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
     let (mut states, mut committed, mut full) = (vec![Model::new()], 0, 0);
     let mut readers: Vec<Reader> = Vec::new();
-    let taste = Taste { array_bytes: 24_000, reopen: false, ..Taste::SMALL };
+    let taste = Taste { array_bytes: 24_000, reopen: false, ..Taste::SNAPSHOTS };
     for step in 0..steps {
         let mut model = states.last().unwrap().clone();
         let op = draw(rng.u64(..), &model, &taste);

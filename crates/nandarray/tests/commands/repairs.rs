@@ -23,7 +23,7 @@ fn damaged(seed: u64) -> (Vec<u8>, Model) {
     let device = open(media.clone(), Mode::Append, &tiny(seed)).unwrap();
     let (mut rng, mut model) = (Rng::with_seed(seed), Model::new());
     for _ in 0..30 {
-        let op = draw(rng.u64(..), &model, &Taste { reopen: false, arrays: 5, ..Taste::SMALL });
+        let op = draw(rng.u64(..), &model, &Taste { reopen: false, arrays: 5, ..Taste::SNAPSHOTS });
         op.run(&device).unwrap();
         op.tell(&mut model);
     }
@@ -32,7 +32,7 @@ fn damaged(seed: u64) -> (Vec<u8>, Model) {
     last.run(&device).unwrap();
     last.tell(&mut model);
     // Blocks that are written again and then moved leave older and equal copies behind.
-    for name in model.keys().cloned().collect::<Vec<_>>() {
+    for name in snapshots::split(&model).0.into_keys() {
         let op = Op::Write { part: Part::all(&model[&name].shape), name, salt: seed * 4 + 2 };
         op.run(&device).unwrap();
         op.tell(&mut model);
@@ -51,8 +51,8 @@ fn damaged(seed: u64) -> (Vec<u8>, Model) {
 /// Offset and length in the file of every page that an array maps.
 fn mapped_pages(device: &Device) -> Vec<(u64, usize)> {
     let (geometry, mut pages) = (device.geometry(), Vec::new());
-    for name in names(device) {
-        device.describe(&name).unwrap().read().unwrap().index().for_each(&mut |_, map| {
+    for name in names(device).into_iter().chain(snapshots::names(device)) {
+        open_space(device, &name).unwrap().read().unwrap().index().for_each(&mut |_, map| {
             for run in map.runs() {
                 let page = |unit| (geometry.page_offset(run.page_of(unit)), geometry.page_bytes as usize);
                 pages.extend((run.unit..run.end()).map(page));
@@ -64,12 +64,15 @@ fn mapped_pages(device: &Device) -> Vec<(u64, usize)> {
 
 /// Returns the arrays that cannot be read; panics if one has wrong content, or an error that is no checksum's.
 fn lost(device: &Device, model: &Model, context: &dyn Fn() -> String) -> BTreeSet<String> {
-    assert_eq!(names(device), model.keys().cloned().collect::<Vec<_>>(), "{}", context());
+    let (live, _) = snapshots::split(model);
+    assert_eq!(names(device), live.into_keys().collect::<Vec<_>>(), "{}", context());
     let mut lost = BTreeSet::new();
-    for (name, array) in model {
+    let marks = |name: &&String| snapshots::parts(name).is_none_or(|(_, name)| !name.is_empty());
+    for (name, array) in model.iter().filter(|(name, _)| marks(name)) {
         match read_array(device, name) {
             Ok(found) => assert!(found == *array, "array {name:?} has wrong content; {}", context()),
-            Err(Error::Checksum { array, .. }) => assert!(lost.insert(array), "{}", context()),
+            // That of a snapshot has the name of an array, which may be lost, too.
+            Err(Error::Checksum { array, .. }) => drop(lost.insert(array)),
             Err(e) => panic!("{name:?}: {e:?}; {}", context()),
         }
     }

@@ -43,7 +43,7 @@ fn store_options(seed: u64, entropy: u64) -> Options {
     }
 }
 
-const TASTE: Taste = Taste { array_bytes: 16_000, arrays: 6, coded: true, reopen: false };
+const TASTE: Taste = Taste { array_bytes: 16_000, arrays: 6, coded: true, reopen: false, snapshots: false };
 
 /// The whole array as a transaction will leave it: grown, and filled with the fill value where it is new.
 fn grown(array: &Array, shape: &[u64]) -> Array {

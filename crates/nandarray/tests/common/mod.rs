@@ -11,6 +11,7 @@
 #![allow(dead_code, reason = "every test file takes what it needs of this one")]
 
 pub(crate) mod disk;
+pub(crate) mod snapshots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -123,6 +124,9 @@ pub(crate) enum Op {
     Flush,
     Compact,
     Reopen,
+    /// Takes a snapshot; in a model its arrays have names of their own (`snapshots`).
+    Snapshot(String),
+    DeleteSnapshot(String),
 }
 
 pub(crate) fn volume(shape: &[u64]) -> usize {
@@ -282,6 +286,10 @@ pub(crate) fn append(
 
 /// Opens an array, with [`KEY`] if it is encrypted.
 pub(crate) fn open_space(device: &Device, name: &str) -> Result<Arc<nandarray::Space>> {
+    if let Some((snapshot, name)) = snapshots::parts(name) {
+        let key = device.describe_at(snapshot, name)?.encrypted().then_some(&KEY[..]);
+        return device.execute(command::OpenAt { snapshot, name, key });
+    }
     let key = device.describe(name)?.encrypted().then_some(&KEY[..]);
     device.execute(command::Open { name, key })
 }
@@ -303,14 +311,15 @@ pub(crate) fn read_array(device: &Device, name: &str) -> Result<Array> {
     Ok(Array { shape, item: record.item_bytes as usize, fill: record.fill, attrs: record.attrs, data })
 }
 
-/// Reads all arrays of a store.
+/// Reads all arrays of a store, and those of its snapshots.
 pub(crate) fn read_all(device: &Device) -> Result<Model> {
-    names(device).into_iter().map(|name| Ok((name.clone(), read_array(device, &name)?))).collect()
+    let live = names(device).into_iter().map(|name| Ok((name.clone(), read_array(device, &name)?)));
+    live.chain(snapshots::read_all(device)?.into_iter().map(Ok)).collect()
 }
 
 pub(crate) fn check(device: &Device, repair: bool) -> Result<CheckReport> {
     // Encrypted arrays are decoded only when they are open.
-    for name in names(device) {
+    for name in names(device).into_iter().chain(snapshots::names(device)) {
         let _ = open_space(device, &name);
     }
     device.execute(command::Check { repair, accept_older: false })
@@ -415,6 +424,8 @@ impl Op {
             Self::Flush => device.execute(command::Flush)?,
             Self::Compact => drop(device.execute(command::Compact)?),
             Self::Reopen => unreachable!("the caller opens stores"),
+            Self::Snapshot(name) => device.execute(command::TakeSnapshot { name, time: 1 })?,
+            Self::DeleteSnapshot(name) => device.execute(command::DeleteSnapshot { name })?,
         }
         Ok(())
     }
@@ -477,6 +488,8 @@ impl Op {
                 attrs.clone_into(&mut model.get_mut(name).expect("the array is there").attrs)
             }
             Self::Flush | Self::Compact | Self::Reopen => {}
+            Self::Snapshot(name) => snapshots::take(name, model),
+            Self::DeleteSnapshot(name) => snapshots::delete(name, model),
         }
     }
 
@@ -509,10 +522,14 @@ pub(crate) struct Taste {
     pub(crate) coded: bool,
     /// Whether [`Op::Reopen`] may be drawn.
     pub(crate) reopen: bool,
+    /// Whether snapshots may be taken and deleted.
+    pub(crate) snapshots: bool,
 }
 
 impl Taste {
-    pub(crate) const SMALL: Self = Self { array_bytes: 12_000, arrays: 4, coded: true, reopen: true };
+    pub(crate) const SMALL: Self = Self { array_bytes: 12_000, arrays: 4, coded: true, reopen: true, snapshots: false };
+
+    pub(crate) const SNAPSHOTS: Self = Self { snapshots: true, ..Self::SMALL };
 }
 
 fn range(rng: &mut Rng, size: u64, steps: bool) -> (u64, u64, u64) {
@@ -667,6 +684,7 @@ fn draw_batch(rng: &mut Rng, mut left: Vec<String>, mut free: Vec<String>) -> Ve
 /// Draws a command that fits the model; the same number gives the same command.
 pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
     let rng = &mut Rng::with_seed(number);
+    let (model, kept) = snapshots::split(model);
     let name_of = |i: usize| format!("group/a{i}");
     let fresh: Vec<String> = (0..taste.arrays).map(name_of).filter(|n| !model.contains_key(n)).collect();
     let some = |rng: &mut Rng| model.keys().nth(rng.usize(..model.len())).expect("within").clone();
@@ -705,6 +723,7 @@ pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
             let r: Vec<_> = shape.iter().map(|&n| range(rng, n, false)).collect();
             Op::Clear { name, start: r.iter().map(|x| x.0).collect(), count: r.iter().map(|x| x.2).collect() }
         }
+        19..=21 if taste.snapshots => snapshots::draw(rng, &kept),
         _ if empty => Op::Flush,
         _ => Op::Write {
             name,

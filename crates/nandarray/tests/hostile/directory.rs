@@ -14,16 +14,21 @@ type Blob = (u64, u64, u32, u64);
 /// A directory: sequence number, number of the next space, segments (live pages, erase count, whether retired), spaces.
 type Directory = (u64, u32, Vec<(u32, u32, bool)>, Vec<(SpaceRecord, Blob)>);
 
+/// The snapshots of a directory: name, time, number of the command, versions of spaces.
+type Snapshots = Vec<(String, u64, u64, Vec<(SpaceRecord, Blob)>)>;
+
 /// A geometry of segments so large that the checkpoint can grow within its first one.
 const GEOMETRY: Geometry =
     Geometry { page_bytes: 512, channels: 4, banks: 1, pages_per_block: 32, layout: Layout::NEWEST };
 
-/// A store with some arrays in a checkpoint: its bytes, its superblock with slot, its directory and its indexes.
+/// A store with some arrays in a checkpoint: its bytes, its superblock with slot, its directory, its snapshots and the
+/// indexes of both.
 struct Base {
     bytes: Vec<u8>,
     slot: usize,
     superblock: Superblock,
     directory: Directory,
+    snapshots: Snapshots,
     indexes: Vec<Vec<u8>>,
 }
 
@@ -47,6 +52,9 @@ fn base() -> &'static Base {
             };
             let space = device.execute(command::Create(new)).unwrap();
             for part in [60, 33, 47] {
+                if (name, part) == ("b", 47) {
+                    device.execute(command::TakeSnapshot { name: "s", time: 5 }).unwrap();
+                }
                 let content: Vec<u8> = (0..60 * 70 * 4u32).map(|i| (i / 7 * part) as u8).collect();
                 let (start, step, count, strides) = ([0, 0], [1, 1], [u64::from(part), 70], [280, 4]);
                 let target =
@@ -63,10 +71,13 @@ fn base() -> &'static Base {
         let (slot, superblock) = read_slots(media.as_ref(), "base").unwrap().remove(0);
         let stream = &bytes[GEOMETRY.pages_offset(superblock.checkpoint.first) as usize..];
         let at = superblock.directory_at[0] as usize;
-        let directory: Directory = postcard::from_bytes(&stream[at..at + superblock.directory_bytes as usize]).unwrap();
+        let directory = &stream[at..at + superblock.directory_bytes as usize];
+        let (directory, rest): (Directory, &[u8]) = postcard::take_from_bytes(directory).unwrap();
+        let snapshots: Snapshots = postcard::from_bytes(rest).unwrap();
         let index = |blob: &Blob| stream[blob.0 as usize..(blob.0 + blob.1) as usize].to_vec();
-        let indexes = directory.3.iter().map(|(_, blob)| index(blob)).collect();
-        Base { bytes, slot, superblock, directory, indexes }
+        let kept = snapshots.iter().flat_map(|snapshot| &snapshot.3);
+        let indexes = directory.3.iter().chain(kept).map(|(_, blob)| index(blob)).collect();
+        Base { bytes, slot, superblock, directory, snapshots, indexes }
     })
 }
 
@@ -123,11 +134,20 @@ fn odd_record(rng: &mut Rng, record: &mut SpaceRecord) {
 pub(crate) fn odd_checkpoint(seed: u64) {
     let base = base();
     let rng = &mut Rng::with_seed(seed);
-    let (mut directory, mut indexes) = (base.directory.clone(), base.indexes.clone());
+    let (mut directory, mut snapshots) = (base.directory.clone(), base.snapshots.clone());
+    let mut indexes = base.indexes.clone();
+    let live = directory.3.len();
     for _ in 0..rng.usize(1..3) {
         let space = rng.usize(..indexes.len());
-        match rng.u8(..8) {
-            0 => odd_record(rng, &mut directory.3[space].0),
+        match rng.u8(..9) {
+            0 if space < live => odd_record(rng, &mut directory.3[space].0),
+            0 => odd_record(rng, &mut snapshots[0].3[space - live].0),
+            8 => match rng.u8(..4) {
+                0 => snapshots[0].0 = ["", "a/b", "x"][rng.usize(..3)].to_owned(),
+                1 => snapshots[0].2 = odd(rng, snapshots[0].2),
+                2 => snapshots.push(snapshots[0].clone()),
+                _ => snapshots.extend([("t".to_owned(), 0, odd(rng, snapshots[0].2), snapshots[0].3.clone())]),
+            },
             1 if !directory.2.is_empty() => {
                 let segment = rng.usize(..directory.2.len());
                 let (live, erases, bad) = &mut directory.2[segment];
@@ -141,21 +161,25 @@ pub(crate) fn odd_checkpoint(seed: u64) {
         }
     }
     let mut stream = vec![];
-    for ((_, blob), index) in directory.3.iter_mut().zip(&indexes) {
+    let kept = snapshots.iter_mut().take(1).flat_map(|snapshot| &mut snapshot.3);
+    for ((_, blob), index) in directory.3.iter_mut().chain(kept).zip(&indexes) {
         *blob = (stream.len() as u64, index.len() as u64, crc32c(index), blob.3);
         stream.extend(index);
     }
+    for later in 1..snapshots.len() {
+        snapshots[later].3 = snapshots[0].3.clone();
+    }
     if rng.u8(..8) == 0 {
-        let blob = &mut directory.3[rng.usize(..indexes.len())].1;
+        let blob = &mut directory.3[rng.usize(..live)].1;
         *blob = (odd(rng, blob.0), odd(rng, blob.1), blob.2, odd(rng, blob.3));
     }
-    image(&with_directory(&directory, &stream));
+    image(&with_directory((&directory, &snapshots), &stream));
 }
 
 /// Returns the store's bytes with these indexes and this directory behind them as its checkpoint.
-fn with_directory(directory: &Directory, indexes: &[u8]) -> Vec<u8> {
+fn with_directory(directory: (&Directory, &Snapshots), indexes: &[u8]) -> Vec<u8> {
     let base = base();
-    let written = postcard::to_stdvec(directory).unwrap();
+    let written = postcard::to_stdvec(&directory).unwrap();
     let (mut stream, at) = (indexes.to_vec(), indexes.len() as u64);
     stream.extend(&written);
     let superblock = Superblock {
@@ -183,7 +207,7 @@ pub(crate) fn create_with_next_number(next: u32) -> (Vec<u32>, nandarray::Result
         blob.0 = stream.len() as u64;
         stream.extend(index);
     }
-    let media = Arc::new(MemoryMedia::with_bytes(with_directory(&directory, &stream)));
+    let media = Arc::new(MemoryMedia::with_bytes(with_directory((&directory, &vec![]), &stream)));
     let options = Options { geometry: GEOMETRY, threads: Some(1), ..Options::default() };
     let device = Device::open(media, "numbers", Mode::ReadWrite, &options).unwrap();
     let new = NewSpace {

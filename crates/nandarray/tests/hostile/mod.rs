@@ -15,17 +15,21 @@ use std::sync::Arc;
 
 use nandarray::file_format::{Chain, ChainStart, Layout, crc32c, journal, read_slots};
 use nandarray::internals::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
-use nandarray::{BufferMut, Device, Geometry, Media, MemoryMedia, Mode, Options, Source, Target, command};
+use nandarray::{BufferMut, Device, Geometry, Media, MemoryMedia, Mode, Options, Source, Space, Target, command};
 
 pub(crate) const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
 /// Largest number of bytes that are read of an array, or written to it, at a time.
 const BYTES_READ_MAX: u64 = 1 << 12;
 
-/// Returns the golden image of format version 1, 2 or 3; higher numbers begin again at 1.
+/// Returns the golden image of a format version from 1 to 4; higher numbers begin again at 1.
 pub(crate) fn golden(version: usize) -> &'static [u8] {
-    let all: [&[u8]; 3] =
-        [include_bytes!("../golden/v1.nand"), include_bytes!("../golden/v2.nand"), include_bytes!("../golden/v3.nand")];
-    all[(version + 2) % 3]
+    let all: [&[u8]; 4] = [
+        include_bytes!("../golden/v1.nand"),
+        include_bytes!("../golden/v2.nand"),
+        include_bytes!("../golden/v3.nand"),
+        include_bytes!("../golden/v4.nand"),
+    ];
+    all[(version + 3) % 4]
 }
 
 /// The fields of a superblock after the magic number: name, offset in bytes, size in bytes.
@@ -85,6 +89,25 @@ fn touch(device: &Device, name: &str, write: bool) {
     let Ok(space) = device.describe(name) else { return };
     let key = space.encrypted().then_some(&KEY[..]);
     let _ = device.execute(command::Open { name, key });
+    touch_space(device, &space, write);
+}
+
+/// Reads the arrays of all snapshots; returns the snapshots' names.
+fn touch_snapshots(device: &Device) -> Vec<String> {
+    let all = device.execute(command::Snapshots).unwrap_or_default();
+    let taken: Vec<String> = all.into_iter().map(|snapshot| snapshot.name).collect();
+    for snapshot in &taken {
+        for name in device.execute(command::ListAt { snapshot, prefix: "" }).unwrap_or_default() {
+            let Ok(space) = device.describe_at(snapshot, &name) else { continue };
+            let key = space.encrypted().then_some(&KEY[..]);
+            let _ = device.execute(command::OpenAt { snapshot, name: &name, key });
+            touch_space(device, &space, false);
+        }
+    }
+    taken
+}
+
+fn touch_space(device: &Device, space: &Space, write: bool) {
     let record = space.peek().record.clone();
     let shape = record.shape().to_vec();
     let mut left = (BYTES_READ_MAX / u64::from(record.item_bytes).max(1)).max(1);
@@ -127,6 +150,7 @@ pub(crate) fn image(bytes: &[u8]) {
     let options = Options { threads: Some(1), ..Options::default() };
     if let Ok(device) = open(bytes, Mode::Read, &options) {
         names(&device).iter().for_each(|name| touch(&device, name, false));
+        touch_snapshots(&device);
         let _ = device.execute(command::Check { repair: false, accept_older: false });
         let _ = device.execute(command::Stat);
     }
@@ -149,8 +173,14 @@ pub(crate) fn image(bytes: &[u8]) {
                 let _ = device.execute(append);
             }
         }
+        let _ = device.execute(command::TakeSnapshot { name: "another", time: 1 });
         let _ = device.execute(command::Flush);
+        names.iter().for_each(|name| touch(&device, name, true));
+        for name in touch_snapshots(&device).iter().step_by(2) {
+            let _ = device.execute(command::DeleteSnapshot { name });
+        }
         let _ = device.execute(command::Compact);
+        touch_snapshots(&device);
         let _ = device.execute(command::Check { repair: true, accept_older: true });
         let _ = device.close();
     }
@@ -184,7 +214,7 @@ pub(crate) fn patched_image(data: &[u8]) {
     let mut choices = Choices(data);
     let first = choices.byte().unwrap_or(0);
     let correct = first % 4 != 0;
-    let mut bytes = golden(if first < 0xc0 { 3 } else { usize::from(first) }).to_vec();
+    let mut bytes = golden(if first < 0xc0 { 4 } else { usize::from(first) }).to_vec();
     let places = places(&bytes);
     while let (Some(place), Some(at), Some(how), Some(value)) =
         (choices.byte(), choices.number(), choices.byte(), choices.byte())

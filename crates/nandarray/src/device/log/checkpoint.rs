@@ -9,14 +9,16 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::super::wire::{Directory, IndexPlace, JournalOp, RecordBody, SegmentEntry, SpaceEntry, encode_index};
+use super::super::wire::{
+    Directory, IndexPlace, JournalOp, RecordBody, SegmentEntry, SpaceEntry, encode_directory, encode_index,
+};
 use super::super::{Device, Refusal};
 use super::{CheckpointIndex, CheckpointStream, Log};
 use crate::error::{Error, Result};
 use crate::flash::{Segment, SegmentKind, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::room::SEGMENTS_TRIED;
-use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
+use crate::ftl::superblock::{ChainStart, SNAPSHOT_FORMAT, Superblock, read_slots};
 use crate::sim::count;
 use crate::stl::space::{IndexState, Space};
 
@@ -92,9 +94,10 @@ impl Device {
     /// Writes a checkpoint once and makes it the current one. If this fails, `opened` has the segments to be freed.
     fn write_checkpoint(&self, log: &mut Log, opened: &mut Vec<Segment>) -> Result<()> {
         let mut stream = StreamWriter::begin(self, SegmentKind::Checkpoint)?;
-        let written = self.write_stream(&mut stream);
+        let written = self.write_stream(&mut stream, self.format_version(log));
         opened.extend(stream.chain.segments());
         let (directory_at, directory, places) = written?;
+        let version = self.format_version(log);
         count(&self.counters.checkpoint_bytes, stream.at);
         let new_journal = StreamWriter::begin(self, SegmentKind::Journal)?;
         opened.extend(new_journal.chain.segments());
@@ -103,6 +106,7 @@ impl Device {
         let (placement, victim) = self.ftl.policies();
         let superblock = Superblock {
             generation: log.superblock.generation + 1,
+            version,
             checkpoint: stream.chain.start(),
             checkpoint_bytes: stream.at,
             directory_at,
@@ -128,6 +132,24 @@ impl Device {
         self.switch(log, superblock, slot, stream.chain, new_journal.chain, places)
     }
 
+    /// Returns the format version of the next checkpoint: earlier versions of the engine read a store without
+    /// snapshots.
+    fn format_version(&self, log: &Log) -> u32 {
+        if log.for_snapshots || !self.catalog.read().kept.is_empty() {
+            return SNAPSHOT_FORMAT;
+        }
+        log.superblock.version.min(SNAPSHOT_FORMAT - 1)
+    }
+
+    /// Writes a checkpoint in the format with snapshots, after which one may be taken. The caller holds the epoch
+    /// exclusively, and no changes wait.
+    pub(in crate::device) fn checkpoint_for_snapshots(&self, log: &mut Log) -> Result<()> {
+        log.for_snapshots = true;
+        let done = self.checkpoint(log);
+        log.for_snapshots = false;
+        done
+    }
+
     /// Handles a failed write of a superblock. If it reached the medium nevertheless, recovery would follow it and
     /// ignore the journal that this process continues, so the store accepts no more writes.
     fn after_failed_superblock(&self, log: &Log, new: &Superblock, slot: usize, e: &Error) {
@@ -142,36 +164,60 @@ impl Device {
 
     /// Writes all indexes, then the directory twice. Returns the offsets of both copies of the directory in the stream,
     /// its bytes, and the place of each index.
-    fn write_stream(&self, stream: &mut StreamWriter<'_>) -> Result<([u64; 2], Vec<u8>, Vec<PlacedIndex>)> {
-        let mut places = Vec::new();
+    fn write_stream(
+        &self,
+        stream: &mut StreamWriter<'_>,
+        version: u32,
+    ) -> Result<([u64; 2], Vec<u8>, Vec<PlacedIndex>)> {
+        let mut places: Vec<PlacedIndex> = Vec::new();
         let mut directory = Directory {
             seq: self.seq.load(Ordering::Relaxed),
             next_space: self.catalog.read().next,
             ..Directory::default()
         };
         let mut buffer: Vec<u8> = Vec::new();
-        for space in self.spaces() {
-            let inner = space.peek();
-            let (bytes, blocks) = match &inner.index {
-                IndexState::Loaded(index) => (encode_index(index), index.blocks()),
-                IndexState::Stored(stored) => (stored.bytes()?, stored.blocks()),
-            };
-            let at = stream.at + buffer.len() as u64;
-            let place = IndexPlace { at, bytes: bytes.len() as u64, crc: crc32c(&bytes), blocks };
-            buffer.extend_from_slice(&bytes);
-            if buffer.len() > STREAM_PIECE_BYTES {
-                stream.put(&std::mem::take(&mut buffer))?;
+        // Versions of one space follow each other, so that those that are alike are stored once.
+        let (spaces, deleted) = {
+            let spaces = self.spaces();
+            let catalog = self.catalog.read();
+            let deleted: Vec<_> = catalog.kept.origins().filter(|id| !catalog.by_id.contains_key(id)).collect();
+            (spaces, deleted)
+        };
+        let versions = |origin| self.catalog.read().versions(origin);
+        for group in spaces.iter().map(|space| space.id).chain(deleted).map(versions) {
+            let mut before: Option<(Vec<u8>, IndexPlace)> = None;
+            for space in group {
+                let inner = space.peek();
+                let (bytes, blocks) = match &inner.index {
+                    IndexState::Loaded(index) => (encode_index(index), index.blocks()),
+                    IndexState::Stored(stored) => (stored.bytes()?, stored.blocks()),
+                };
+                let place = match &before {
+                    Some((same, place)) if *same == bytes => *place,
+                    _ => {
+                        let at = stream.at + buffer.len() as u64;
+                        buffer.extend_from_slice(&bytes);
+                        IndexPlace { at, bytes: bytes.len() as u64, crc: crc32c(&bytes), blocks }
+                    }
+                };
+                if buffer.len() > STREAM_PIECE_BYTES {
+                    stream.put(&std::mem::take(&mut buffer))?;
+                }
+                if space.frozen.is_none() {
+                    directory.spaces.push(SpaceEntry { record: inner.record.clone(), index: place });
+                }
+                before = Some((bytes, place));
+                drop(inner);
+                places.push((space, place));
             }
-            directory.spaces.push(SpaceEntry { record: inner.record.clone(), index: place });
-            drop(inner);
-            places.push((space, place));
         }
         stream.put(&buffer)?;
         self.ftl.learn_wear();
         directory.segments = self.ftl.with_segments(|s| {
             s.table().into_iter().map(|(live, erases, bad)| SegmentEntry { live, erases, bad }).collect()
         });
-        let bytes = postcard::to_stdvec(&directory).expect("a Vec takes any directory");
+        let of_versions = places.iter().map(|(space, place)| (space.id, *place)).collect();
+        let bytes = encode_directory(&directory, &self.catalog.read().kept.entries(&of_versions), version);
         let at = [stream.put(&bytes)?, stream.put(&bytes)?];
         Ok((at, bytes, places))
     }
@@ -198,6 +244,7 @@ impl Device {
         }
         let dead = log.begin_generation(superblock, slot, checkpoint.segments().to_vec(), journal);
         let lsn = log.last_lsn();
+        log.spread_bytes = self.catalog.read().bytes_of_versioned();
         let _ = self.allocate_journal(log, 0);
         self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);

@@ -30,6 +30,9 @@ use crate::stl::write::{Gone, Staged, Writer, apply};
 const JOURNAL_BYTES_AT_CLOSE: u64 = 1 << 20;
 /// A checkpoint is due when the journal has more bytes than this, and more than half the checkpoint's.
 const JOURNAL_BYTES_MAX: u64 = 16 << 20;
+/// A checkpoint is due when snapshots may make the next one longer by more bytes than this, and more than four times
+/// its own: afterwards alike indexes of these snapshots are stored once, and no room is kept for them.
+const SPREAD_BYTES_MAX: u64 = 16 << 20;
 /// In a store with a capacity a checkpoint is due when the journal has more than the capacity divided by this.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
@@ -132,7 +135,8 @@ impl Device {
                 written => written?,
             }
             self.behind.store(false, Ordering::Relaxed);
-            if log.at > self.journal_due(&log) {
+            let spread_due = SPREAD_BYTES_MAX.max(4 * log.superblock.checkpoint_bytes);
+            if log.at > self.journal_due(&log) || log.spread_bytes > spread_due {
                 self.checkpoint_if_possible(&mut log)?;
             }
             log.last_lsn()
@@ -165,7 +169,7 @@ impl Device {
         let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
         // A checkpoint holds what the last one and the journal since then hold; attributes may take their size twice.
         let journal_bytes = if self.capacity_bytes == 0 { log.at } else { log.at.max(self.journal_due(log)) };
-        let checkpoint = segments(log.superblock.checkpoint_bytes + 2 * journal_bytes + 4096);
+        let checkpoint = segments(log.superblock.checkpoint_bytes + 2 * journal_bytes + log.spread_bytes + 4096);
         // The next checkpoint, the next segment of the journal, and the first segment of the journal after that.
         let next = checkpoint + 2;
         let most = match self.capacity_bytes {

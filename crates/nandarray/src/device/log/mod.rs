@@ -62,6 +62,11 @@ pub(super) struct Log {
     checkpoint: Vec<Segment>,
     /// Segments of the previous generation: its checkpoint and its journal.
     previous: Vec<Segment>,
+    /// Whether the next checkpoint has the format with snapshots even if there is none.
+    for_snapshots: bool,
+    /// Bytes by which the next checkpoint may be longer than the newest one because versions of a space, whose indexes
+    /// were alike and stored once, come to differ.
+    spread_bytes: u64,
 }
 
 /// The end of the journal as found when a store is opened.
@@ -101,6 +106,8 @@ impl Log {
             slot: 1,
             checkpoint: vec![],
             previous: vec![],
+            for_snapshots: false,
+            spread_bytes: 0,
         }
     }
 
@@ -134,6 +141,11 @@ impl Log {
     /// Queues changes for the next journal record.
     pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = JournalOp>) {
         self.pending.extend(changes);
+    }
+
+    /// Adds to the bytes by which the next checkpoint may be longer because versions of spaces come to differ.
+    pub(super) fn expect_spread(&mut self, bytes: u64) {
+        self.spread_bytes = self.spread_bytes.saturating_add(bytes);
     }
 
     /// Whether changes wait for a journal record.

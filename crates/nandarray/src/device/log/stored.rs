@@ -68,4 +68,8 @@ impl StoredIndex for CheckpointIndex {
     fn blocks(&self) -> u64 {
         self.place.blocks
     }
+
+    fn stored_bytes(&self) -> u64 {
+        self.place.bytes
+    }
 }

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use self::buffer::{BufferedBlock, BufferedUnit};
 use self::cover::{Covered, written};
-pub use self::staged::{Applied, Gone, RUN_JOURNAL_BYTES, Staged, apply, overlay, remap};
+pub use self::staged::{Applied, Gone, Lost, RUN_JOURNAL_BYTES, Staged, apply, overlay, remap, substitute};
 use super::copy::{Loop, copy, fill, fill_bytes, is_fill, merge};
 use super::index::BlockMap;
 use super::plan::{BlockAt, Task, touch_loops};

@@ -3,13 +3,14 @@
 //! Nothing here can fail: staging has written the pages, and applying only maps them. The caller holds the space's
 //! lock.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::buffer::{BufferedBlock, BufferedUnit};
-use crate::flash::Run;
+use crate::flash::{Ppa, Run};
 use crate::stl::index::BlockMap;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::Inner;
+use crate::stl::space::{Inner, unshared};
 
 /// The access units of a block that lose their former content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +94,9 @@ pub struct Applied {
     pub gone: Gone,
     /// Runs of new pages.
     pub runs: Vec<Run>,
-    /// Runs of pages that are not mapped any more.
+    /// Number of pages that the block lost.
+    pub lost: u64,
+    /// Runs of those pages that are not mapped any more, neither here nor in a snapshot.
     pub dead: Vec<Run>,
 }
 
@@ -142,21 +145,56 @@ pub fn apply(inner: &mut Inner, staged: Staged) -> Applied {
             units.insert(unit, new);
         }
     }
-    let dead = remap(inner, &at, &gone, &runs);
-    Applied { at, seq, gone, runs, dead }
+    let Lost { pages: lost, dead } = remap(inner, &at, &gone, &runs);
+    Applied { at, seq, gone, runs, lost, dead }
+}
+
+/// The pages that a block lost.
+#[derive(Debug, Default)]
+pub struct Lost {
+    /// Number of the pages.
+    pub pages: u64,
+    /// Runs of those pages that the next older version does not have.
+    pub dead: Vec<Run>,
 }
 
 /// Replaces pages of a block in the index: units in `gone` lose their page, `runs` are added. Returns the lost pages.
-pub fn remap(inner: &mut Inner, at: &[u64], gone: &Gone, runs: &[Run]) -> Vec<Run> {
+pub fn remap(inner: &mut Inner, at: &[u64], gone: &Gone, runs: &[Run]) -> Lost {
     if *gone == Gone::Units(vec![]) && runs.is_empty() {
-        return vec![];
+        return Lost::default();
     }
     let index = inner.index_mut();
     let old = index.get(at);
     let dead = old.map_or(vec![], |map| lost(map, gone));
     let new = BlockMap::replaced(old, |u| gone.has(u), runs);
     index.set(at, new);
-    dead
+    let pages = dead.iter().map(|run| u64::from(run.count)).sum();
+    let dead = match &inner.older {
+        Some(older) if pages > 0 => unshared(dead.into_iter(), older.peek().index().get(at)),
+        _ => dead,
+    };
+    Lost { pages, dead }
+}
+
+/// Maps units of a block to other pages with the same content, where they have the pages `from`: those of a run of `to`
+/// are at the same units. Returns the units that were mapped anew.
+pub fn substitute(inner: &mut Inner, at: &[u64], from: &[Run], to: &[Run]) -> Vec<u32> {
+    let Some(map) = inner.index().get(at) else { return vec![] };
+    let pages = |runs: &[Run]| -> BTreeMap<u32, Ppa> {
+        runs.iter().flat_map(|run| (run.unit..run.end()).map(|unit| (unit, run.page_of(unit)))).collect()
+    };
+    let to = pages(to);
+    let new: Vec<Run> = pages(from)
+        .into_iter()
+        .filter(|&(unit, ppa)| map.page_of(unit) == Some(ppa))
+        .filter_map(|(unit, _)| Some(Run { unit, count: 1, ppa: *to.get(&unit)? }))
+        .collect();
+    let units: Vec<u32> = new.iter().map(|run| run.unit).collect();
+    if !new.is_empty() {
+        let replaced = BlockMap::replaced(Some(map), |unit| units.binary_search(&unit).is_ok(), &new);
+        inner.index_mut().set(at, replaced);
+    }
+    units
 }
 
 /// Returns the pages of a map whose units are in `gone`.

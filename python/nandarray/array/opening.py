@@ -141,6 +141,11 @@ def open(
             raise InvalidError(f"{folder} is a store of parts, which takes no option but mode, verify, io and threads")
         read = {"verify": verify, "io": io, "threads": _count("threads", threads)}
         return _parts(folder, mode, {key: value for key, value in read.items() if value is not None})
+    if path is not None and device is None and (kind := _foreign(path, mode)) is not None:
+        asked = (bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer, threads)
+        if any(value is not None for value in asked) or (verify, io, seed, salvage) != ("once", "map", 0, False):
+            raise InvalidError(f"{_path(path)} is a file of another format, which takes no option but mode")
+        return _in_place(_path(path), mode, kind)
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
     if geometry is not None:
@@ -202,6 +207,42 @@ def _parts(folder: str, mode: Mode, options: dict[str, Any]) -> Store:
     return parts.open_folder(folder, mode, options)
 
 
+def _foreign(path: str | os.PathLike[str], mode: Mode) -> str | None:
+    """Return the format of a file of another one that is to be read or changed; None for any other path."""
+    name = _path(path)
+    if mode in ("w", "x") or not os.path.exists(name) or _is_store(name):
+        return None
+    from nandarray.interop.foreign.opening import format_of
+
+    return format_of(name)
+
+
+def _in_place(name: str, mode: Mode, kind: str) -> Store:
+    """Return a file of another format as a store."""
+    from nandarray.interop.foreign.opening import open_foreign
+
+    if mode != "r":
+        raise InvalidError(
+            f"{name} is a file of another format, which is read in place: mode must be 'r', not {mode!r}; "
+            "nandarray.import_ copies it into a store that is written"
+        )
+    return open_foreign(name, kind)
+
+
+def _is_store(name: str) -> bool:
+    """Return whether a file begins as a store does, or cannot be read: opening it raises the error."""
+    try:
+        if os.path.isdir(name):
+            return False
+        if not os.path.isfile(name):
+            return True
+        with builtins.open(name, "rb") as file:
+            head = file.read(_SLOTS[-1] + len(_MAGIC))
+    except OSError:
+        return True
+    return any(head.startswith(_MAGIC, slot) for slot in _SLOTS)
+
+
 def _served(url: str, mode: Mode) -> Store:
     """Return a store that a server has."""
     if mode not in ("r", "r+"):
@@ -221,11 +262,9 @@ def _refuse_to_replace(name: str) -> None:
     try:
         if not os.path.isfile(name) or not os.path.getsize(name):
             return
-        with builtins.open(name, "rb") as file:
-            head = file.read(_SLOTS[-1] + len(_MAGIC))
     except OSError:
         return  # opening it raises the error
-    if not any(head.startswith(_MAGIC, slot) for slot in _SLOTS):
+    if not _is_store(name):
         raise NotAStoreError(errno.EEXIST, "is not a nandarray store; overwrite=True replaces it", name)
 
 

@@ -1,0 +1,152 @@
+"""Opening a file of another format as a store: its format, what it holds, and where its chunks are.
+
+The format is told by the first bytes of a file, or by what a folder has; by the ending where several fit. What cannot
+be in a store is left out with a warning that names it, and looking it up raises the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nandarray import _nandarray
+from nandarray.array.store import Store
+from nandarray.errors import InvalidError
+from nandarray.interop.convert.copying import BUDGET, FORMATS
+from nandarray.interop.convert.limits import chunk_limit
+from nandarray.interop.convert.members import Source as Contents
+from nandarray.interop.convert.members import SourceOptions
+from nandarray.interop.convert.sources import foreign_errors, open_source
+from nandarray.interop.foreign.files import Archive, File, Folder, LocalFile, Objects
+from nandarray.interop.foreign.hdf5_chunks import check_filters
+from nandarray.interop.foreign.source import ForeignSource
+
+__all__ = ["format_of", "open_foreign"]
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_ZIP = b"PK"
+_CLASSIC = b"CDF"
+#: Places at which an HDF5 file may begin: 0, 512, and twice that each time.
+_PLACES = (0, 512, 1024, 2048, 4096, 8192)
+_METADATA = ("zarr.json", ".zgroup", ".zarray")
+#: Names that a warning lists, before it counts the rest.
+_LISTED = 20
+
+
+def format_of(path: str) -> str | None:
+    """Return the format of a file or a folder that can be opened in place, by what is in it; None if it is none."""
+    if os.path.isdir(path):
+        return "zarr" if any(os.path.exists(os.path.join(path, one)) for one in _METADATA) else None
+    if not os.path.isfile(path):
+        return None
+    ending = Path(path).suffix.lower()
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_PLACES[-1] + len(_HDF5))
+    except OSError:
+        return None  # opening it raises the error
+    if head.startswith(_CLASSIC) and head[3:4] in (b"\1", b"\2", b"\5"):
+        return "netcdf"
+    if any(head[at:].startswith(_HDF5) for at in _PLACES):
+        return "netcdf" if ending in FORMATS["netcdf"] else "hdf5"
+    if head.startswith(_ZIP) and ending != ".npz":
+        return "zip"
+    named = next((kind for kind in ("hdf5", "netcdf") if ending in FORMATS[kind]), None)
+    return named  # whose head is damaged: its reader says so
+
+
+def open_foreign(path: str, kind: str) -> Store:
+    """Open a file of another format as a store that is read.
+
+    Parameters
+    ----------
+    path : str
+        The file or folder.
+    kind : str
+        What :func:`format_of` gives.
+
+    Returns
+    -------
+    Store
+        The store, with mode "r".
+
+    Raises
+    ------
+    InvalidError
+        The file is damaged, or reads other files.
+    ImportError
+        The package that reads the format is not installed; the message names it.
+    """
+    limit = chunk_limit(BUDGET)
+    with ExitStack() as stack:
+        file: File | None = None
+        options = SourceOptions(limit=limit)
+        if kind in ("zarr", "zip"):
+            with foreign_errors(Path(path)):
+                objects: Objects = Folder(path) if kind == "zarr" else Archive(path, limit)
+            stack.callback(objects.close)
+            options = replace(options, via=_zarr_objects(objects))
+            contents = stack.enter_context(open_source(Path(path), "zarr", options))
+        else:
+            file = LocalFile(path)
+            stack.callback(file.close)
+            contents = stack.enter_context(open_source(Path(path), kind, options))
+            _refuse_filters(contents, path)
+        return _store(path, contents, file, stack, limit)
+
+
+def _zarr_objects(objects: Objects) -> Any:
+    from nandarray.interop.foreign.zarr_objects import ZarrObjects
+
+    return ZarrObjects(objects)
+
+
+def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, limit: int) -> Store:
+    """Return the store of what was opened, which closes it."""
+    named = Path(path.rstrip("/")).stem
+    contents.members = [one if one.name else replace(one, name=named) for one in contents.members]
+    contents.refused = [(name or named, why) for name, why in contents.refused]
+    _refuse_names(contents)
+    if contents.refused:
+        listed = "; ".join(why for _, why in contents.refused[:_LISTED])
+        more = f" and {len(contents.refused) - _LISTED} more" if len(contents.refused) > _LISTED else ""
+        warnings.warn(f"left out of {path}: {listed}{more}", UserWarning, stacklevel=5)
+    source = ForeignSource(path, contents, file, stack.pop_all(), limit)
+    return Store(source, "r", (os.path.abspath(path), ()))  # type: ignore[arg-type]
+
+
+def _refuse_filters(contents: Contents, path: str) -> None:
+    """Leave arrays out whose filters are not here."""
+    import h5py
+
+    kept = []
+    for member in contents.members:
+        why = None if member.item is None else check_filters(h5py, member.item, path)
+        if why is None:
+            kept.append(member)
+        else:
+            contents.refuse(member.name, why)
+    contents.members = kept
+
+
+def _refuse_names(contents: Contents) -> None:
+    """Leave out what has a name that no array of a store can have."""
+    kept = []
+    for member in contents.members:
+        try:
+            _nandarray.check_name(member.name, chosen=True)
+        except InvalidError as error:
+            contents.refused.append((member.name, str(error)))
+        else:
+            kept.append(member)
+    contents.members = kept
+    for name in [*contents.groups]:
+        try:
+            if name:
+                _nandarray.check_name(name, chosen=True)
+        except InvalidError:
+            del contents.groups[name]

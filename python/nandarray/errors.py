@@ -23,11 +23,13 @@ __all__ = [
     "ChecksumError",
     "BusyError",
     "CancelledError",
+    "ChangedError",
     "ClosedError",
     "CommitUnknownError",
     "CompileError",
     "ConflictError",
     "CorruptError",
+    "DeniedError",
     "DescriptionError",
     "DoorError",
     "ExistsError",
@@ -196,6 +198,25 @@ class MediaError(NandarrayError, OSError):
     """The operating system reported an error while reading or writing the file."""
 
     kind = "media"
+
+
+class DeniedError(MediaError, PermissionError):
+    """A store of objects refuses a request: credentials are missing, wrong, or do not allow it."""
+
+    kind = "denied"
+
+    def __init__(self, *args: object) -> None:
+        told = (
+            "the store of objects refuses the request; credentials come from the environment (AWS_ACCESS_KEY_ID and "
+            "the like) or with storage=, a store of obstore or a file system of fsspec that has them"
+        )
+        super().__init__(*((errno.EACCES, told, *args) if len(args) == 1 else args))
+
+
+class ChangedError(NandarrayError, OSError):
+    """An object far away was replaced, deleted or enlarged since it was opened; opening it again gives the new one."""
+
+    kind = "changed"
 
 
 class CorruptError(NandarrayError, OSError):

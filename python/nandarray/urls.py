@@ -1,8 +1,9 @@
-"""URLs of stores that another process or the kernel serves: how each begins, written here alone.
+"""URLs of stores: those that another process or the kernel serves, and those far away; each beginning is written here.
 
-``shm://NAME`` is a region of shared memory; ``nvme+tcp://HOST:PORT/NQN``, ``nvme+tls://HOST:PORT/NQN`` and
-``nvme+unix:///PATH`` are drives, as is ``/dev/nvmeX``, the device of one that this machine's kernel is connected to.
-A place where a server listens is ``HOST:PORT`` or ``unix:PATH``. Nothing here connects; :mod:`nandarray.nvme.places`
+``s3://BUCKET/KEY`` and the other beginnings in ``REMOTE`` are objects far away. ``shm://NAME`` is a region of shared
+memory; ``nvme+tcp://HOST:PORT/NQN``, ``nvme+tls://HOST:PORT/NQN`` and ``nvme+unix:///PATH`` are drives, as is
+``/dev/nvmeX``, the device of one that this machine's kernel is connected to. A place where a server listens is
+``HOST:PORT`` or ``unix:PATH``. Nothing here connects; :mod:`nandarray.nvme.places`
 takes URLs of drives apart.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, TypeGuard
 
-__all__ = ["SHARED", "SOCKET", "TCP", "TLS", "UNIX", "is_served", "shared_name", "shared_url"]
+__all__ = ["REMOTE", "SHARED", "SOCKET", "TCP", "TLS", "UNIX", "is_served", "shared_name", "shared_url", "split_remote"]
 
 #: The beginning of the URL of a region of shared memory.
 SHARED = "shm://"
@@ -40,3 +41,33 @@ def shared_name(url: str) -> str | None:
 def shared_url(name: str) -> str:
     """Return the URL of a region of shared memory."""
     return SHARED + name
+
+
+#: The beginnings of URLs of objects in buckets and behind HTTP.
+REMOTE = (
+    "s3://",
+    "s3a://",
+    "gs://",
+    "gcs://",
+    "az://",
+    "abfs://",
+    "abfss://",
+    "adl://",
+    "azure://",
+    "http://",
+    "https://",
+)
+
+
+def split_remote(path: Any) -> tuple[str, str] | None:
+    """Return the bucket or server of a URL of an object, and the object's key; None if it is no such URL.
+
+    >>> from nandarray.urls import split_remote
+    >>> split_remote("s3://bucket/survey/sky.nand")
+    ('s3://bucket', 'survey/sky.nand')
+    """
+    if not isinstance(path, str) or not path.startswith(REMOTE):
+        return None
+    scheme, _, rest = path.partition("://")
+    host, _, key = rest.partition("/")
+    return f"{scheme}://{host}", key

@@ -1,0 +1,126 @@
+"""Objects by obstore: S3, Google's and Azure's stores, HTTP, folders, memory.
+
+One class; errors of obstore become this package's in :func:`_reported`. Credentials, endpoints, time limits and proxies
+are set on the obstore store that the caller makes.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nandarray.errors import ChangedError, DeniedError, MediaError
+from nandarray.optional import require
+from nandarray.remote.objects import Facts, Objects
+
+__all__ = ["Obstores"]
+
+#: Parts of a large object that are sent side by side, and the size of each in bytes.
+_SENT_AT_ONCE = 8
+_SENT_BYTES = 16 << 20
+
+
+class Obstores(Objects):
+    """Objects of an obstore store.
+
+    Parameters
+    ----------
+    store : obstore.store.ObjectStore
+        The store.
+    root : str
+        Its URL, for messages.
+    """
+
+    def __init__(self, store: Any, root: str) -> None:
+        super().__init__(root)
+        self._store = store
+        self._obstore = require("obstore", "remote")
+
+    def __getstate__(self) -> tuple[Any, str]:
+        return self._store, self.root
+
+    def __setstate__(self, state: tuple[Any, str]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def facts(self, key: str) -> Facts:  # noqa: D102
+        with _reported(self.url(key)):
+            return _facts(self._obstore.head(self._store, key))
+
+    def get(self, key: str) -> tuple[memoryview, Facts]:  # noqa: D102
+        with _reported(self.url(key)):
+            found = self._obstore.get(self._store, key)
+            facts = _facts(found.meta)
+            data = memoryview(found.bytes())
+        if len(data) != facts.bytes:
+            raise MediaError(f"{self.url(key)}: the answer has {len(data)} of {facts.bytes} bytes")
+        return data, facts
+
+    def get_range(self, key: str, start: int, end: int, facts: Facts) -> memoryview:  # noqa: D102
+        options: dict[str, Any] = {"range": (start, end)}
+        if facts.etag is not None:
+            options["if_match"] = facts.etag
+        with _reported(self.url(key)):
+            found = self._obstore.get(self._store, key, options=options)
+            now = _facts(found.meta)
+            # A server may ignore the condition, so its answer is held against it, too.
+            if now.etag != facts.etag or now.bytes != facts.bytes:
+                raise ChangedError(f"{self.url(key)}: the object was replaced since it was opened")
+            if tuple(found.range) != (start, end):
+                raise MediaError(f"{self.url(key)}: asked for bytes {start} to {end}, the answer has {found.range}")
+            return memoryview(found.bytes())
+
+    def listing(self, folder: str) -> list[tuple[str, Facts]]:  # noqa: D102
+        with _reported(self.url(folder)):
+            pages = self._obstore.list(self._store, folder or None)
+            return sorted((one["path"], _facts(one)) for page in pages for one in page)
+
+    def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:  # noqa: D102
+        with _reported(self.url(key)):
+            try:
+                self._obstore.put(self._store, key, bytes(data), mode="create", use_multipart=False)
+            except self._obstore.exceptions.AlreadyExistsError:
+                return False
+            return True
+
+    def put_file(self, key: str, path: str) -> None:  # noqa: D102
+        with _reported(self.url(key)):
+            self._obstore.put(self._store, key, Path(path), chunk_size=_SENT_BYTES, max_concurrency=_SENT_AT_ONCE)
+
+    def delete(self, key: str) -> None:  # noqa: D102
+        with _reported(self.url(key)):
+            try:
+                self._obstore.delete(self._store, key)
+            except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+                return
+
+
+def _facts(meta: Any) -> Facts:
+    return Facts(int(meta["size"]), meta.get("e_tag"), meta["last_modified"].timestamp())
+
+
+@contextmanager
+def _reported(url: str) -> Iterator[None]:
+    """Raise an error of obstore as one of this package, but a FileNotFoundError where there is no such object."""
+    exceptions = require("obstore.exceptions", "remote")
+    try:
+        yield
+    except (FileNotFoundError, exceptions.NotFoundError) as error:
+        if "NoSuchBucket" in str(error):
+            raise MediaError(errno.ENOENT, "there is no such bucket", url) from error
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", url) from error
+    except exceptions.PreconditionError as error:
+        raise ChangedError(f"{url}: the object was replaced since it was opened") from error
+    except (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise DeniedError(url) from error
+    except (exceptions.BaseError, OSError) as error:
+        if isinstance(error, MediaError | ChangedError):
+            raise
+        raise MediaError(f"{url}: {_short(error)}") from error
+
+
+def _short(error: BaseException) -> str:
+    """Return the first line of what obstore says: the rest is how it is built."""
+    return str(error).strip().split("\n\n", 1)[0].splitlines()[0][:500]

@@ -21,7 +21,7 @@ from nandarray.array.served import connect
 from nandarray.array.store import Mode, Store
 from nandarray.errors import InvalidError, MediaError, NotAStoreError, StoreFullError, refuse_homeless
 from nandarray.index.shapes import check_number
-from nandarray.urls import is_served
+from nandarray.urls import is_served, split_remote
 
 if TYPE_CHECKING:
     from nandarray.device import Description
@@ -135,6 +135,8 @@ def open(
         if not plain or any(value is not None for value in given):
             raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
         return _served(path, mode)
+    if device is None and split_remote(path) is not None and (store := _far(str(path), mode)) is not None:
+        return store
     if path is not None and device is None and (folder := _parted(path)) is not None:
         asked = (bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer)
         if any(value is not None for value in asked) or (seed, salvage, overwrite) != (0, False, False):
@@ -215,6 +217,18 @@ def _foreign(path: str | os.PathLike[str], mode: Mode) -> str | None:
     from nandarray.interop.foreign.opening import format_of
 
     return format_of(name)
+
+
+def _far(url: str, mode: Mode) -> Store | None:
+    """Return a file of another format that is far away as a store; None for any other URL."""
+    from nandarray.interop.foreign.opening import far_format, open_far
+
+    kind = far_format(url)
+    if kind is None:
+        return None
+    if mode != "r":
+        raise InvalidError(f"{url} is read where it is: mode must be 'r', not {mode!r}; nandarray.import_ copies it")
+    return open_far(url, kind)
 
 
 def _in_place(name: str, mode: Mode, kind: str) -> Store:

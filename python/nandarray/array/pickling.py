@@ -23,7 +23,7 @@ from nandarray.array.served import connect
 from nandarray.array.writer_door import WriterAddress, address_of, connected, store_here
 from nandarray.door import Source
 from nandarray.errors import ClosedError, InvalidError, NandarrayError, StoreMissingError
-from nandarray.urls import is_served
+from nandarray.urls import is_served, split_remote
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
@@ -135,7 +135,8 @@ def dask_token(array: Array, *how: Any) -> Any:
                 )
         return uuid.uuid4().hex  # its elements may change at any time
     path = location(store)
-    version = state_of(store) if is_served(path) or os.path.exists(path) else None
+    there = is_served(path) or split_remote(path) is not None or os.path.exists(path)
+    version = state_of(store) if there else None
     return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
 
 
@@ -232,7 +233,7 @@ def _in_store(opening: Opening | WriterAddress, use: Callable[[Store], _Found]) 
 
 
 def _version(path: str) -> _Version:
-    if is_served(path):
+    if is_served(path) or split_remote(path) is not None:
         return _SERVED
     try:
         status = os.stat(path)

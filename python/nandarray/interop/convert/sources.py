@@ -282,11 +282,11 @@ def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
 def _zarr_root(zarr: Any, where: Any, member: str) -> Any:
     """Open the array or the group.
 
-    Consolidated metadata is used only where names cannot be listed: they need not be those of the files.
+    Of a folder consolidated metadata is not used, as its names need not be those of the files.
     """
-    listed = isinstance(where, str) or where.supports_listing
+    far = not isinstance(where, str) and where.consolidated
     try:
-        return zarr.open_group(where, mode="r", path=member, use_consolidated=False if listed else None)
+        return zarr.open_group(where, mode="r", path=member, use_consolidated=None if far else False)
     except (FileNotFoundError, TypeError, zarr.errors.ContainsArrayError):
         return zarr.open_array(where, mode="r", path=member)
 

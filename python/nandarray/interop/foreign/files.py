@@ -18,7 +18,7 @@ from typing import Any
 from nandarray.errors import ClosedError, InvalidError, MediaError
 from nandarray.inputs import open_input
 
-__all__ = ["Archive", "File", "Folder", "LocalFile", "Objects"]
+__all__ = ["Archive", "File", "Folder", "LocalFile", "Objects", "Range"]
 
 #: First byte and number of bytes.
 Range = tuple[int, int]
@@ -105,8 +105,8 @@ class Objects:
 
     #: The path or URL, for messages.
     path: str
-    #: Whether keys can be listed.
-    lists = True
+    #: Whether keys can be listed, and whether what a list of names in one object says is taken for that.
+    lists, far = True, False
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes of an object; None where there is none."""
@@ -172,15 +172,25 @@ class Folder(Objects):
 
 
 class Archive(Objects):
-    """The members of a .zip file: those that are stored are read by range, compressed ones whole."""
+    """The members of a .zip file: those that are stored are read by range, compressed ones whole.
 
-    def __init__(self, path: str, limit: int) -> None:
-        self.path, self._limit = path, limit
-        self._file = LocalFile(path)
+    Parameters
+    ----------
+    file : File
+        The archive, for ranges.
+    seeks : path or file object
+        The archive, for its directory and compressed members.
+    limit : int
+        The most bytes that a compressed member may have.
+    """
+
+    def __init__(self, file: File, seeks: Any, limit: int) -> None:
+        self.path, self._limit = file.path, limit
+        self._file = file
         try:
-            self._zip = zipfile.ZipFile(path)
+            self._zip = zipfile.ZipFile(seeks)
         except zipfile.BadZipFile as error:
-            raise InvalidError(f"{path} is not a .zip file, or is damaged: {error}") from error
+            raise InvalidError(f"{file.path} is not a .zip file, or is damaged: {error}") from error
         self._lock = threading.Lock()
         self._members = {one.filename: one for one in self._zip.infolist() if not one.is_dir()}
         #: A folder in which everything lies, as many programs write archives.

@@ -39,7 +39,7 @@ _CODECS: dict[int, tuple[str, Callable[[Sequence[int], int], dict[str, Any]]]] =
 _RUN_BYTES = 1 << 20
 
 
-def check_filters(h5py: Any, item: Any, path: str) -> str | None:
+def check_filters(h5py: Any, item: Any) -> str | None:
     """Return why a dataset's chunks cannot be decoded here, if a filter is not there; None if all are.
 
     The package that has most of them is imported, if it is installed.

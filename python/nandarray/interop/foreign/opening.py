@@ -21,11 +21,14 @@ from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.members import Source as Contents
 from nandarray.interop.convert.members import SourceOptions
 from nandarray.interop.convert.sources import foreign_errors, open_source
+from nandarray.interop.foreign.far import FarFile, FarObjects, RangeFile
 from nandarray.interop.foreign.files import Archive, File, Folder, LocalFile, Objects
 from nandarray.interop.foreign.hdf5_chunks import check_filters
 from nandarray.interop.foreign.source import ForeignSource
+from nandarray.remote.places import place_of
+from nandarray.urls import split_remote
 
-__all__ = ["format_of", "open_foreign"]
+__all__ = ["far_format", "format_of", "open_far", "open_foreign"]
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = b"PK"
@@ -83,20 +86,80 @@ def open_foreign(path: str, kind: str) -> Store:
     """
     limit = chunk_limit(BUDGET)
     with ExitStack() as stack:
-        file: File | None = None
         options = SourceOptions(limit=limit)
-        if kind in ("zarr", "zip"):
+        if kind == "zarr":
             with foreign_errors(Path(path)):
-                objects: Objects = Folder(path) if kind == "zarr" else Archive(path, limit)
-            stack.callback(objects.close)
-            options = replace(options, via=_zarr_objects(objects))
-            contents = stack.enter_context(open_source(Path(path), "zarr", options))
-        else:
-            file = LocalFile(path)
-            stack.callback(file.close)
-            contents = stack.enter_context(open_source(Path(path), kind, options))
-            _refuse_filters(contents, path)
-        return _store(path, contents, file, stack, limit)
+                return _opened_objects(path, Folder(path), options, stack)
+        file = LocalFile(path)
+        stack.callback(file.close)
+        if kind == "zip":
+            with foreign_errors(Path(path)):
+                objects = Archive(file, path, limit)
+            return _opened_objects(path, objects, options, stack)
+        return _opened_file(path, kind, file, options, stack)
+
+
+def far_format(url: str) -> str | None:
+    """Return the format of an object far away, or of objects, by the ending of its URL; None where it tells none."""
+    name = url.partition("?")[0].rstrip("/").lower()
+    if name.endswith(".zip"):
+        return "zip" if name.endswith(".zarr.zip") else None
+    return next((kind for kind in ("zarr", "hdf5", "netcdf") if name.endswith(FORMATS[kind])), None)
+
+
+def open_far(url: str, kind: str, storage: Any = None) -> Store:
+    """Open a file of another format, or a Zarr group, that is far away.
+
+    Parameters
+    ----------
+    url : str
+        The URL; or a key, with ``storage``.
+    kind : str
+        What :func:`far_format` gives.
+    storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
+        The store of objects, as :func:`nandarray.remote.places.place_of` takes it.
+
+    Returns
+    -------
+    Store
+        The store, with mode "r".
+
+    Raises
+    ------
+    StoreMissingError
+        There is no such object.
+    DeniedError, MediaError, ChangedError
+        As of every object far away.
+    InvalidError
+        The file is damaged, or reads other files.
+    """
+    place = place_of(url.rstrip("/"), storage)
+    options = SourceOptions(limit=chunk_limit(BUDGET))
+    with ExitStack() as stack:
+        if kind == "zarr":
+            return _opened_objects(url, FarObjects(place.objects, place.key), options, stack, storage)
+        file = FarFile(place.objects, place.key)
+        seeks = stack.enter_context(RangeFile(file))
+        if kind == "zip":
+            return _opened_objects(url, Archive(file, seeks, options.limit), options, stack, storage)
+        return _opened_file(url, kind, file, replace(options, via=seeks), stack, storage)
+
+
+def _opened_objects(
+    path: str, objects: Objects, options: SourceOptions, stack: ExitStack, storage: Any = None
+) -> Store:
+    stack.callback(objects.close)
+    options = replace(options, via=_zarr_objects(objects))
+    contents = stack.enter_context(open_source(Path(path), "zarr", options))
+    return _store(path, contents, None, stack, options.limit, storage)
+
+
+def _opened_file(
+    path: str, kind: str, file: File, options: SourceOptions, stack: ExitStack, storage: Any = None
+) -> Store:
+    contents = stack.enter_context(open_source(Path(path), kind, options))
+    _refuse_filters(contents)
+    return _store(path, contents, file, stack, options.limit, storage)
 
 
 def _zarr_objects(objects: Objects) -> Any:
@@ -105,7 +168,7 @@ def _zarr_objects(objects: Objects) -> Any:
     return ZarrObjects(objects)
 
 
-def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, limit: int) -> Store:
+def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, limit: int, storage: Any) -> Store:
     """Return the store of what was opened, which closes it."""
     named = Path(path.rstrip("/")).stem
     contents.members = [one if one.name else replace(one, name=named) for one in contents.members]
@@ -116,16 +179,18 @@ def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, l
         more = f" and {len(contents.refused) - _LISTED} more" if len(contents.refused) > _LISTED else ""
         warnings.warn(f"left out of {path}: {listed}{more}", UserWarning, stacklevel=5)
     source = ForeignSource(path, contents, file, stack.pop_all(), limit)
-    return Store(source, "r", (os.path.abspath(path), ()))  # type: ignore[arg-type]
+    far = storage is not None or split_remote(path) is not None
+    again = (path if far else os.path.abspath(path), () if storage is None else (("storage", storage),))
+    return Store(source, "r", again)  # type: ignore[arg-type]
 
 
-def _refuse_filters(contents: Contents, path: str) -> None:
+def _refuse_filters(contents: Contents) -> None:
     """Leave arrays out whose filters are not here."""
     import h5py
 
     kept = []
     for member in contents.members:
-        why = None if member.item is None else check_filters(h5py, member.item, path)
+        why = None if member.item is None else check_filters(h5py, member.item)
         if why is None:
             kept.append(member)
         else:

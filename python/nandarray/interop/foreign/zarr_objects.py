@@ -50,6 +50,11 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
         """Whether keys can be listed."""
         return self._objects.lists
 
+    @property
+    def consolidated(self) -> bool:
+        """Whether names are those that consolidated metadata say, where there are such."""
+        return self._objects.far
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ZarrObjects) and self._objects is other._objects
 

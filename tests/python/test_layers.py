@@ -98,6 +98,7 @@ INSIDE = {
     ("nandarray.array.group", "nandarray.array.ragged_creation"): "a ragged array is a group, and knows groups",
     ("nandarray.array.served", "nandarray.gpu"): "start-up: only a served store has a client",
     ("nandarray.array.opening", "nandarray.parts"): "start-up: only a folder has parts",
+    ("nandarray.array.opening", "nandarray.interop.foreign"): "start-up: few open files of other formats",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",
     ("nandarray.array.store", "nandarray.array.session"): "start-up: few programs run kernels",
@@ -110,6 +111,7 @@ INSIDE = {
     ("nandarray.programs.step", "nandarray.programs.run"): "`step.run()` is a short cut to what runs steps",
     ("nandarray.programs.step", "nandarray.programs.fields"): "a field becomes a step of a program of its own",
     ("nandarray.interop.tables.table", "nandarray.interop.tables.dataset"): "only engines need Arrow's datasets",
+    ("nandarray.interop.foreign.opening", "nandarray.interop.foreign.zarr_objects"): "only Zarr needs its package",
     ("nandarray.model.replay", "nandarray.model.replay_html"): "only a notebook needs HTML",
     (
         "nandarray.programs.program",

@@ -129,25 +129,21 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    given = [bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer]
     if is_served(path):
-        given = (device, bytes_in, trace, capacity, preset, geometry, placement, gc_policy, threads, write_buffer)
         plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
-        if not plain or any(value is not None for value in given):
+        if not plain or any(value is not None for value in (device, threads, *given)):
             raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
         return _served(path, mode)
-    if device is None and split_remote(path) is not None and (store := _far(str(path), mode)) is not None:
-        return store
+    if path is not None and device is None and (how := _foreign(path, mode)) is not None:
+        if any(value is not None for value in (threads, *given)) or (seed, salvage) != (0, False):
+            raise InvalidError(f"{path} is a file of another format, which takes no option but mode")
+        return _in_place(os.fsdecode(path), mode, how[0], far=how[1])
     if path is not None and device is None and (folder := _parted(path)) is not None:
-        asked = (bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer)
-        if any(value is not None for value in asked) or (seed, salvage, overwrite) != (0, False, False):
+        if any(value is not None for value in given) or (seed, salvage, overwrite) != (0, False, False):
             raise InvalidError(f"{folder} is a store of parts, which takes no option but mode, verify, io and threads")
         read = {"verify": verify, "io": io, "threads": _count("threads", threads)}
         return _parts(folder, mode, {key: value for key, value in read.items() if value is not None})
-    if path is not None and device is None and (kind := _foreign(path, mode)) is not None:
-        asked = (bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer, threads)
-        if any(value is not None for value in asked) or (verify, io, seed, salvage) != ("once", "map", 0, False):
-            raise InvalidError(f"{_path(path)} is a file of another format, which takes no option but mode")
-        return _in_place(_path(path), mode, kind)
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
     if geometry is not None:
@@ -209,38 +205,32 @@ def _parts(folder: str, mode: Mode, options: dict[str, Any]) -> Store:
     return parts.open_folder(folder, mode, options)
 
 
-def _foreign(path: str | os.PathLike[str], mode: Mode) -> str | None:
-    """Return the format of a file of another one that is to be read or changed; None for any other path."""
-    name = _path(path)
-    if mode in ("w", "x") or not os.path.exists(name) or _is_store(name):
-        return None
-    from nandarray.interop.foreign.opening import format_of
+def _foreign(path: str | os.PathLike[str], mode: Mode) -> tuple[str, bool] | None:
+    """Return the format of a file of another one that is to be read or changed, and whether it is far away.
 
-    return format_of(name)
+    None for any other path.
+    """
+    far = split_remote(path) is not None
+    if not far:
+        name = _path(path)
+        if mode in ("w", "x") or not os.path.exists(name) or _is_store(name):
+            return None
+    from nandarray.interop.foreign import opening
 
-
-def _far(url: str, mode: Mode) -> Store | None:
-    """Return a file of another format that is far away as a store; None for any other URL."""
-    from nandarray.interop.foreign.opening import far_format, open_far
-
-    kind = far_format(url)
-    if kind is None:
-        return None
-    if mode != "r":
-        raise InvalidError(f"{url} is read where it is: mode must be 'r', not {mode!r}; nandarray.import_ copies it")
-    return open_far(url, kind)
+    kind = opening.far_format(str(path)) if far else opening.format_of(name)
+    return None if kind is None else (kind, far)
 
 
-def _in_place(name: str, mode: Mode, kind: str) -> Store:
+def _in_place(name: str, mode: Mode, kind: str, *, far: bool) -> Store:
     """Return a file of another format as a store."""
-    from nandarray.interop.foreign.opening import open_foreign
+    from nandarray.interop.foreign import opening
 
     if mode != "r":
         raise InvalidError(
-            f"{name} is a file of another format, which is read in place: mode must be 'r', not {mode!r}; "
+            f"{name} is of another format, which is read in place: mode must be 'r', not {mode!r}; "
             "nandarray.import_ copies it into a store that is written"
         )
-    return open_foreign(name, kind)
+    return opening.open_far(name, kind) if far else opening.open_foreign(name, kind)
 
 
 def _is_store(name: str) -> bool:

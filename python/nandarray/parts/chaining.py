@@ -22,7 +22,9 @@ __all__ = ["chained"]
 _COUNTS = ("tasks", "bytes_in", "bytes_out", "instructions")
 
 
-def chained(scratch: ScratchEngine, asked: Any, units: Sequence[Unit], told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def chained(
+    scratch: ScratchEngine, asked: Any, units: Sequence[Unit], told: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """Return what the engine would tell of a whole run, of what it has told of each unit; and end the program.
 
     Outputs that go into arrays are their bytes.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf, prod
 from typing import Any
 
@@ -154,8 +155,13 @@ def _chunks(item: Any, most: int, *, trusted: bool) -> Iterator[Box]:
         if any(low >= n for low, n in zip(offset, item.shape, strict=True)):
             continue
         if check is not None:
-            check(offset, size, mask, lambda at=offset: item.id.read_direct_chunk(at)[1])
+            check(offset, size, mask, partial(_stored_bytes, item, offset))
         yield tuple(slice(low, min(low + n, end)) for low, n, end in zip(offset, item.chunks, item.shape, strict=True))
+
+
+def _stored_bytes(item: Any, offset: tuple[int, ...]) -> bytes:
+    raw: bytes = item.id.read_direct_chunk(offset)[1]
+    return raw
 
 
 def chunk_guard(item: Any, most: int) -> ChunkGuard | None:

@@ -50,7 +50,7 @@ _PIECE = 1 << 20
 
 
 @contextmanager
-def foreign_errors(path: Path) -> Generator[None]:
+def foreign_errors(path: Path | str) -> Generator[None]:
     """Turn errors of a source, or of a library that reads it, into errors of this package."""
     try:
         yield
@@ -70,8 +70,9 @@ def _short(error: BaseException) -> str:
 
 
 @contextmanager
-def open_source(path: Path, format: str, options: SourceOptions) -> Generator[Source]:  # noqa: A002
-    """Open ``path`` as ``format`` for reading."""
+def open_source(place: Path | str, format: str, options: SourceOptions) -> Generator[Source]:  # noqa: A002
+    """Open a file, or what ``options.via`` is, as ``format`` for reading; ``place`` is its path, or URL then."""
+    path: Any = Path(place) if options.via is None else place
     if options.via is not None:
         there, directory, regular = True, format == "zarr", format != "zarr"
     else:
@@ -93,7 +94,7 @@ def open_source(path: Path, format: str, options: SourceOptions) -> Generator[So
         yield source
 
 
-def _guarded(path: Path, read: Callable[[Box], np.ndarray[Any, Any]]) -> Callable[[Box], np.ndarray[Any, Any]]:
+def _guarded(path: Path | str, read: Callable[[Box], np.ndarray[Any, Any]]) -> Callable[[Box], np.ndarray[Any, Any]]:
     def guarded(box: Box) -> np.ndarray[Any, Any]:
         with foreign_errors(path):
             data = read(box)
@@ -258,7 +259,7 @@ def _chosen(names: list[str], member: str | None, path: Path) -> list[str]:
 @contextmanager
 def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
     zarr = require("zarr", "zarr")
-    if not options.trusted and options.via is None:
+    if not (options.trusted or options.via):
         zarr_source.check_directory(path)
     try:
         root = _zarr_root(zarr, str(path) if options.via is None else options.via, options.member or "")
@@ -312,9 +313,9 @@ def _zarr_array(source: Source, name: str, array: Any, path: Path, options: Sour
     if need > options.limit:
         source.refuse(name, f"has chunks of {need} bytes, more than {options.limit}; a larger budget reads them")
         return
-    folder = path.joinpath(*filter(None, f"{options.member or ''}/{name}".split("/")))
     stored: Callable[[], Iterator[Box] | None] = lambda: None  # noqa: E731
     if options.via is None:
+        folder = path.joinpath(*filter(None, f"{options.member or ''}/{name}".split("/")))
         stored = lambda: zarr_source.stored_boxes(array, folder, name, options.limit)  # noqa: E731
     else:
         options.via.guard(array, name, options.limit)
@@ -366,7 +367,7 @@ def _open_hdf5(path: Path, options: SourceOptions) -> Generator[Source]:
 @contextmanager
 def _open_netcdf(path: Path, options: SourceOptions) -> Generator[Source]:
     xarray = require("xarray", "netcdf")
-    where = path if options.via is None else options.via
+    read = path if options.via is None else options.via
     with path.open("rb") if options.via is None else nullcontext(options.via) as start:
         start.seek(0)
         classic = start.read(3) == b"CDF"
@@ -376,13 +377,13 @@ def _open_netcdf(path: Path, options: SourceOptions) -> Generator[Source]:
         if not classic:  # the same file as HDF5 says where links lead, and what is stored
             h5py = require("h5py", "netcdf")
             try:
-                inside = stack.enter_context(h5py.File(where, "r"))
+                inside = stack.enter_context(h5py.File(read, "r"))
             except OSError as error:
                 raise InvalidError(f"{path} cannot be read as NetCDF: {error}") from error
             if not options.trusted:
                 hdf5_source.refuse_links(h5py, inside)
         source = Source(str(path))
-        for where, dataset in _netcdf_groups(xarray, where, path, classic=classic):
+        for where, dataset in _netcdf_groups(xarray, read, path, classic=classic):
             stack.callback(dataset.close)
             group = where.strip("/")
             if group or options.member is None:

@@ -59,6 +59,7 @@ class LocalFile(File):
         self._opened = _identity(os.fstat(self._file.fileno()))
 
     def check(self) -> None:
+        """Refuse a file that was changed, replaced or deleted."""
         if self._file is None:
             raise ClosedError(f"{self.path} is closed")
         try:
@@ -66,12 +67,14 @@ class LocalFile(File):
         except OSError as error:
             raise MediaError(error.errno, f"the file that was opened is gone: {error.strerror}", self.path) from error
         if not same:
-            raise MediaError(errno.ESTALE, "the file was changed or replaced since it was opened; open it again", self.path)
+            raise MediaError(errno.ESTALE, "the file was changed since it was opened; open it again", self.path)
 
     def state(self) -> Any:
+        """Return what changes with the content."""
         return self._opened
 
     def read(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Return the bytes of some ranges; a range beyond the end has fewer."""
         self.check()
         try:
             return [_pread(self._file.fileno(), at, count) for at, count in ranges]
@@ -79,6 +82,7 @@ class LocalFile(File):
             raise MediaError(error.errno, error.strerror, self.path) from error
 
     def close(self) -> None:
+        """Let go of the file."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -144,6 +148,7 @@ class Folder(Objects):
         return place
 
     def size(self, key: str) -> int | None:
+        """Return the number of bytes of an object; None where there is none."""
         try:
             status = os.stat(self._place(key))
         except (FileNotFoundError, NotADirectoryError):
@@ -151,6 +156,7 @@ class Folder(Objects):
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def read(self, key: str, at: int = 0, count: int | None = None) -> bytes | None:
+        """Return bytes of an object, all of them by default; None where there is none."""
         place = self._place(key)
         try:
             if os.path.isdir(place):
@@ -165,6 +171,7 @@ class Folder(Objects):
             raise MediaError(error.errno, error.strerror, place) from error
 
     def names(self, folder: str) -> Iterator[str]:
+        """Yield the names directly in a folder."""
         try:
             yield from sorted(os.listdir(self._place(folder) if folder else self._real))
         except (FileNotFoundError, NotADirectoryError):
@@ -209,10 +216,12 @@ class Archive(Objects):
                     self._folders.setdefault(folder, set()).add(base)
 
     def size(self, key: str) -> int | None:
+        """Return the number of bytes of an object; None where there is none."""
         found = self._members.get(self._top + key)
         return None if found is None else found.file_size
 
     def read(self, key: str, at: int = 0, count: int | None = None) -> bytes | None:
+        """Return bytes of an object, all of them by default; None where there is none."""
         member = self._members.get(self._top + key)
         if member is None:
             return None
@@ -246,11 +255,14 @@ class Archive(Objects):
         return found
 
     def names(self, folder: str) -> Iterator[str]:
+        """Yield the names directly in a folder."""
         yield from sorted(self._folders.get(folder.strip("/"), ()))
 
     def state(self) -> Any:
+        """Return what changes with the content."""
         return self._file.state()
 
     def close(self) -> None:
+        """Let go of the file."""
         self._zip.close()
         self._file.close()

@@ -1,4 +1,4 @@
-"""Chunks of an HDF5 dataset by their place in the file: the index that the library gives, and the decoding of one chunk.
+"""Chunks of an HDF5 dataset by their place in the file: the index that the library gives, and the decoding.
 
 The index is read once, when a dataset is first read: for each chunk its offset, its length and the filters that were
 left out. Bytes are read by range then, in as many threads as the reader has, and decoded by numcodecs. A dataset whose
@@ -9,6 +9,7 @@ What a chunk may unpack to is bounded as for an import (:mod:`nandarray.interop.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 from array import array
@@ -49,13 +50,13 @@ def check_filters(h5py: Any, item: Any) -> str | None:
         code, _, _, name = properties.get_filter(number)
         if h5py.h5z.filter_avail(code):
             continue
-        try:
+        with contextlib.suppress(ImportError):
             importlib.import_module("hdf5plugin")
-        except ImportError:
-            pass
         if not h5py.h5z.filter_avail(code):
             told = name.decode(errors="replace").strip("\0") if isinstance(name, bytes) else str(name)
-            return f"has the HDF5 filter {code} ({told or 'no name'}), which is not here: pip install hdf5plugin brings it"
+            return (
+                f"has the HDF5 filter {code} ({told or 'no name'}), which is not here: pip install hdf5plugin brings it"
+            )
     return None
 
 
@@ -225,9 +226,11 @@ def _codecs(item: Any, dtype: np.dtype[Any]) -> list[Any] | None:
         return None
     if any(code not in _CODECS or not hasattr(numcodecs, _CODECS[code][0]) for code, *_ in filters):
         return None
-    return [
-        getattr(numcodecs, _CODECS[code][0])(**_CODECS[code][1](values, dtype.itemsize)) for code, _, values, _ in filters
-    ]
+    found = []
+    for code, _, values, _ in filters:
+        name, arguments = _CODECS[code]
+        found.append(getattr(numcodecs, name)(**arguments(values, dtype.itemsize)))
+    return found
 
 
 def _is_plain(item: Any, dtype: np.dtype[Any]) -> bool:

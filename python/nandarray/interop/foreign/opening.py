@@ -88,12 +88,12 @@ def open_foreign(path: str, kind: str) -> Store:
     with ExitStack() as stack:
         options = SourceOptions(limit=limit)
         if kind == "zarr":
-            with foreign_errors(Path(path)):
+            with foreign_errors(path):
                 return _opened_objects(path, Folder(path), options, stack)
         file = LocalFile(path)
         stack.callback(file.close)
         if kind == "zip":
-            with foreign_errors(Path(path)):
+            with foreign_errors(path):
                 objects = Archive(file, path, limit)
             return _opened_objects(path, objects, options, stack)
         return _opened_file(path, kind, file, options, stack)
@@ -137,29 +137,29 @@ def open_far(url: str, kind: str, storage: Any = None) -> Store:
     options = SourceOptions(limit=chunk_limit(BUDGET))
     with ExitStack() as stack:
         if kind == "zarr":
-            return _opened_objects(url, FarObjects(place.objects, place.key), options, stack, storage)
+            return _opened_objects(url, FarObjects(place.objects, place.key), options, stack, storage=storage)
         file = FarFile(place.objects, place.key)
         seeks = stack.enter_context(RangeFile(file))
         if kind == "zip":
-            return _opened_objects(url, Archive(file, seeks, options.limit), options, stack, storage)
-        return _opened_file(url, kind, file, replace(options, via=seeks), stack, storage)
+            return _opened_objects(url, Archive(file, seeks, options.limit), options, stack, storage=storage)
+        return _opened_file(url, kind, file, replace(options, via=seeks), stack, storage=storage)
 
 
 def _opened_objects(
-    path: str, objects: Objects, options: SourceOptions, stack: ExitStack, storage: Any = None
+    path: str, objects: Objects, options: SourceOptions, stack: ExitStack, *, storage: Any = None
 ) -> Store:
     stack.callback(objects.close)
     options = replace(options, via=_zarr_objects(objects))
-    contents = stack.enter_context(open_source(Path(path), "zarr", options))
-    return _store(path, contents, None, stack, options.limit, storage)
+    contents = stack.enter_context(open_source(path, "zarr", options))
+    return _store(path, contents, None, stack, options.limit, storage=storage)
 
 
 def _opened_file(
-    path: str, kind: str, file: File, options: SourceOptions, stack: ExitStack, storage: Any = None
+    path: str, kind: str, file: File, options: SourceOptions, stack: ExitStack, *, storage: Any = None
 ) -> Store:
-    contents = stack.enter_context(open_source(Path(path), kind, options))
+    contents = stack.enter_context(open_source(path, kind, options))
     _refuse_filters(contents)
-    return _store(path, contents, file, stack, options.limit, storage)
+    return _store(path, contents, file, stack, options.limit, storage=storage)
 
 
 def _zarr_objects(objects: Objects) -> Any:
@@ -168,7 +168,7 @@ def _zarr_objects(objects: Objects) -> Any:
     return ZarrObjects(objects)
 
 
-def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, limit: int, storage: Any) -> Store:
+def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, limit: int, *, storage: Any) -> Store:
     """Return the store of what was opened, which closes it."""
     named = Path(path.rstrip("/")).stem
     contents.members = [one if one.name else replace(one, name=named) for one in contents.members]

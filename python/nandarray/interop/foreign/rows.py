@@ -55,8 +55,9 @@ class CopiedRows:
             assert self._member.ragged is not None
             attrs = {**self._member.attrs, RAGGED: self._member.ragged[0]}
             return {
-                "name": f"{self._member.name}/{MARKER}", "shape": (0,), "itemsize": 1, "dtype": "|u1", "building_block": (1,),
-                "compression": None, "encrypted": False, "fill": bytes(1), "attrs": to_json(merged({}, attrs)),
+                "name": f"{self._member.name}/{MARKER}", "shape": (0,), "itemsize": 1, "dtype": "|u1",
+                "building_block": (1,), "compression": None, "encrypted": False, "fill": bytes(1),
+                "attrs": to_json(merged({}, attrs)),
             }  # fmt: skip
         told = dict(self._scratch.engine.describe(f"{self._copied()}/{base}"))
         return {**told, "name": f"{self._member.name}/{base}", "compression": None}

@@ -275,8 +275,7 @@ class ForeignSource(Source):
 
 
 def _marker(name: str, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    told = _told(name, (0,), np.dtype("u1"), (1,), attrs)
-    return told
+    return _told(name, (0,), np.dtype("u1"), (1,), attrs)
 
 
 def _told(
@@ -421,7 +420,7 @@ class ForeignSpace(Space):
             out[where] = self._fill(out.dtype)
             return
         if piece.is_box:
-            taken = tuple(slice(at, at + by * (count - 1) + 1, by) for at, by, count in piece.taken)
+            taken: Any = tuple(slice(at, at + by * (count - 1) + 1, by) for at, by, count in piece.taken)
             out[(*where, ...)] = unit.view(out.dtype)[(*taken, ...)]
             return
         lists = [
@@ -510,5 +509,3 @@ def _plain(memory: _Array) -> _Array:
     if memory.dtype.kind == "V" and memory.dtype.names is None and size in (1, 2, 4, 8):
         return memory.view(f"u{size}")
     return memory
-
-

@@ -136,7 +136,7 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
         todo = [folder]
         while todo:
             folder = todo.pop()
-            for name in await asyncio.to_thread(lambda at=folder: list_of(self._objects, at)):
+            for name in await asyncio.to_thread(list_of, self._objects, folder):
                 key = f"{folder}/{name}" if folder else name
                 if await self.exists(key):
                     if key.startswith(prefix):

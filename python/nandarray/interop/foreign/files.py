@@ -7,7 +7,6 @@ read before. Links are not followed out of a folder. Nothing here knows a format
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import threading
@@ -15,7 +14,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nandarray.errors import ClosedError, InvalidError, MediaError
+from nandarray.errors import ChangedError, ClosedError, InvalidError, MediaError
 from nandarray.inputs import open_input
 
 __all__ = ["Archive", "File", "Folder", "LocalFile", "Objects", "Range"]
@@ -35,7 +34,7 @@ class File:
 
         Raises
         ------
-        MediaError
+        ChangedError
             It was changed or replaced.
         """
 
@@ -64,10 +63,14 @@ class LocalFile(File):
             raise ClosedError(f"{self.path} is closed")
         try:
             same = _identity(os.stat(self.path)) == self._opened == _identity(os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            same = False
         except OSError as error:
-            raise MediaError(error.errno, f"the file that was opened is gone: {error.strerror}", self.path) from error
+            raise MediaError(error.errno, error.strerror, self.path) from error
         if not same:
-            raise MediaError(errno.ESTALE, "the file was changed since it was opened; open it again", self.path)
+            raise ChangedError(
+                f"{self.path}: the file was changed, replaced or deleted since it was opened; open it again"
+            )
 
     def state(self) -> Any:
         """Return what changes with the content."""

@@ -24,7 +24,7 @@ from nandarray.index.shapes import Box, box_shape, run_shape
 from nandarray.interop.convert import hdf5_source
 from nandarray.interop.foreign.files import File
 
-__all__ = ["Hdf5Chunks", "check_filters"]
+__all__ = ["Hdf5Chunks", "not_readable"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -40,11 +40,13 @@ _CODECS: dict[int, tuple[str, Callable[[Sequence[int], int], dict[str, Any]]]] =
 _RUN_BYTES = 1 << 20
 
 
-def check_filters(h5py: Any, item: Any) -> str | None:
-    """Return why a dataset's chunks cannot be decoded here, if a filter is not there; None if all are.
+def not_readable(item: Any, limit: int) -> str | None:
+    """Return why a dataset's chunks cannot be read here, in words that its name begins; None if they can.
 
-    The package that has most of them is imported, if it is installed.
+    A filter is not there, or nothing bounds what it unpacks; or finding the chunks takes minutes. The package that has
+    most filters is imported, if it is installed.
     """
+    h5py = importlib.import_module("h5py")
     properties = item.id.get_create_plist()
     for number in range(properties.get_nfilters()):
         code, _, _, name = properties.get_filter(number)
@@ -55,8 +57,15 @@ def check_filters(h5py: Any, item: Any) -> str | None:
         if not h5py.h5z.filter_avail(code):
             told = name.decode(errors="replace").strip("\0") if isinstance(name, bytes) else str(name)
             return (
-                f"has the HDF5 filter {code} ({told or 'no name'}), which is not here: pip install hdf5plugin brings it"
+                f"has the HDF5 filter {code} ({told or 'unnamed'}), which is not here: pip install hdf5plugin brings it"
             )
+    if item.chunks is None or not item.shape:
+        return None
+    try:
+        if hdf5_source.has_chunks(item):
+            hdf5_source.chunk_guard(item, hdf5_source.chunk_bytes_most(item, limit))
+    except InvalidError as error:
+        return f"cannot be read in place: {error}"
     return None
 
 
@@ -135,8 +144,14 @@ class Hdf5Chunks:
             return self._index
 
     def _check(self, where: tuple[int, ...], size: int, mask: int, raw: Callable[[], bytes]) -> None:
-        if self._guard is not None:
+        if self._guard is None:
+            return
+        try:
             self._guard(where, size, mask, raw)
+        except NandarrayError:
+            raise
+        except Exception as error:  # what unpacks to measure it has found it damaged
+            raise self._corrupt(where, error) from error
 
     def _bytes(self, offset: int, size: int, where: Sequence[int]) -> bytes:
         (raw,) = self._file.read([(offset, size)])

@@ -23,7 +23,7 @@ from nandarray.interop.convert.members import SourceOptions
 from nandarray.interop.convert.sources import foreign_errors, open_source
 from nandarray.interop.foreign.far import FarFile, FarObjects, RangeFile
 from nandarray.interop.foreign.files import Archive, File, Folder, LocalFile, Objects
-from nandarray.interop.foreign.hdf5_chunks import check_filters
+from nandarray.interop.foreign.hdf5_chunks import not_readable
 from nandarray.interop.foreign.source import ForeignSource
 from nandarray.remote.places import place_of
 from nandarray.urls import split_remote
@@ -158,7 +158,7 @@ def _opened_file(
     path: str, kind: str, file: File, options: SourceOptions, stack: ExitStack, *, storage: Any = None
 ) -> Store:
     contents = stack.enter_context(open_source(path, kind, options))
-    _refuse_filters(contents)
+    _refuse_filters(contents, options.limit)
     return _store(path, contents, file, stack, options.limit, storage=storage)
 
 
@@ -184,13 +184,11 @@ def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, l
     return Store(source, "r", again)  # type: ignore[arg-type]
 
 
-def _refuse_filters(contents: Contents) -> None:
-    """Leave arrays out whose filters are not here."""
-    import h5py
-
+def _refuse_filters(contents: Contents, limit: int) -> None:
+    """Leave arrays out whose filters are not here, or not bounded, and those whose chunks cannot be listed in time."""
     kept = []
     for member in contents.members:
-        why = None if member.item is None else check_filters(h5py, member.item)
+        why = None if member.item is None else not_readable(member.item, limit)
         if why is None:
             kept.append(member)
         else:

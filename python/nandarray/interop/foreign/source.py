@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any, Never
 
@@ -327,8 +327,17 @@ def _stored(member: Member, path: str, file: File | None, limit: int) -> _Stored
     fill = fill_bytes(member.fill, dtype)
     told = _told(member.name, shape, dtype, block, member.attrs, fill=fill, compression=member.compression)
 
+    looked = member.item is not None
+    lock = threading.Lock()
+
     def named(box: Box) -> _Array | None:
+        nonlocal looked
         try:
+            with lock if not looked else nullcontext():
+                # What the library decodes on its own is compared with the memory that it may take first, once.
+                for _ in () if looked else member.stored() or ():
+                    pass
+                looked = True
             return load(box)
         except (CorruptError, ClosedError):
             raise

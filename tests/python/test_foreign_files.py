@@ -358,6 +358,15 @@ with nandarray.open({str(path)!r}) as store:
 # --- Far away ---------------------------------------------------------------------------------------------------------
 
 
+def test_chunks_that_lie_together_are_one_request(made: Path) -> None:
+    pytest.importorskip("obstore")
+    with RangeServer(made) as server, nandarray.open(f"{server.url}/a.h5") as store:
+        store["x"][0, 0]  # the index
+        before = len(server.requests)
+        np.testing.assert_array_equal(store["x"][32:], X[32:])
+        assert len(server.requests) - before <= 2
+
+
 @pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.zarr.zip", "a.zarr"])
 def test_files_far_away_read_the_same(made: Path, name: str, tmp_path: Path) -> None:
     pytest.importorskip("obstore")
@@ -399,6 +408,6 @@ def test_commands_that_read_take_it(made: Path, name: str) -> None:
         told = CliRunner().invoke(app, [words[0], str(made / name), *words[1:]])
         assert told.exit_code == 0, told.output
         assert shown in told.output
-    told = CliRunner().invoke(app, ["read", str(made / name), "x[3, 4]"])
+    told = CliRunner().invoke(app, ["read", str(made / name), "x", "3, 4"])
     assert told.exit_code == 0, told.output
     assert float(told.output) == X[3, 4]

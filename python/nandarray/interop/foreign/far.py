@@ -23,6 +23,8 @@ __all__ = ["FarFile", "FarObjects", "RangeFile"]
 
 _BLOCK = 256 << 10
 _BLOCKS = 256
+#: Most bytes that are fetched before they are read.
+_AHEAD_BYTES = 64 << 20
 #: Most keys whose facts are remembered.
 _FACTS_MOST = 1 << 14
 
@@ -43,13 +45,34 @@ class FarFile(File):
             self.facts = objects.facts(key)
         except FileNotFoundError as error:
             raise StoreMissingError(errno.ENOENT, "there is no such object", self.path) from error
+        self._ahead: OrderedDict[Range, bytes] = OrderedDict()
+        self._ahead_bytes = 0
+        self._lock = threading.Lock()
 
     def state(self) -> Any:
         """Return the object's version and size; None where its store has no versions."""
         return None if self.facts.etag is None else (self.facts.etag, self.facts.bytes)
 
+    def ahead(self, ranges: Sequence[Range]) -> None:
+        """Fetch ranges that will be read next, one request for those that lie together; each is kept for one read."""
+        found = self._fetched(ranges)
+        with self._lock:
+            for one, data in zip(ranges, found, strict=True):
+                self._ahead_bytes += len(data) - len(self._ahead.pop(one, b""))
+                self._ahead[one] = data
+            while self._ahead_bytes > _AHEAD_BYTES:
+                self._ahead_bytes -= len(self._ahead.popitem(last=False)[1])
+
     def read(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return the bytes of some ranges; a range beyond the end has fewer."""
+        with self._lock:
+            found = {one: self._ahead.pop(one) for one in ranges if one in self._ahead}
+            self._ahead_bytes -= sum(map(len, found.values()))
+        missing = [one for one in ranges if one not in found]
+        found.update(zip(missing, self._fetched(missing) if missing else (), strict=True))
+        return [found[one] for one in ranges]
+
+    def _fetched(self, ranges: Sequence[Range]) -> list[bytes]:
         end = self.facts.bytes
         asked = [(min(at, end), min(at + max(0, count), end)) for at, count in ranges]
         return [bytes(one) for one in self._objects.read(self._key, asked, self.facts)]

@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nandarray.errors import ChangedError, ClosedError, InvalidError, MediaError
@@ -28,6 +28,8 @@ class File:
 
     #: The path or URL, for messages.
     path: str
+    #: Fetches ranges that will be read next; None where that gains nothing.
+    ahead: Callable[[Sequence[Range]], None] | None = None
 
     def check(self) -> None:
         """Refuse a file that is not the one that was opened any more.

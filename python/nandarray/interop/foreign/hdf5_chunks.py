@@ -131,6 +131,22 @@ class Hdf5Chunks:
         except InvalidError as error:
             raise self._corrupt(where, error) from error
 
+    def ahead(self, boxes: Sequence[Box]) -> None:
+        """Fetch the bytes of units that will be read next."""
+        if self._file.ahead is None or not self.by_range:
+            return
+        ranges = []
+        for box in boxes:
+            if self._item.chunks is None:
+                found = self._run_range(box)
+            else:
+                at = self._located().find([one.start // n for one, n in zip(box, self.unit, strict=True)])
+                found = None if at is None else at[:2]
+            if found is not None:
+                ranges.append(found)
+        if ranges:
+            self._file.ahead(ranges)
+
     def _located(self) -> _Index:
         with self._lock:
             if self._index is None:
@@ -175,18 +191,23 @@ class Hdf5Chunks:
             raise self._corrupt(where, f"{flat.nbytes} bytes, not {prod(self.unit) * self._dtype.itemsize}")
         return flat.view(self._dtype).reshape(self.unit)
 
-    def _run(self, box: Box) -> _Array | None:
-        """Read elements that lie side by side."""
+    def _run_range(self, box: Box) -> tuple[int, int] | None:
+        """Return where elements that lie side by side begin, and how many bytes they are; None where there are none."""
         offset = self._item.id.get_offset()
         if offset is None:
             return None
         first = 0
         for part, n in zip(box, self._item.shape, strict=True):
             first = first * n + part.start
-        shape = box_shape(box)
-        where = tuple(part.start for part in box)
-        raw = self._bytes(offset + first * self._dtype.itemsize, prod(shape) * self._dtype.itemsize, where)
-        return np.frombuffer(raw, self._dtype).reshape(shape)
+        return offset + first * self._dtype.itemsize, prod(box_shape(box)) * self._dtype.itemsize
+
+    def _run(self, box: Box) -> _Array | None:
+        """Read elements that lie side by side."""
+        found = self._run_range(box)
+        if found is None:
+            return None
+        raw = self._bytes(*found, tuple(part.start for part in box))
+        return np.frombuffer(raw, self._dtype).reshape(box_shape(box))
 
     def _corrupt(self, where: Sequence[int], why: Any) -> CorruptError:
         told = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else why

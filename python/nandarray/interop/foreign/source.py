@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from itertools import islice
+from math import prod
 from typing import Any, Never
 
 import numpy as np
@@ -50,6 +52,8 @@ KEPT_BYTES = 64 << 20
 #: Bytes of a run of elements that have no chunks, and of the inner chunks of a shard that are read together.
 _UNIT_BYTES = 1 << 20
 _THREADS_MAX = 16
+#: Bytes of units, decoded, whose stored bytes are fetched together.
+_BATCH_BYTES = 32 << 20
 
 
 class _Kept:
@@ -90,6 +94,8 @@ class _Stored:
     dtype: np.dtype[Any]
     unit: tuple[int, ...]
     load: Callable[[Box], _Array | None]
+    #: Fetches what units are made of, before they are read.
+    ahead: Callable[[Sequence[Box]], None] | None = None
 
 
 class ForeignSource(Source):
@@ -310,9 +316,11 @@ def _stored(member: Member, path: str, file: File | None, limit: int) -> _Stored
         chunks = tuple(max(1, min(c, max(1, n))) for c, n in zip(member.chunks, shape, strict=True))
     most = max(1, _UNIT_BYTES // max(1, dtype.itemsize))
     load: Callable[[Box], _Array | None] = member.read
+    ahead: Callable[[Sequence[Box]], None] | None = None
     if member.item is not None and file is not None and shape:
         found = Hdf5Chunks(member.item, file, member.name, dtype, limit)
         unit = found.unit
+        ahead = found.ahead if file.ahead is not None else None
 
         def load(box: Box) -> _Array | None:
             return found.read(box, member.read)
@@ -345,7 +353,7 @@ def _stored(member: Member, path: str, file: File | None, limit: int) -> _Stored
             where = tuple(one.start for one in box)
             raise CorruptError(f"array {member.name!r}, chunk at {where} in {path}: {error}") from error
 
-    return _Stored(told, dtype, tuple(max(1, n) for n in unit), named)
+    return _Stored(told, dtype, tuple(max(1, n) for n in unit), named, ahead)
 
 
 class ForeignSpace(Space):
@@ -420,7 +428,9 @@ class ForeignSpace(Space):
         check_axes(axes, self.shape)
         if out.size:
             memory = _plain(out)
-            self._each(pieces(axes, self._stored.unit), lambda piece: self._piece(memory, piece))
+            self._each(
+                pieces(axes, self._stored.unit), lambda piece: self._piece(memory, piece), lambda piece: piece.place
+            )
 
     def _piece(self, out: _Array, piece: Piece) -> None:
         unit = self._unit(piece.place)
@@ -453,10 +463,15 @@ class ForeignSpace(Space):
             taken = tuple(local.T.astype(np.intp))
             memory[own] = self._fill(memory.dtype) if unit is None else unit.view(memory.dtype)[taken]
 
-        self._each(point_groups(coords, self._stored.unit), some)
+        self._each(point_groups(coords, self._stored.unit), some, lambda group: group[0])
 
     def _fill(self, dtype: np.dtype[Any]) -> Any:
         return np.frombuffer(self._stored.told["fill"], dtype)[0]
+
+    def _box(self, place: Sequence[int]) -> Box:
+        """Return the box of a unit."""
+        sides = zip(place, self._stored.unit, self.shape, strict=True) if self.shape else ()
+        return tuple(slice(at * n, min(at * n + n, end)) for at, n, end in sides)
 
     def _unit(self, place: Sequence[int]) -> _Array | None:
         """Return the elements of a unit; None where nothing is stored for it."""
@@ -465,8 +480,7 @@ class ForeignSpace(Space):
         if kept is not None:
             return kept
         self.source.check_open()
-        sides = zip(key[1], self._stored.unit, self.shape, strict=True) if self.shape else ()
-        box = tuple(slice(at * n, min(at * n + n, end)) for at, n, end in sides)
+        box = self._box(key[1])
         found = self._stored.load(box)
         if found is None:
             return None
@@ -479,8 +493,8 @@ class ForeignSpace(Space):
         self.source.kept.put(key, unit)
         return unit
 
-    def _each(self, given: Iterator[Any], work: Callable[[Any], None]) -> None:
-        """Do work for each of some, several at once where there are several."""
+    def _each(self, given: Iterator[Any], work: Callable[[Any], None], place_of: Callable[[Any], Any]) -> None:
+        """Do work for each of some, several at once where there are several; ``place_of`` gives the unit of one."""
         first = next(given, None)
         second = next(given, None)
         if first is None:
@@ -489,10 +503,42 @@ class ForeignSpace(Space):
             work(first)
             return
         threads = self.source.threads()
+        every = _chain(first, second, given)
+        if self._stored.ahead is None:
+            self._together(threads, every, work)
+            return
+        batches = self._batches(every)
+        batch = next(batches, None)
+        coming = None if batch is None else threads.submit(self._ahead, batch, place_of)
+        while batch is not None and coming is not None:
+            coming.result()
+            following = next(batches, None)
+            coming = None if following is None else threads.submit(self._ahead, following, place_of)
+            try:
+                self._together(threads, iter(batch), work)
+            except BaseException:
+                if coming is not None:
+                    wait([coming])
+                raise
+            batch = following
+
+    def _batches(self, given: Iterator[Any]) -> Iterator[list[Any]]:
+        most = max(1, _BATCH_BYTES // (prod(self._stored.unit) * self._stored.dtype.itemsize))
+        while batch := list(islice(given, most)):
+            yield batch
+
+    def _ahead(self, batch: list[Any], place_of: Callable[[Any], Any]) -> None:
+        places = [tuple(int(at) for at in place_of(one)) for one in batch]
+        missing = [one for one in dict.fromkeys(places) if self.source.kept.get((self.id, one)) is None]
+        assert self._stored.ahead is not None
+        self._stored.ahead([self._box(one) for one in missing])
+
+    @staticmethod
+    def _together(threads: ThreadPoolExecutor, given: Iterator[Any], work: Callable[[Any], None]) -> None:
         room = 2 * _THREADS_MAX
         flying: set[Future[None]] = set()
         try:
-            for one in _chain(first, second, given):
+            for one in given:
                 flying.add(threads.submit(work, one))
                 if len(flying) >= room:
                     done, flying = wait(flying, return_when=FIRST_COMPLETED)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Never
 
@@ -25,6 +27,8 @@ zarr_buffer: Any = require("zarr.core.buffer", "zarr")
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 #: Most bytes of metadata.
 _METADATA_MOST = 64 << 20
+#: Most bytes of indices of shards that are remembered.
+_INDICES_MOST = 32 << 20
 
 
 class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version is installed
@@ -44,6 +48,9 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
         self._objects = objects
         #: By the prefix of an array's keys, what refuses bytes of its chunks.
         self._guards: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._indices: OrderedDict[tuple[str, int, int | None], bytes] = OrderedDict()
+        self._index_bytes = 0
 
     @property
     def supports_listing(self) -> bool:
@@ -100,9 +107,28 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
             if size is None:
                 return None
             at = max(0, size - byte_range.suffix)
-        found = self._objects.read(key, at, count)
+        if not self._objects.far or byte_range is None or getattr(byte_range, "start", None):
+            found = self._objects.read(key, at, count)
+        else:
+            found = self._index(key, at, count)
         if found is not None and not metadata:
             self._check(key, found, byte_range)
+        return found
+
+    def _index(self, key: str, at: int, count: int | None) -> bytes | None:
+        """Return the index of a shard far away, which is at one of its ends; it is remembered."""
+        asked = (key, at, count)
+        with self._lock:
+            if asked in self._indices:
+                self._indices.move_to_end(asked)
+                return self._indices[asked]
+        found = self._objects.read(key, at, count)
+        if found is not None:
+            with self._lock:
+                self._index_bytes += 0 if asked in self._indices else len(found)
+                self._indices[asked] = found
+                while self._index_bytes > _INDICES_MOST:
+                    self._index_bytes -= len(self._indices.popitem(last=False)[1])
         return found
 
     def _check(self, key: str, found: bytes, byte_range: Any) -> None:

@@ -150,7 +150,7 @@ def test_text_and_rows_of_variable_length_are_read(made: Path) -> None:
 
 
 def test_an_import_has_what_the_view_has(made: Path, tmp_path: Path) -> None:
-    for name in ("a.h5", "a.nc", "a.zarr"):
+    for name in ("a.h5", "a.nc", "a.zarr", "a.zarr.zip"):
         with nandarray.open(tmp_path / f"{name}.nand", "w") as copy, nandarray.open(made / name) as view:
             nandarray.import_(made / name, copy)
             assert copy.array_names() == view.array_names()
@@ -381,6 +381,9 @@ def test_files_far_away_read_the_same(made: Path, name: str, tmp_path: Path) -> 
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(store["x"]))[5], X[5])
         with pytest.raises(nandarray.InvalidError, match="import_"):
             nandarray.open(f"{server.url}/{name}", "r+")
+        with nandarray.open(tmp_path / "own.nand", "w") as own:
+            nandarray.import_(f"{server.url}/{name}", own, "all")
+            same(own["all"]["x"][...], X)
     with RangeServer(folder) as server, pytest.raises(nandarray.StoreMissingError, match=r"none\.h5"):
         nandarray.open(f"{server.url}/none.h5")
 

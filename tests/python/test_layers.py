@@ -111,7 +111,7 @@ INSIDE = {
     ("nandarray.programs.step", "nandarray.programs.run"): "`step.run()` is a short cut to what runs steps",
     ("nandarray.programs.step", "nandarray.programs.fields"): "a field becomes a step of a program of its own",
     ("nandarray.interop.tables.table", "nandarray.interop.tables.dataset"): "only engines need Arrow's datasets",
-    ("nandarray.interop.foreign.opening", "nandarray.interop.foreign.zarr_objects"): "only Zarr needs its package",
+    ("nandarray.interop.foreign.reach", "nandarray.interop.foreign.zarr_objects"): "only Zarr needs its package",
     ("nandarray.model.replay", "nandarray.model.replay_html"): "only a notebook needs HTML",
     (
         "nandarray.programs.program",

@@ -40,6 +40,7 @@ from nandarray import interrupts, units
 from nandarray.array.listing import open_array
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError, refuse_special
 from nandarray.inputs import read_input
+from nandarray.interop.convert.formats import is_zarr
 from nandarray.present.plain import plain
 
 if TYPE_CHECKING:
@@ -293,15 +294,11 @@ def _key_from_text(text: str, where: str) -> bytes:
 # --- stores and names -------------------------------------------------------------------------------------------------
 
 
-#: Files of which a folder has one that is a store of parts, or a Zarr array or group.
-_IN_FOLDERS = ("nandarray.json", "zarr.json", ".zgroup", ".zarray")
-
-
 def open_store(path: Path, mode: str = "r", *, device: str | None = None) -> Any:
     """Open a store that exists (modes "r", "r+") or may be made (mode "a"), perhaps on a described device."""
     if mode != "a" and not path.exists():
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-    if path.is_dir() and not any((path / one).is_file() for one in _IN_FOLDERS):
+    if path.is_dir() and not (path / "nandarray.json").is_file() and not is_zarr(path):
         raise IsADirectoryError(errno.EISDIR, "is a directory, not a store", str(path))
     return nandarray.open(str(path), mode, device=device)  # type: ignore[arg-type]
 

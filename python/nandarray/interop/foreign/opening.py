@@ -16,16 +16,15 @@ from typing import Any
 from nandarray import _nandarray
 from nandarray.array.store import Store
 from nandarray.errors import InvalidError
-from nandarray.interop.convert.copying import BUDGET, FORMATS
+from nandarray.interop.convert.formats import BUDGET, FORMATS, is_zarr
 from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.members import Source as Contents
 from nandarray.interop.convert.members import SourceOptions
 from nandarray.interop.convert.sources import foreign_errors, open_source
-from nandarray.interop.foreign.far import FarFile, FarObjects, RangeFile
-from nandarray.interop.foreign.files import Archive, File, Folder, LocalFile, Objects
+from nandarray.interop.foreign.files import Archive, File, Folder, LocalFile
 from nandarray.interop.foreign.hdf5_chunks import not_readable
+from nandarray.interop.foreign.reach import far_format, opened_far, zarr_objects
 from nandarray.interop.foreign.source import ForeignSource
-from nandarray.remote.places import place_of
 from nandarray.urls import split_remote
 
 __all__ = ["far_format", "format_of", "open_far", "open_foreign"]
@@ -35,7 +34,6 @@ _ZIP = b"PK"
 _CLASSIC = b"CDF"
 #: Places at which an HDF5 file may begin: 0, 512, and twice that each time.
 _PLACES = (0, 512, 1024, 2048, 4096, 8192)
-_METADATA = ("zarr.json", ".zgroup", ".zarray")
 #: Names that a warning lists, before it counts the rest.
 _LISTED = 20
 
@@ -43,7 +41,7 @@ _LISTED = 20
 def format_of(path: str) -> str | None:
     """Return the format of a file or a folder that can be opened in place, by what is in it; None if it is none."""
     if os.path.isdir(path):
-        return "zarr" if any(os.path.exists(os.path.join(path, one)) for one in _METADATA) else None
+        return "zarr" if is_zarr(Path(path)) else None
     if not os.path.isfile(path):
         return None
     ending = Path(path).suffix.lower()
@@ -58,8 +56,8 @@ def format_of(path: str) -> str | None:
         return "netcdf" if ending in FORMATS["netcdf"] else "hdf5"
     if head.startswith(_ZIP) and ending != ".npz":
         return "zip"
-    named = next((kind for kind in ("hdf5", "netcdf") if ending in FORMATS[kind]), None)
-    return named  # whose head is damaged: its reader says so
+    # One whose head is damaged: its reader says so.
+    return next((kind for kind in ("hdf5", "netcdf") if ending in FORMATS[kind]), None)
 
 
 def open_foreign(path: str, kind: str) -> Store:
@@ -84,27 +82,18 @@ def open_foreign(path: str, kind: str) -> Store:
     ImportError
         The package that reads the format is not installed; the message names it.
     """
-    limit = chunk_limit(BUDGET)
+    options = SourceOptions(limit=chunk_limit(BUDGET))
     with ExitStack() as stack:
-        options = SourceOptions(limit=limit)
         if kind == "zarr":
-            with foreign_errors(path):
-                return _opened_objects(path, Folder(path), options, stack)
+            return _opened(path, kind, None, replace(options, via=zarr_objects(Folder(path))), stack)
         file = LocalFile(path)
         stack.callback(file.close)
-        if kind == "zip":
-            with foreign_errors(path):
-                objects = Archive(file, path, limit)
-            return _opened_objects(path, objects, options, stack)
-        return _opened_file(path, kind, file, options, stack)
-
-
-def far_format(url: str) -> str | None:
-    """Return the format of an object far away, or of objects, by the ending of its URL; None where it tells none."""
-    name = url.partition("?")[0].rstrip("/").lower()
-    if name.endswith(".zip"):
-        return "zip" if name.endswith(".zarr.zip") else None
-    return next((kind for kind in ("zarr", "hdf5", "netcdf") if name.endswith(FORMATS[kind])), None)
+        if kind != "zip":
+            return _opened(path, kind, file, options, stack)
+        with foreign_errors(path):
+            objects = Archive(file, path, options.limit)
+        stack.callback(objects.close)
+        return _opened(path, "zarr", None, replace(options, via=zarr_objects(objects)), stack)
 
 
 def open_far(url: str, kind: str, storage: Any = None) -> Store:
@@ -133,44 +122,24 @@ def open_far(url: str, kind: str, storage: Any = None) -> Store:
     InvalidError
         The file is damaged, or reads other files.
     """
-    place = place_of(url.rstrip("/"), storage)
     options = SourceOptions(limit=chunk_limit(BUDGET))
     with ExitStack() as stack:
-        if kind == "zarr":
-            return _opened_objects(url, FarObjects(place.objects, place.key), options, stack, storage=storage)
-        file = FarFile(place.objects, place.key)
-        seeks = stack.enter_context(RangeFile(file))
-        if kind == "zip":
-            return _opened_objects(url, Archive(file, seeks, options.limit), options, stack, storage=storage)
-        return _opened_file(url, kind, file, replace(options, via=seeks), stack, storage=storage)
+        via, file = opened_far(url, kind, options.limit, stack, storage)
+        options = replace(options, via=via)
+        return _opened(url, "zarr" if kind == "zip" else kind, file, options, stack, storage=storage)
 
 
-def _opened_objects(
-    path: str, objects: Objects, options: SourceOptions, stack: ExitStack, *, storage: Any = None
-) -> Store:
-    stack.callback(objects.close)
-    options = replace(options, via=_zarr_objects(objects))
-    contents = stack.enter_context(open_source(path, "zarr", options))
-    return _store(path, contents, None, stack, options.limit, storage=storage)
-
-
-def _opened_file(
-    path: str, kind: str, file: File, options: SourceOptions, stack: ExitStack, *, storage: Any = None
+def _opened(
+    path: str, kind: str, file: File | None, options: SourceOptions, stack: ExitStack, *, storage: Any = None
 ) -> Store:
     contents = stack.enter_context(open_source(path, kind, options))
     _refuse_filters(contents, options.limit)
     return _store(path, contents, file, stack, options.limit, storage=storage)
 
 
-def _zarr_objects(objects: Objects) -> Any:
-    from nandarray.interop.foreign.zarr_objects import ZarrObjects
-
-    return ZarrObjects(objects)
-
-
 def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, limit: int, *, storage: Any) -> Store:
     """Return the store of what was opened, which closes it."""
-    named = Path(path.rstrip("/")).stem
+    named = Path(path.rstrip("/")).stem.removesuffix(".zarr")
     contents.members = [one if one.name else replace(one, name=named) for one in contents.members]
     contents.refused = [(name or named, why) for name, why in contents.refused]
     _refuse_names(contents)

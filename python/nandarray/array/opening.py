@@ -66,7 +66,9 @@ def open(
         The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix:///PATH``, see
         :func:`nandarray.serve`) or by the controller's device of this machine's kernel (``/dev/nvmeX``); or
         ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves. A served store takes no option but
-        ``mode``. Without a path, a store on a modelled device keeps its bytes in memory.
+        ``mode``. A file of another format (HDF5, NetCDF, a Zarr folder or its ``.zip``), or the URL of one, is read in
+        place, with mode "r" and no other option. Without a path, a store on a modelled device keeps its bytes in
+        memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -136,9 +138,7 @@ def open(
             raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
         return _served(path, mode)
     if path is not None and device is None and (how := _foreign(path, mode)) is not None:
-        if any(value is not None for value in (threads, *given)) or (seed, salvage) != (0, False):
-            raise InvalidError(f"{path} is a file of another format, which takes no option but mode")
-        return _in_place(os.fsdecode(path), mode, how[0], far=how[1])
+        return _in_place(os.fsdecode(path), mode, how, [*given, threads, seed or None, salvage or None])
     if path is not None and device is None and (folder := _parted(path)) is not None:
         if any(value is not None for value in given) or (seed, salvage, overwrite) != (0, False, False):
             raise InvalidError(f"{folder} is a store of parts, which takes no option but mode, verify, io and threads")
@@ -221,8 +221,8 @@ def _foreign(path: str | os.PathLike[str], mode: Mode) -> tuple[str, bool] | Non
     return None if kind is None else (kind, far)
 
 
-def _in_place(name: str, mode: Mode, kind: str, *, far: bool) -> Store:
-    """Return a file of another format as a store."""
+def _in_place(name: str, mode: Mode, how: tuple[str, bool], given: list[Any]) -> Store:
+    """Return a file of another format as a store; ``given`` has the options of a store."""
     from nandarray.interop.foreign import opening
 
     if mode != "r":
@@ -230,6 +230,9 @@ def _in_place(name: str, mode: Mode, kind: str, *, far: bool) -> Store:
             f"{name} is of another format, which is read in place: mode must be 'r', not {mode!r}; "
             "nandarray.import_ copies it into a store that is written"
         )
+    if any(value is not None for value in given):
+        raise InvalidError(f"{name} is a file of another format, which takes no option but mode")
+    kind, far = how
     return opening.open_far(name, kind) if far else opening.open_foreign(name, kind)
 
 

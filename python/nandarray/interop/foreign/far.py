@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import errno
 import io
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from nandarray.array.fork import StoreLock
 from nandarray.errors import InvalidError, StoreMissingError
 from nandarray.interop.foreign.files import File, Objects, Range
 from nandarray.remote.objects import Facts
@@ -47,7 +47,7 @@ class FarFile(File):
             raise StoreMissingError(errno.ENOENT, "there is no such object", self.path) from error
         self._ahead: OrderedDict[Range, bytes] = OrderedDict()
         self._ahead_bytes = 0
-        self._lock = threading.Lock()
+        self._lock = StoreLock()
 
     def state(self) -> Any:
         """Return the object's version and size; None where its store has no versions."""
@@ -91,7 +91,7 @@ class RangeFile(io.RawIOBase):
         super().__init__()
         self._file, self._size, self._at = file, file.facts.bytes, 0
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = StoreLock()
 
     @property
     def name(self) -> str:
@@ -160,7 +160,7 @@ class FarObjects(Objects):
         self.lists = not self.path.startswith(("http://", "https://"))
         self._objects, self._prefix = objects, prefix.strip("/")
         self._facts: OrderedDict[str, Facts] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = StoreLock()
         self._folders: dict[str, set[str]] | None = None
 
     def _key(self, key: str) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from nandarray.array.fork import StoreLock
 from nandarray.errors import ChangedError, ClosedError, InvalidError, MediaError
 from nandarray.inputs import open_input
 
@@ -203,7 +203,7 @@ class Archive(Objects):
             self._zip = zipfile.ZipFile(seeks)
         except zipfile.BadZipFile as error:
             raise InvalidError(f"{file.path} is not a .zip file, or is damaged: {error}") from error
-        self._lock = threading.Lock()
+        self._lock = StoreLock()
         self._members = {one.filename: one for one in self._zip.infolist() if not one.is_dir()}
         #: A folder in which everything lies, as many programs write archives.
         tops = {name.partition("/")[0] for name in self._members}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import threading
 from array import array
 from collections.abc import Callable, Sequence
 from math import prod
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.array.fork import StoreLock
 from nandarray.errors import CorruptError, InvalidError, NandarrayError
 from nandarray.index.shapes import Box, box_shape, run_shape
 from nandarray.interop.convert import hdf5_source
@@ -89,7 +89,7 @@ class Hdf5Chunks:
     def __init__(self, item: Any, file: File, name: str, dtype: np.dtype[Any], limit: int) -> None:
         self._item, self._file, self._name, self._dtype = item, file, name, dtype
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = StoreLock()
         self._index: _Index | None = None
         self._guard: hdf5_source.ChunkGuard | None = None
         self.unit: tuple[int, ...] = (

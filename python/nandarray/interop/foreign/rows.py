@@ -6,7 +6,6 @@ another format has: where each row lies is known once all were read.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from nandarray import dtypes
 from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import to_json
+from nandarray.array.fork import StoreLock
 from nandarray.array.listing import RAGGED
 from nandarray.array.names import MARKER
 from nandarray.array.store import Store
@@ -36,7 +36,7 @@ class CopiedRows:
 
     def __init__(self, member: Member, scratch: ScratchEngine) -> None:
         self._member, self._scratch = member, scratch
-        self._lock = threading.Lock()
+        self._lock = StoreLock()
         self._path: str | None = None
 
     def _copied(self) -> str:

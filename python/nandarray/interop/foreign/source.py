@@ -11,7 +11,6 @@ has them as several arrays. Programs run on copies of what their tasks read (:mo
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -27,6 +26,7 @@ from nandarray import dtypes
 from nandarray.array.attribute_types import merged
 from nandarray.array.attributes import to_json
 from nandarray.array.creation import fill_bytes
+from nandarray.array.fork import StoreLock
 from nandarray.array.names import MARKER
 from nandarray.door import Source, Space
 from nandarray.errors import ClosedError, CorruptError, InvalidError, NotFoundError, ReadOnlyError
@@ -60,7 +60,7 @@ class _Kept:
     """The newest decoded units."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = StoreLock()
         self._units: OrderedDict[tuple[str, tuple[int, ...]], _Array] = OrderedDict()
         self._bytes = 0
 
@@ -126,7 +126,7 @@ class ForeignSource(Source):
         #: By number, the programs that were loaded: machine code and metadata.
         self.programs: dict[int, tuple[bytes, bytes]] = {}
         self._closed = False
-        self._lock = threading.RLock()
+        self._lock = StoreLock()
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
         #: Why an array that is there cannot be read, by its name.
         self.refused = dict(contents.refused)
@@ -336,7 +336,7 @@ def _stored(member: Member, path: str, file: File | None, limit: int) -> _Stored
     told = _told(member.name, shape, dtype, block, member.attrs, fill=fill, compression=member.compression)
 
     looked = member.item is not None
-    lock = threading.Lock()
+    lock = StoreLock()
 
     def named(box: Box) -> _Array | None:
         nonlocal looked

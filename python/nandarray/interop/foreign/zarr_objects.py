@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import io
-import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Never
 
+from nandarray.array.fork import StoreLock
 from nandarray.errors import InvalidError
 from nandarray.interop.convert import zarr_source
 from nandarray.interop.foreign.files import Objects
@@ -48,7 +48,7 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
         self._objects = objects
         #: By the prefix of an array's keys, what refuses bytes of its chunks.
         self._guards: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = StoreLock()
         self._indices: OrderedDict[tuple[str, int, int | None], bytes] = OrderedDict()
         self._index_bytes = 0
 

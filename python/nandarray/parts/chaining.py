@@ -18,7 +18,7 @@ from nandarray.parts.near import ScratchEngine
 
 __all__ = ["chained"]
 
-#: What the engine counts of a run, and of each of its programs.
+#: Counts of the engine, of a run and of each of its programs.
 _COUNTS = ("tasks", "bytes_in", "bytes_out", "instructions")
 
 

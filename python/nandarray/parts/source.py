@@ -514,7 +514,7 @@ class PartSpace(Space):
     """An array of a store of parts."""
 
     source: PartsSource
-    #: What of its description a copy has on which programs run.
+    #: Keys of its description that a copy has on which programs run.
     copied_with = ("building_block", "compression", "fill")
 
     def __init__(self, source: PartsSource, identity: str) -> None:

@@ -28,7 +28,7 @@ def is_zarr(path: Path) -> bool:
 
 
 def format_by_name(path: Path, told: str | None) -> str:
-    """Return the format of a file that is to be read or made, by what was told or by its name.
+    """Return the format of a file that is to be read or made, as the caller says it or by its name.
 
     Raises
     ------

@@ -135,7 +135,7 @@ class SourceOptions:
     order: str = "C"
     trusted: bool = False
     limit: int = CHUNK_MIN_BYTES  # bytes that one chunk may take
-    #: What the source is read through in place of its path: a store of Zarr's, or a file object.
+    #: A store of Zarr's, or a file object, through which the source is read in place of its path.
     via: Any = None
 
 

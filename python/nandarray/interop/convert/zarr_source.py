@@ -102,7 +102,7 @@ def stored_boxes(array: Any, folder: Path, name: str, limit: int) -> Iterator[Bo
 
 
 class ChunkBounds:
-    """What chunks of an array may unpack to; one that takes more than ``limit`` bytes of memory is refused."""
+    """Bounds of the memory of an array's chunks; one that takes more than ``limit`` bytes is refused."""
 
     def __init__(self, array: Any, limit: int) -> None:
         self._shard = _shard(array)

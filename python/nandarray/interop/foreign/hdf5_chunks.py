@@ -4,7 +4,7 @@ The index is read once, when a dataset is first read: for each chunk its offset,
 left out. Bytes are read by range then, in as many threads as the reader has, and decoded by numcodecs. A dataset whose
 filters numcodecs has not, whose type is not NumPy's, or that is compact, is read by the HDF5 library, chunk by chunk.
 
-What a chunk may unpack to is bounded as for an import (:mod:`nandarray.interop.convert.hdf5_source`).
+The memory of a chunk is bounded as for an import (:mod:`nandarray.interop.convert.hdf5_source`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Opening a file of another format as a store: its format, what it holds, and where its chunks are.
 
-The format is told by the first bytes of a file, or by what a folder has; by the ending where several fit. What cannot
-be in a store is left out with a warning that names it, and looking it up raises the reason.
+The first bytes of a file say its format, or the files of a folder; its ending where several fit. An object that no store
+can have is left out with a warning that names it, and looking it up raises the reason.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def open_foreign(path: str, kind: str) -> Store:
     path : str
         The file or folder.
     kind : str
-        What :func:`format_of` gives.
+        The format, as :func:`format_of` gives it.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def open_far(url: str, kind: str, storage: Any = None) -> Store:
     url : str
         The URL; or a key, with ``storage``.
     kind : str
-        What :func:`far_format` gives.
+        The format, as :func:`far_format` gives it.
     storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
         The store of objects, as :func:`nandarray.remote.places.place_of` takes it.
 

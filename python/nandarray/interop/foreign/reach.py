@@ -1,4 +1,4 @@
-"""What a source is read through where it is no plain file or folder: archives, and what is far away.
+"""Ways to sources that are no plain files or folders: archives, and objects far away.
 
 Views (:mod:`.opening`) and imports (:mod:`nandarray.interop.convert.copying`) reach such sources here, so an import
 is a copy of what a view shows.

@@ -106,7 +106,7 @@ class ForeignSource(Source):
     path : str
         The path or URL.
     contents : nandarray.interop.convert.members.Source
-        What it holds.
+        The arrays and groups of it.
     file : File or None
         The file, for ranges; None where the objects of a folder are read.
     closing : ExitStack
@@ -342,7 +342,7 @@ def _stored(member: Member, path: str, file: File | None, limit: int) -> _Stored
         nonlocal looked
         try:
             with lock if not looked else nullcontext():
-                # What the library decodes on its own is compared with the memory that it may take first, once.
+                # Chunks that the library decodes on its own are compared with the memory that they may take, once.
                 for _ in () if looked else member.stored() or ():
                     pass
                 looked = True
@@ -360,7 +360,7 @@ class ForeignSpace(Space):
     """An array of a file of another format."""
 
     source: ForeignSource
-    #: What of its description a copy has on which programs run: the copy is as an import makes it.
+    #: Keys of its description that a copy has on which programs run: the copy is as an import makes it.
     copied_with = ("fill",)
 
     def __init__(self, source: ForeignSource, stored: _Stored) -> None:

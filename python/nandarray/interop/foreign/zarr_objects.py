@@ -37,7 +37,7 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
     Parameters
     ----------
     objects : Objects
-        What is read.
+        The objects.
     """
 
     supports_writes = False

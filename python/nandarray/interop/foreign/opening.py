@@ -1,7 +1,7 @@
 """Opening a file of another format as a store: its format, what it holds, and where its chunks are.
 
-The first bytes of a file say its format, or the files of a folder; its ending where several fit. An object that no store
-can have is left out with a warning that names it, and looking it up raises the reason.
+The first bytes of a file say its format, or the files of a folder; its ending where several fit. An object that no
+store can have is left out with a warning that names it, and looking it up raises the reason.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Programs on arrays of a file of another format: on copies of what some of their tasks read, one unit after the other.
 
-Tasks are divided as for workers (:mod:`nandarray.parts.dividing`). A file of this process without
-a name gets copies of the boxes that a unit reads, beside which its tasks run; they are deleted before the next unit's. So a run takes the memory of its
-outputs and the disk space of a unit. Programs that feed each other, views, and programs whose tasks follow each other
-are one unit: the file has all that they read then.
+Tasks are divided as for workers (:mod:`nandarray.parts.dividing`). A file of this process without a name gets copies of
+the boxes that a unit reads, beside which its tasks run; they are deleted before the next unit's. So a run takes the
+memory of its outputs and the disk space of a unit. Programs that feed each other, views, and programs whose tasks
+follow each other are one unit: the file has all that they read then.
 """
 
 from __future__ import annotations

@@ -83,6 +83,8 @@ def test_a_store_has_groups_attributes_and_elements(store: Any) -> None:
     np.testing.assert_array_equal(store["x"][::-3, [5, 2, 5]], X[::-3, [5, 2, 5]])
     np.testing.assert_array_equal(counts_of(store)[:, 7], COUNTS[:, 7])
     assert X[3, 4] in store["x"]
+    assert store["x"].stat()["blocks"] > 1
+    assert "120" in store["x"]._repr_html_()
     with pytest.raises(nandarray.NotFoundError, match="did you mean 'x'"):
         store["xx"]
 

@@ -115,8 +115,7 @@ def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
     if is_array(store, name):
         known = facts(store, name)
         if not known["encrypted"] or key is not None:
-            with suppress(DoorError):  # a file of another format has no counters
-                known["stored"] = dict(open_array(store, name, key).stat())
+            known["stored"] = dict(open_array(store, name, key).stat())
             known["fill_value"] = open_array(store, name, key).fill_value
     elif (kind := ragged_kind(store, name)) is not None:
         known = ragged_facts(store, name, kind)
@@ -131,7 +130,7 @@ def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
         }
         if not name:
             known = {"path": store.path, **known}
-            with suppress(DoorError):
+            with suppress(DoorError):  # a file of another format has none
                 geometry = dict(store.geometry())
                 geometry["uuid"] = str(UUID(bytes=geometry["uuid"]))
                 known["geometry"] = geometry

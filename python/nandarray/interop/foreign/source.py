@@ -29,7 +29,7 @@ from nandarray.array.creation import fill_bytes
 from nandarray.array.fork import StoreLock
 from nandarray.array.names import MARKER
 from nandarray.door import Source, Space
-from nandarray.errors import ClosedError, CorruptError, InvalidError, NotFoundError, ReadOnlyError
+from nandarray.errors import ClosedError, CorruptError, DoorError, InvalidError, NotFoundError, ReadOnlyError
 from nandarray.index.shapes import Box, box_shape, run_shape
 from nandarray.interop.convert.members import Member
 from nandarray.interop.convert.members import Source as Contents
@@ -96,6 +96,8 @@ class _Stored:
     load: Callable[[Box], _Array | None]
     #: Fetches what units are made of, before they are read.
     ahead: Callable[[Sequence[Box]], None] | None = None
+    #: The dataset of h5py, if it is one.
+    item: Any = None
 
 
 class ForeignSource(Source):
@@ -115,7 +117,7 @@ class ForeignSource(Source):
         The most bytes that a chunk may take.
     """
 
-    door = "a file of another format, which is read in place"
+    door = "a file of another format"
     chooses_form = False
 
     def __init__(self, path: str, contents: Contents, file: File | None, closing: ExitStack, limit: int) -> None:
@@ -177,6 +179,10 @@ class ForeignSource(Source):
         """Return what changes with what is read; no name twice where that is not known."""
         found = None if self.file is None else self.file.state()
         return os.urandom(16).hex() if found is None else (self.path, *found)
+
+    def refuse(self, what: str) -> Never:
+        """Say that a file of another format cannot do something, and that a copy can."""
+        raise DoorError(f"{self.path}: {self.door} has no {what.partition(':')[0]}; import_ copies it into a store")
 
     def check_writable(self) -> Never:
         """Refuse a change."""
@@ -353,7 +359,7 @@ def _stored(member: Member, path: str, file: File | None, limit: int) -> _Stored
             where = tuple(one.start for one in box)
             raise CorruptError(f"array {member.name!r}, chunk at {where} in {path}: {error}") from error
 
-    return _Stored(told, dtype, tuple(max(1, n) for n in unit), named, ahead)
+    return _Stored(told, dtype, tuple(max(1, n) for n in unit), named, ahead, member.item)
 
 
 class ForeignSpace(Space):
@@ -372,6 +378,16 @@ class ForeignSpace(Space):
     def scratch(self) -> ScratchEngine:
         """The engine beside which programs on this array run."""
         return self.source.scratch
+
+    def stat(self) -> dict[str, Any]:
+        """Return the number of chunks; of HDF5 also how many there are, and their bytes in the file."""
+        sides = zip(self.shape, self.building_block, strict=True)
+        found = {"blocks": prod(-(-n // side) for n, side in sides)}
+        if (item := self._stored.item) is not None:
+            stored = int(item.id.get_storage_size())
+            chunks = int(item.id.get_num_chunks()) if item.chunks is not None else found["blocks"] * bool(stored)
+            found |= {"blocks_allocated": chunks, "bytes_stored": stored}
+        return found
 
     # --- Reading -----------------------------------------------------------------------------------------------------
 

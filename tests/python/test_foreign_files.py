@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -14,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from far_servers import RangeServer
+from far_servers import RangeServer, s3
 
 import nandarray
 from nandarray.cli.commands import app
 from nandarray.interop import tables
-from nandarray.interop.foreign import hdf5_chunks, source
+from nandarray.interop.foreign import hdf5_chunks, opening, source
 from nandarray.parts import dividing
 
 h5py = pytest.importorskip("h5py")
@@ -318,6 +319,25 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
             store["out"]
 
 
+@pytest.mark.parametrize("format", [2, 3])
+def test_a_codec_that_is_not_known_is_named_and_the_rest_is_read(format: int, tmp_path: Path) -> None:
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=format)
+    for name in ("x", "g/y"):
+        root.create_array(name, shape=SHAPE, chunks=SHAPE, dtype="f4")[...] = X
+    path = tmp_path / "a.zarr" / "g" / "y" / ("zarr.json" if format == 3 else ".zarray")
+    told = json.loads(path.read_text())
+    told |= {"compressor": {"id": "foo"}} if format == 2 else {"codecs": [*told["codecs"], {"name": "foo"}]}
+    path.write_text(json.dumps(told))
+    with pytest.warns(UserWarning, match="g/y cannot be opened by Zarr.*'foo'"):
+        store = nandarray.open(tmp_path / "a.zarr")
+    with store:
+        np.testing.assert_array_equal(store["x"][...], X)
+        with pytest.raises(nandarray.InvalidError, match="foo"):
+            store["g/y"]
+    with nandarray.open(tmp_path / "own.nand", "w") as own, pytest.warns(UserWarning, match="'foo'"):
+        assert nandarray.import_(tmp_path / "a.zarr", own, unsupported="skip") == ("x",)
+
+
 def test_a_filter_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hdf5plugin = pytest.importorskip("hdf5plugin")
     path = tmp_path / "a.h5"
@@ -388,6 +408,20 @@ def test_files_far_away_read_the_same(made: Path, name: str, tmp_path: Path) -> 
             same(own["all"]["x"][...], X)
     with RangeServer(folder) as server, pytest.raises(nandarray.StoreMissingError, match=r"none\.h5"):
         nandarray.open(f"{server.url}/none.h5")
+
+
+def test_a_bucket_is_listed(made: Path) -> None:
+    pytest.importorskip("moto")
+    import obstore
+
+    with s3() as bucket:
+        for file in [*(made / "a.zarr").rglob("*"), made / "a.h5"]:
+            if file.is_file():
+                obstore.put(bucket, file.relative_to(made).as_posix(), file.read_bytes())
+        for name in ("a.zarr", "a.h5"):
+            with opening.open_far(f"s3://bucket/{name}", opening.far_format(name) or "", bucket) as store:
+                assert [one for one in store.array_names() if "counts" in one] == ["g/counts"]
+                np.testing.assert_array_equal(store["x"][...], X)
 
 
 def test_an_object_that_is_replaced_is_an_error(made: Path, tmp_path: Path) -> None:

@@ -272,12 +272,45 @@ def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
         _zarr_array(source, "", root, path, options)
     else:
         source.groups[""] = source.attrs("", root.attrs.asdict())
-        for name, item in sorted(root.members(max_depth=None)):
+        for name, item in sorted(_zarr_members(zarr, source, root, path, options), key=lambda pair: pair[0]):
             if isinstance(item, zarr.Array):
                 _zarr_array(source, name, item, path, options)
             else:
                 source.groups[name] = source.attrs(name, item.attrs.asdict())
     yield source
+
+
+def _zarr_members(zarr: Any, source: Source, root: Any, path: Path, options: SourceOptions) -> list[tuple[str, Any]]:
+    """Return the arrays and groups below a group; those that Zarr does not open are refused."""
+    try:
+        return [*root.members(max_depth=None)]
+    except (ValueError, TypeError, KeyError, NotImplementedError):  # of one of them, such as a codec that is not known
+        pass
+    top = (options.member or "").strip("/")
+
+    def names(group: str) -> list[str]:
+        inside = "/".join(filter(None, (top, group)))
+        if options.via is not None:
+            found: list[str] = options.via.names(inside)
+            return found
+        return [one.name for one in path.joinpath(*inside.split("/")).iterdir() if one.is_dir()]
+
+    found, todo = [], [("", root)]
+    while todo:
+        group, at = todo.pop()
+        for base in names(group):
+            name = f"{group}/{base}" if group else base
+            try:
+                item = at[base]
+            except (KeyError, FileNotFoundError):
+                continue
+            except Exception as error:  # Zarr's own kinds, and those of its codecs
+                source.refuse(name, f"cannot be opened by Zarr, or needs a package that adds to it: {_short(error)}")
+                continue
+            found.append((name, item))
+            if isinstance(item, zarr.Group):
+                todo.append((name, item))
+    return found
 
 
 def _zarr_root(zarr: Any, where: Any, member: str) -> Any:

@@ -77,6 +77,10 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
             raise InvalidError(f"{self._objects.path} must be read only: import_ makes a store of it that is written")
         return self
 
+    def names(self, folder: str) -> list[str]:
+        """Return the names directly in a folder."""
+        return list_of(self._objects, folder)
+
     def guard(self, array: Any, name: str, limit: int) -> None:
         """Compare the chunks of an array with the memory that they may take, whenever they are read."""
         path = array.path.strip("/")

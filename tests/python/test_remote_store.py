@@ -262,7 +262,7 @@ def test_the_command_line_reads_it(made: Path, cache: Path) -> None:
             return done.stdout
 
         assert "deep/packed" in run("ls", url)
-        assert run("read", url, "many", "2, :3").split()[-3:] == ["6000", "6001", "6002]"]
+        assert run("read", url, "many", "2, :3").split()[-3:] == ["[6000,", "6001,", "6002]"]
         told = json.loads(run("cache", "info", "--json"))
         assert [one["url"] for one in told["objects"]] == [url]
         assert 0 < told["objects"][0]["held"] <= told["bound"]

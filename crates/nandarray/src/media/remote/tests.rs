@@ -103,8 +103,6 @@ fn read(media: &RemoteMedia, at: usize, len: usize) -> Result<Vec<u8>> {
     media.read_at(at as u64, &mut out).map(|()| out)
 }
 
-const UNIT: usize = UNIT_BYTES as usize;
-
 #[test]
 fn results_are_those_of_memory_under_any_interleaving() {
     let len = 200 * UNIT + 1234;

@@ -57,6 +57,9 @@ def open(
     seed: int = 0,
     salvage: bool = False,
     overwrite: bool = False,
+    storage: Any = None,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+    cache_bytes: int | None = None,
 ) -> Store:
     """Open a store.
 
@@ -66,9 +69,10 @@ def open(
         The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix:///PATH``, see
         :func:`nandarray.serve`) or by the controller's device of this machine's kernel (``/dev/nvmeX``); or
         ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves. A served store takes no option but
-        ``mode``. A file of another format (HDF5, NetCDF, a Zarr folder or its ``.zip``), or the URL of one, is read in
-        place, with mode "r" and no other option. Without a path, a store on a modelled device keeps its bytes in
-        memory.
+        ``mode``. A file of another format (HDF5, NetCDF, a Zarr folder or its ``.zip``) is read in place, with mode "r"
+        and no other option. Or an object far away, by its URL (``s3://BUCKET/KEY``, ``gs://``, ``az://``,
+        ``https://``): it is read only, and takes ``verify``, ``threads`` and the last three options; one of another
+        format takes ``storage``. Without a path, a store on a modelled device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -106,6 +110,14 @@ def open(
         what pages tell of them is applied.
     overwrite : bool
         Permission to replace a file that is not a store, with mode ``"w"``.
+    storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
+        Access to the place of an object far away, with its credentials; the path may be the object's key in it then.
+        Without it obstore reaches the URL, with the credentials of the environment.
+    cache : path_like or False, optional
+        Folder in which bytes from far away are kept, which no other user can change; by default
+        ``$NANDARRAY_CACHE/far``, or ``nandarray/far`` in the user's cache folder. With False they are kept in memory.
+    cache_bytes : int, optional
+        Bytes that the folder holds at most; by default 20 GiB, or a tenth of its disk if that is less.
 
     Returns
     -------
@@ -117,6 +129,8 @@ def open(
     ------
     NotFoundError, MediaError
         There is no such file, or it cannot be read.
+    DeniedError, ChangedError
+        The credentials for an object far away are missing or wrong; the object was replaced while it was read.
     LockedError
         Another writer has it open: it names the line of this program, or the process.
     NotAStoreError, UnsupportedVersionError, CorruptError
@@ -131,14 +145,23 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    if storage is not None or split_remote(path) is not None:
+        local: dict[str, Any] = {"device": device, "bytes_in": bytes_in, "trace": trace, "capacity": capacity}
+        local |= {"preset": preset, "geometry": geometry, "placement": placement, "gc_policy": gc_policy}
+        local |= {"write_buffer": write_buffer, "seed": seed or None, "io": None if io == "map" else io}
+        local |= {"salvage": salvage or None, "overwrite": overwrite or None}
+        bound = _count("cache_bytes", cache_bytes)
+        return _far(path, mode, local, (storage, cache, bound), verify=verify, threads=_count("threads", threads))
+    if cache is not None or cache_bytes is not None:
+        raise InvalidError(f"cache and cache_bytes are for objects far away, and {path} is none")
     given = [bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer]
     if is_served(path):
         plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
         if not plain or any(value is not None for value in (device, threads, *given)):
             raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
         return _served(path, mode)
-    if path is not None and device is None and (how := _foreign(path, mode)) is not None:
-        return _in_place(os.fsdecode(path), mode, how, [*given, threads, seed or None, salvage or None])
+    if path is not None and device is None and (kind := _foreign(path, mode)) is not None:
+        return _in_place(os.fsdecode(path), mode, kind, [*given, threads, seed or None, salvage or None])
     if path is not None and device is None and (folder := _parted(path)) is not None:
         if any(value is not None for value in given) or (seed, salvage, overwrite) != (0, False, False):
             raise InvalidError(f"{folder} is a store of parts, which takes no option but mode, verify, io and threads")
@@ -205,35 +228,22 @@ def _parts(folder: str, mode: Mode, options: dict[str, Any]) -> Store:
     return parts.open_folder(folder, mode, options)
 
 
-def _foreign(path: str | os.PathLike[str], mode: Mode) -> tuple[str, bool] | None:
-    """Return the format of a file of another one that is to be read or changed, and whether it is far away.
-
-    None for any other path.
-    """
-    far = split_remote(path) is not None
-    if not far:
-        name = _path(path)
-        if mode in ("w", "x") or not os.path.exists(name) or _is_store(name):
-            return None
+def _foreign(path: str | os.PathLike[str], mode: Mode) -> str | None:
+    """Return the format of a file of another one that is to be read or changed; None for any other path."""
+    name = _path(path)
+    if mode in ("w", "x") or not os.path.exists(name) or _is_store(name):
+        return None
     from nandarray.interop.foreign import opening
 
-    kind = opening.far_format(str(path)) if far else opening.format_of(name)
-    return None if kind is None else (kind, far)
+    return opening.format_of(name)
 
 
-def _in_place(name: str, mode: Mode, how: tuple[str, bool], given: list[Any]) -> Store:
+def _in_place(name: str, mode: Mode, kind: str, given: list[Any]) -> Store:
     """Return a file of another format as a store; ``given`` has the options of a store."""
     from nandarray.interop.foreign import opening
 
-    if mode != "r":
-        raise InvalidError(
-            f"{name} is of another format, which is read in place: mode must be 'r', not {mode!r}; "
-            "nandarray.import_ copies it into a store that is written"
-        )
-    if any(value is not None for value in given):
-        raise InvalidError(f"{name} is a file of another format, which takes no option but mode")
-    kind, far = how
-    return opening.open_far(name, kind) if far else opening.open_foreign(name, kind)
+    opening.refuse(name, mode, given)
+    return opening.open_foreign(name, kind)
 
 
 def _is_store(name: str) -> bool:
@@ -248,6 +258,47 @@ def _is_store(name: str) -> bool:
     except OSError:
         return True
     return any(head.startswith(_MAGIC, slot) for slot in _SLOTS)
+
+
+def open_again(path: str, options: Mapping[str, Any]) -> Store:
+    """Open an object far away as it was elsewhere, from what :attr:`Store._opening` has."""
+    from nandarray.interop.foreign import opening
+    from nandarray.remote import source
+
+    given = dict(options)
+    if (kind := opening.far_format(path)) is not None:
+        return opening.open_far(path, kind, given["storage"], given["facts"])
+    facts, where = given.pop("facts"), (given.pop("storage"), given.pop("cache"), given.pop("cache_bytes"))
+    native, _ = source.open_place(source.place_of(path, where[0]), where[1:], facts=facts, **given)
+    store = Store(native, "r", (path, tuple(options.items())))
+    store._facts = facts
+    return store
+
+
+def _far(
+    path: str | os.PathLike[str] | None,
+    mode: Mode,
+    local: dict[str, Any],
+    where: tuple[Any, Any, int | None],
+    **options: Any,
+) -> Store:
+    """Return a store in an object far away."""
+    from nandarray.interop.foreign import opening
+    from nandarray.remote import source
+
+    if path is None:
+        raise InvalidError("storage must come with a path: the URL or the key of an object in it")
+    if (kind := opening.far_format(os.fspath(path))) is not None:
+        others = [*local.values(), *where[1:], options["threads"]]
+        opening.refuse(os.fspath(path), mode, others)
+        return opening.open_far(os.fspath(path), kind, where[0])
+    place = source.place_of(os.fspath(path), where[0])
+    source.refuse(mode, local, place.url)
+    native, facts = source.open_place(place, where[1:], **options)
+    again = source.opening(os.fspath(path), facts, *where, **options)
+    store = Store(native, mode, again)
+    store._facts = facts
+    return store
 
 
 def _served(url: str, mode: Mode) -> Store:
@@ -291,7 +342,7 @@ def _path(path: str | os.PathLike[str]) -> str:
     if "\0" in name:
         raise InvalidError(f"path {name!r} has a null character in it")
     if _URL.match(name) and not os.path.isdir(os.path.dirname(name)):
-        raise InvalidError(f"{name!r} is a URL; a store is a file of this machine, so copy it here first")
+        raise InvalidError(f"{name!r} is a URL of a kind that is not known; storage= opens what fsspec reaches")
     return name
 
 

@@ -30,7 +30,7 @@ _FACTS_MOST = 1 << 14
 
 
 class FarFile(File):
-    """One object, by its key.
+    """One object, by its key, as it is now, or as it was when it had some facts.
 
     Raises
     ------
@@ -38,11 +38,11 @@ class FarFile(File):
         There is no such object.
     """
 
-    def __init__(self, objects: Far, key: str) -> None:
+    def __init__(self, objects: Far, key: str, facts: Facts | None = None) -> None:
         self.path = objects.url(key)
         self._objects, self._key = objects, key
         try:
-            self.facts = objects.facts(key)
+            self.facts = facts or objects.facts(key)
         except FileNotFoundError as error:
             raise StoreMissingError(errno.ENOENT, "there is no such object", self.path) from error
         self._ahead: OrderedDict[Range, bytes] = OrderedDict()

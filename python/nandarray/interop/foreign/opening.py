@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +22,16 @@ from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.members import Source as Contents
 from nandarray.interop.convert.members import SourceOptions
 from nandarray.interop.convert.sources import foreign_errors, open_source
+from nandarray.interop.foreign.far import FarFile
 from nandarray.interop.foreign.files import Archive, File, Folder, LocalFile
 from nandarray.interop.foreign.hdf5_chunks import not_readable
 from nandarray.interop.foreign.reach import far_format, opened_far, zarr_objects
 from nandarray.interop.foreign.source import ForeignSource
+from nandarray.remote.objects import Facts
+from nandarray.remote.places import Storage
 from nandarray.urls import split_remote
 
-__all__ = ["far_format", "format_of", "open_far", "open_foreign"]
+__all__ = ["far_format", "format_of", "open_far", "open_foreign", "refuse"]
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = b"PK"
@@ -96,7 +100,24 @@ def open_foreign(path: str, kind: str) -> Store:
         return _opened(path, "zarr", None, replace(options, via=zarr_objects(objects)), stack)
 
 
-def open_far(url: str, kind: str, storage: Any = None) -> Store:
+def refuse(path: str, mode: str, given: Sequence[Any]) -> None:
+    """Refuse any mode but "r", and options of stores, which ``given`` has.
+
+    Raises
+    ------
+    InvalidError
+        The mode is another, or an option was given.
+    """
+    if mode != "r":
+        raise InvalidError(
+            f"{path} is of another format, which is read in place: mode must be 'r', not {mode!r}; "
+            "nandarray.import_ copies it into a store that is written"
+        )
+    if any(value is not None for value in given):
+        raise InvalidError(f"{path} is of another format, which takes no option but mode, and far away storage")
+
+
+def open_far(url: str, kind: str, storage: Any = None, facts: Facts | None = None) -> Store:
     """Open a file of another format, or a Zarr group, that is far away.
 
     Parameters
@@ -107,6 +128,8 @@ def open_far(url: str, kind: str, storage: Any = None) -> Store:
         The format, as :func:`far_format` gives it.
     storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
         The store of objects, as :func:`nandarray.remote.places.place_of` takes it.
+    facts : Facts, optional
+        Facts of the object, which it must have still; by default those of now.
 
     Returns
     -------
@@ -124,7 +147,7 @@ def open_far(url: str, kind: str, storage: Any = None) -> Store:
     """
     options = SourceOptions(limit=chunk_limit(BUDGET))
     with ExitStack() as stack:
-        via, file = opened_far(url, kind, options.limit, stack, storage)
+        via, file = opened_far(url, kind, options.limit, stack, storage=storage, facts=facts)
         options = replace(options, via=via)
         return _opened(url, "zarr" if kind == "zip" else kind, file, options, stack, storage=storage)
 
@@ -149,8 +172,11 @@ def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, l
         warnings.warn(f"left out of {path}: {listed}{more}", UserWarning, stacklevel=5)
     source = ForeignSource(path, contents, file, stack.pop_all(), limit)
     far = storage is not None or split_remote(path) is not None
-    again = (path if far else os.path.abspath(path), () if storage is None else (("storage", storage),))
-    return Store(source, "r", again)  # type: ignore[arg-type]
+    if not far:
+        return Store(source, "r", (os.path.abspath(path), ()))  # type: ignore[arg-type]
+    held = None if storage is None else Storage(storage)
+    facts = file.facts if isinstance(file, FarFile) else None
+    return Store(source, "r", (path, (("facts", facts), ("storage", held))))  # type: ignore[arg-type]
 
 
 def _refuse_filters(contents: Contents, limit: int) -> None:

@@ -16,6 +16,7 @@ from nandarray.interop.convert.formats import FORMATS
 from nandarray.interop.convert.sources import foreign_errors
 from nandarray.interop.foreign.far import FarFile, FarObjects, RangeFile
 from nandarray.interop.foreign.files import Archive, LocalFile, Objects
+from nandarray.remote.objects import Facts
 from nandarray.remote.places import place_of
 from nandarray.urls import split_remote
 
@@ -40,7 +41,9 @@ def zarr_objects(objects: Objects) -> Any:
     return ZarrObjects(objects)
 
 
-def opened_far(url: str, kind: str, limit: int, stack: ExitStack, storage: Any = None) -> tuple[Any, FarFile | None]:
+def opened_far(
+    url: str, kind: str, limit: int, stack: ExitStack, *, storage: Any = None, facts: Facts | None = None
+) -> tuple[Any, FarFile | None]:
     """Return what a source far away is read through, and the file if it is one; ``stack`` lets go of it.
 
     Raises
@@ -53,7 +56,7 @@ def opened_far(url: str, kind: str, limit: int, stack: ExitStack, storage: Any =
     place = place_of(url.rstrip("/"), storage)
     if kind == "zarr":
         return zarr_objects(FarObjects(place.objects, place.key)), None
-    file = FarFile(place.objects, place.key)
+    file = FarFile(place.objects, place.key, facts)
     seeks = stack.enter_context(RangeFile(file))
     if kind != ZIP:
         return seeks, file

@@ -122,7 +122,9 @@ class ForeignSource(Source):
 
     def __init__(self, path: str, contents: Contents, file: File | None, closing: ExitStack, limit: int) -> None:
         super().__init__(path, read_only=True)
-        self.file, self._closing = file, closing
+        self.file = file
+        #: Lets go of the file when this is let go of, and when Python ends: before the libraries are gone.
+        self._closing = weakref.finalize(self, closing.close)
         self.scratch = ScratchEngine()
         self.kept = _Kept()
         #: By number, the programs that were loaded: machine code and metadata.
@@ -163,7 +165,7 @@ class ForeignSource(Source):
         if threads is not None and threads[0] == os.getpid():
             threads[1].shutdown(wait=True)
         self.kept.clear()
-        self._closing.close()
+        self._closing()
 
     def flush(self) -> None:
         """Do nothing: there is nothing to write."""

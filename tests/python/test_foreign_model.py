@@ -155,3 +155,41 @@ def test_a_zarr_group_reads_as_numpy(data: Any) -> None:
             place = Path(shutil.make_archive(str(path / "c.zarr"), "zip", path / "c.zarr"))
         with nandarray.open(place) as store:
             check(data, array, store["g/a"])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Files that are intact, by their names."""
+    path = tmp_path_factory.mktemp("whole")
+    array = np.arange(600, dtype="i4").reshape(20, 30)
+    with h5py.File(path / "a.h5", "w") as file:
+        file["plain"] = array
+        file.create_dataset("g/packed", data=array, chunks=(7, 13), **FILTERS["checked"])
+        file.create_dataset("g/lzf", data=array, chunks=(7, 13), **FILTERS["lzf"])
+        file["text"] = np.array(["a", "bcd"], h5py.string_dtype())
+    root = zarr.open_group(path / "c.zarr", mode="w")
+    root.create_array("x", shape=array.shape, chunks=(7, 13), dtype="i4")[...] = array
+    shards: dict[str, Any] = {"chunks": (5, 10), "shards": (10, 30), "compressors": zarr.codecs.GzipCodec()}
+    root.create_array("y", shape=array.shape, dtype="i4", **shards)[...] = array
+    archive = Path(shutil.make_archive(str(path / "c.zarr"), "zip", path / "c.zarr"))
+    return {one.name: one.read_bytes() for one in (path / "a.h5", archive)}
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_damage_is_an_error_of_this_package(whole: dict[str, bytes], data: Any) -> None:
+    name = data.draw(st.sampled_from(sorted(whole)))
+    damaged = bytearray(whole[name])
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with folder() as path, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is left out
+        (path / name).write_bytes(damaged)
+        try:
+            with nandarray.open(path / name) as store:
+                for one in store.array_names():
+                    found = store[f"/{one}"]
+                    if isinstance(found, nandarray.Array) and found.size < 1 << 16:
+                        found[...]
+        except nandarray.NandarrayError:
+            pass

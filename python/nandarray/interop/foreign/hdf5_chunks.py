@@ -151,12 +151,16 @@ class Hdf5Chunks:
         with self._lock:
             if self._index is None:
                 item = self._item
-                if hdf5_source.has_chunks(item):
-                    most = hdf5_source.chunk_bytes_most(item, self._limit)
-                    self._guard = hdf5_source.chunk_guard(item, most)
-                    self._index = _Index.of(item)
-                else:
+                if not hdf5_source.has_chunks(item):
                     self._index = _Index((), np.empty((0, 4), np.uint64))
+                    return self._index
+                self._guard = hdf5_source.chunk_guard(item, hdf5_source.chunk_bytes_most(item, self._limit))
+                try:
+                    self._index = _Index.of(item)
+                except (RuntimeError, OSError, ValueError) as error:
+                    raise CorruptError(
+                        f"array {self._name!r}: the index of its chunks in {self._file.path} is damaged: {error}"
+                    ) from error
             return self._index
 
     def _check(self, where: tuple[int, ...], size: int, mask: int, raw: Callable[[], bytes]) -> None:

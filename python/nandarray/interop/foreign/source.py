@@ -35,6 +35,7 @@ from nandarray.index.shapes import Box, box_shape, run_shape
 from nandarray.interop.convert.members import Member
 from nandarray.interop.convert.members import Source as Contents
 from nandarray.interop.convert.slabs import slab_shape
+from nandarray.interop.convert.sources import foreign_errors
 from nandarray.interop.foreign.files import File
 from nandarray.interop.foreign.hdf5_chunks import Hdf5Chunks
 from nandarray.interop.foreign.programs import execute
@@ -55,6 +56,8 @@ _UNIT_BYTES = 1 << 20
 _THREADS_MAX = 16
 #: Bytes of units, decoded, whose stored bytes are fetched together.
 _BATCH_BYTES = 32 << 20
+#: Bytes of units that are decoded at the same time, if there is more than one.
+_FLYING_BYTES = 256 << 20
 
 
 class _Kept:
@@ -350,12 +353,13 @@ def _stored(member: Member, path: str, file: File | None, limit: int) -> _Stored
     def named(box: Box) -> _Array | None:
         nonlocal looked
         try:
-            with lock if not looked else nullcontext():
+            with foreign_errors(path), lock if not looked else nullcontext():
                 # Chunks that the library decodes on its own are compared with the memory that they may take, once.
                 for _ in () if looked else member.stored() or ():
                     pass
                 looked = True
-            return load(box)
+            with foreign_errors(path):
+                return load(box)
         except (CorruptError, ClosedError):
             raise
         except InvalidError as error:
@@ -387,8 +391,9 @@ class ForeignSpace(Space):
         sides = zip(self.shape, self.building_block, strict=True)
         found = {"blocks": prod(-(-n // side) for n, side in sides)}
         if (item := self._stored.item) is not None:
-            stored = int(item.id.get_storage_size())
-            chunks = int(item.id.get_num_chunks()) if item.chunks is not None else found["blocks"] * bool(stored)
+            with foreign_errors(self.source.path):
+                stored = int(item.id.get_storage_size())
+                chunks = int(item.id.get_num_chunks()) if item.chunks is not None else found["blocks"] * bool(stored)
             found |= {"blocks_allocated": chunks, "bytes_stored": stored}
         return found
 
@@ -550,11 +555,11 @@ class ForeignSpace(Space):
         places = [tuple(int(at) for at in place_of(one)) for one in batch]
         missing = [one for one in dict.fromkeys(places) if self.source.kept.get((self.id, one)) is None]
         assert self._stored.ahead is not None
-        self._stored.ahead([self._box(one) for one in missing])
+        with foreign_errors(self.source.path):
+            self._stored.ahead([self._box(one) for one in missing])
 
-    @staticmethod
-    def _together(threads: ThreadPoolExecutor, given: Iterator[Any], work: Callable[[Any], None]) -> None:
-        room = 2 * _THREADS_MAX
+    def _together(self, threads: ThreadPoolExecutor, given: Iterator[Any], work: Callable[[Any], None]) -> None:
+        room = max(1, min(2 * _THREADS_MAX, _FLYING_BYTES // (prod(self._stored.unit) * self._stored.dtype.itemsize)))
         flying: set[Future[None]] = set()
         try:
             for one in given:

@@ -294,7 +294,7 @@ def _check_format(format: str | None, order: str) -> None:  # noqa: A002
 @app.command("import")
 def import_command(
     *,
-    source: Annotated[Path, typer.Argument(help="A .npy, .npz, Zarr, HDF5, NetCDF or raw binary file.")],
+    source: Annotated[str, typer.Argument(help="A .npy, .npz, Zarr, HDF5, NetCDF or raw binary file, or a URL.")],
     store: StorePath,
     name: Annotated[str | None, typer.Argument(help="Name in the store; the file's name for a single array.")] = None,
     format: Annotated[  # noqa: A002

@@ -16,6 +16,8 @@ from typing import Any, Never
 from nandarray.array.fork import StoreLock
 from nandarray.errors import InvalidError
 from nandarray.interop.convert import zarr_source
+from nandarray.interop.convert.formats import BUDGET
+from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.foreign.files import Objects
 from nandarray.optional import require
 
@@ -27,6 +29,8 @@ zarr_buffer: Any = require("zarr.core.buffer", "zarr")
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 #: Most bytes of metadata.
 _METADATA_MOST = 64 << 20
+#: Most bytes of a chunk that is read whole, packed: no larger one is decoded.
+_WHOLE_MOST = 2 * chunk_limit(BUDGET)
 #: Most bytes of indices of shards that are remembered.
 _INDICES_MOST = 32 << 20
 
@@ -97,8 +101,10 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
 
     def _get(self, key: str, byte_range: Any) -> bytes | None:
         metadata = key.rpartition("/")[2] in _METADATA
-        if metadata and (self._objects.size(key) or 0) > _METADATA_MOST:
-            raise InvalidError(f"{self._objects.path}: {key} has more than {_METADATA_MOST} bytes")
+        most = _METADATA_MOST if metadata else _WHOLE_MOST
+        # Far away the size of a chunk would take a request of its own.
+        if byte_range is None and (metadata or not self._objects.far) and (self._objects.size(key) or 0) > most:
+            raise InvalidError(f"{self._objects.path}: {key} has more than {most} bytes")
         at, count = 0, None
         if byte_range is None:
             pass

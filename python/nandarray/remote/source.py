@@ -43,7 +43,7 @@ class _Source:
         if self._cache is not None and self.entry is not None:
             with self._lock:
                 self._fetched += end - start
-                due = self._fetched >= _LOOKED_AT
+                due = self._fetched >= min(_LOOKED_AT, self._cache.bound // 8)
                 if due:
                     self._fetched = 0
             if due:
@@ -95,7 +95,6 @@ def open_far(
     NotAStoreError
         It holds something else.
     """
-    url = objects.url(key)
     first = None
     if facts is None:
         facts, first = _begun(objects, key)

@@ -294,7 +294,7 @@ impl Shared {
         let mut at = from;
         let mut wrong = None;
         let mut check = |offset: u64, bytes: &[u8]| {
-            if offset != at || offset % UNIT_BYTES != 0 || offset + bytes.len() as u64 > to {
+            if offset != at || !offset.is_multiple_of(UNIT_BYTES) || offset + bytes.len() as u64 > to {
                 wrong = Some(format!("{} bytes at {offset} came; those from {at} to {to} were due", bytes.len()));
                 return;
             }

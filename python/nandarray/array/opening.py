@@ -186,18 +186,20 @@ def open(
         timeline = None if trace is None else _path(trace)
         return _modelled(path, mode, device, bytes_in, timeline, **policies, **options)
     if bytes_in not in (None, "file") or trace is not None:
-        raise InvalidError(
-            f"{'trace' if trace is not None else 'bytes_in'} is for a modelled device: give device=, too"
-        )
+        word = "bytes_in" if trace is None else "trace"
+        raise InvalidError(f"{word} is for a modelled device: give device=, too")
     if path is None:
         raise InvalidError("a path is needed; only a store on a modelled device (device=) does without")
-    name = _path(path)
-    options |= {"io": io, "salvage": salvage}
+    return _in_file(_path(path), mode, shape, policies, {**options, "io": io, "salvage": salvage})
+
+
+def _in_file(name: str, mode: Mode, shape: dict[str, Any], policies: dict[str, Any], options: dict[str, Any]) -> Store:
+    """Return a store in a file of this machine."""
     if mode in _MAKES:
         refuse_homeless(Path(name))
     with holders.named(name):
         native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
-    if mode in ("r+", "a") and not salvage:
+    if mode in ("r+", "a") and not options["salvage"]:
         _sweep(native)
     options["threads"] = shape["threads"]
     again = tuple((key, value) for key, value in options.items() if value not in (None, False))

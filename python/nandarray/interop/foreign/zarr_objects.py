@@ -23,6 +23,7 @@ from nandarray.optional import require
 
 __all__ = ["ZarrObjects"]
 
+zarr: Any = require("zarr", "zarr")
 zarr_abc: Any = require("zarr.abc.store", "zarr")
 zarr_buffer: Any = require("zarr.core.buffer", "zarr")
 
@@ -83,10 +84,12 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
 
     def names(self, folder: str) -> list[str]:
         """Return the names directly in a folder."""
-        return list_of(self._objects, folder)
+        return list_of(self._objects, _text(folder))
 
     def guard(self, array: Any, name: str, limit: int) -> None:
         """Compare the chunks of an array with the memory that they may take, whenever they are read."""
+        if not isinstance(array, zarr.Array):
+            raise InvalidError(f"array must be one of Zarr's, not {type(array).__name__}")
         path = array.path.strip("/")
         label = name or self._objects.path
         self._guards[f"{path}/" if path else ""] = (zarr_source.ChunkBounds(array, limit), label)
@@ -95,7 +98,7 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
         """Return the value of a key, or a range of its bytes; None where there is none."""
-        found = await asyncio.to_thread(self._get, key, byte_range)
+        found = await asyncio.to_thread(self._get, _text(key), byte_range)
         prototype = prototype or zarr_buffer.default_buffer_prototype()
         return None if found is None else prototype.buffer.from_bytes(found)
 
@@ -159,7 +162,7 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
 
     async def exists(self, key: str) -> bool:
         """Return whether there is such a key."""
-        return await asyncio.to_thread(self._objects.size, key) is not None
+        return await asyncio.to_thread(self._objects.size, _text(key)) is not None
 
     async def list(self) -> AsyncIterator[str]:
         """Yield all keys."""
@@ -168,7 +171,7 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield all keys that begin with a prefix."""
-        folder = prefix.rpartition("/")[0]
+        folder = _text(prefix).rpartition("/")[0]
         todo = [folder]
         while todo:
             folder = todo.pop()
@@ -182,7 +185,7 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield what is directly in a folder."""
-        for name in await asyncio.to_thread(list_of, self._objects, prefix.strip("/")):
+        for name in await asyncio.to_thread(list_of, self._objects, _text(prefix).strip("/")):
             yield name
 
     # --- Never -------------------------------------------------------------------------------------------------------
@@ -196,6 +199,12 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
         """Refuse a change."""
         self.with_read_only(read_only=False)
         raise AssertionError
+
+
+def _text(key: object) -> str:
+    if not isinstance(key, str):
+        raise InvalidError(f"a key must be str, not {type(key).__name__}: {key!r}")
+    return key
 
 
 def list_of(objects: Objects, folder: str) -> list[str]:

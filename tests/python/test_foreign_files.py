@@ -189,7 +189,8 @@ def test_changes_are_refused_with_the_cure(made: Path, tmp_path: Path) -> None:
     with pytest.raises(nandarray.ClosedError):
         store["x"]
     named = tmp_path / "own.h5"  # a store may be called as it likes
-    with nandarray.open(named, "w") as own:
+    named.touch()
+    with nandarray.open(named, "a") as own:
         own["x"] = X
     with nandarray.open(named, "r+") as own:
         own["x"][0] = 0

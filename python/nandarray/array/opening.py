@@ -235,6 +235,8 @@ def _foreign(path: str | os.PathLike[str], mode: Mode) -> str | None:
     name = _path(path)
     if mode in ("w", "x") or not os.path.exists(name) or _is_store(name):
         return None
+    if mode != "r" and os.path.isfile(name) and not os.path.getsize(name):
+        return None  # an empty file becomes a store, whatever its ending
     from nandarray.interop.foreign import opening
 
     return opening.format_of(name)

@@ -145,25 +145,16 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
-    if storage is not None or split_remote(path) is not None:
-        local: dict[str, Any] = {"device": device, "bytes_in": bytes_in, "trace": trace, "capacity": capacity}
-        local |= {"preset": preset, "geometry": geometry, "placement": placement, "gc_policy": gc_policy}
-        local |= {"write_buffer": write_buffer, "seed": seed or None, "io": None if io == "map" else io}
-        local |= {"salvage": salvage or None, "overwrite": overwrite or None}
-        bound = _count("cache_bytes", cache_bytes)
-        return _far(path, mode, local, (storage, cache, bound), verify=verify, threads=_count("threads", threads))
-    if cache is not None or cache_bytes is not None:
-        raise InvalidError(f"cache and cache_bytes are for objects far away, and {path} is none")
-    given = [bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer]
+    every: dict[str, Any] = dict(locals())
+    if split_remote(path) is not None or any(value is not None for value in (storage, cache, cache_bytes)):
+        return _far(**every)
     if is_served(path):
-        plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
-        if not plain or any(value is not None for value in (device, threads, *given)):
-            raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
-        return _served(path, mode)
+        return _served(path, mode, every)
     if path is not None and device is None and (kind := _foreign(path, mode)) is not None:
-        return _in_place(os.fsdecode(path), mode, kind, [*given, threads, seed or None, salvage or None])
+        return _in_place(kind, **every)
     if path is not None and device is None and (folder := _parted(path)) is not None:
-        if any(value is not None for value in given) or (seed, salvage, overwrite) != (0, False, False):
+        asked = (bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer)
+        if any(value is not None for value in asked) or (seed, salvage, overwrite) != (0, False, False):
             raise InvalidError(f"{folder} is a store of parts, which takes no option but mode, verify, io and threads")
         read = {"verify": verify, "io": io, "threads": _count("threads", threads)}
         return _parts(folder, mode, {key: value for key, value in read.items() if value is not None})
@@ -201,8 +192,7 @@ def _in_file(name: str, mode: Mode, shape: dict[str, Any], policies: dict[str, A
         native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
     if mode in ("r+", "a") and not options["salvage"]:
         _sweep(native)
-    options["threads"] = shape["threads"]
-    again = tuple((key, value) for key, value in options.items() if value not in (None, False))
+    again = tuple((key, value) for key, value in (options | {"threads": shape["threads"]}).items() if value)
     store = Store(native, mode, (os.path.abspath(name), again))
     holders.opened(store)
     return store
@@ -242,12 +232,12 @@ def _foreign(path: str | os.PathLike[str], mode: Mode) -> str | None:
     return opening.format_of(name)
 
 
-def _in_place(name: str, mode: Mode, kind: str, given: list[Any]) -> Store:
-    """Return a file of another format as a store; ``given`` has the options of a store."""
+def _in_place(kind: str, *, path: Any, mode: Mode, **others: Any) -> Store:
+    """Return a file of another format as a store; ``others`` are options, none of which it takes."""
     from nandarray.interop.foreign import opening
 
-    opening.refuse(name, mode, given)
-    return opening.open_foreign(name, kind)
+    opening.refuse(_path(path), mode, _given(others))
+    return opening.open_foreign(_path(path), kind)
 
 
 def _is_store(name: str) -> bool:
@@ -279,34 +269,48 @@ def open_again(path: str, options: Mapping[str, Any]) -> Store:
     return store
 
 
+def _given(options: Mapping[str, Any]) -> list[str]:
+    """Return the names of options that are not what they are by default."""
+    return [name for name, value in options.items() if value not in (None, False, 0, "map", "once")]
+
+
 def _far(
+    *,
     path: str | os.PathLike[str] | None,
     mode: Mode,
-    local: dict[str, Any],
-    where: tuple[Any, Any, int | None],
-    **options: Any,
+    storage: Any,
+    cache: Any,
+    cache_bytes: Any,
+    verify: Any,
+    threads: Any,
+    **local: Any,
 ) -> Store:
-    """Return a store in an object far away."""
+    """Return a store in an object far away; ``local`` are the options that it does not take."""
     from nandarray.interop.foreign import opening
     from nandarray.remote import source
 
     if path is None:
         raise InvalidError("storage must come with a path: the URL or the key of an object in it")
+    if storage is None and split_remote(path) is None:
+        raise InvalidError(f"cache and cache_bytes are for objects far away, and {path} is none")
     if (kind := opening.far_format(os.fspath(path))) is not None:
-        others = [*local.values(), *where[1:], options["threads"]]
-        opening.refuse(os.fspath(path), mode, others)
-        return opening.open_far(os.fspath(path), kind, where[0])
-    place = source.place_of(os.fspath(path), where[0])
-    source.refuse(mode, local, place.url)
+        others = {"cache": cache, "cache_bytes": cache_bytes, "verify": verify, "threads": threads}
+        opening.refuse(os.fspath(path), mode, _given(local | others))
+        return opening.open_far(os.fspath(path), kind, storage)
+    place = source.place_of(os.fspath(path), storage)
+    source.refuse(mode, _given(local), place.url)
+    options = {"verify": verify, "threads": _count("threads", threads)}
+    where = (storage, cache, _count("cache_bytes", cache_bytes))
     native, facts = source.open_place(place, where[1:], **options)
-    again = source.opening(os.fspath(path), facts, *where, **options)
-    store = Store(native, mode, again)
+    store = Store(native, mode, source.opening(os.fspath(path), facts, *where, **options))
     store._facts = facts
     return store
 
 
-def _served(url: str, mode: Mode) -> Store:
+def _served(url: str, mode: Mode, options: Mapping[str, Any]) -> Store:
     """Return a store that a server has."""
+    if set(_given(options)) > {"path", "mode"}:
+        raise InvalidError(f"{url} takes no option but mode: its server has opened the store")
     if mode not in ("r", "r+"):
         raise InvalidError(f"{url} is served and cannot be made: mode is 'r' or 'r+', not {mode!r}")
     return connect(url, mode=mode)

@@ -100,8 +100,8 @@ def open_foreign(path: str, kind: str) -> Store:
         return _opened(path, "zarr", None, replace(options, via=zarr_objects(objects)), stack)
 
 
-def refuse(path: str, mode: str, given: Sequence[Any]) -> None:
-    """Refuse any mode but "r", and options of stores, which ``given`` has.
+def refuse(path: str, mode: str, given: Sequence[str]) -> None:
+    """Refuse any mode but "r", and options of stores, of which ``given`` has the names.
 
     Raises
     ------
@@ -113,8 +113,8 @@ def refuse(path: str, mode: str, given: Sequence[Any]) -> None:
             f"{path} is of another format, which is read in place: mode must be 'r', not {mode!r}; "
             "nandarray.import_ copies it into a store that is written"
         )
-    if any(value is not None for value in given):
-        raise InvalidError(f"{path} is of another format, which takes no option but mode, and far away storage")
+    if given:
+        raise InvalidError(f"{path} is of another format, which takes no {' or '.join(given)}")
 
 
 def open_far(url: str, kind: str, storage: Any = None, facts: Facts | None = None) -> Store:

@@ -414,6 +414,9 @@ class Space:
     # Coordinates of the building blocks that have content, counted in blocks, ascending, all in one row; a scalar has one
     # dimension here. All others read as the fill value.
     def blocks(self) -> np.ndarray[Any, np.dtype[np.uint64]]: ...
+    # Copies building blocks (uint64 [blocks, ndim]) from a space of the same elements, block, compression and fill value
+    # as they are stored; tells for each whether it was: one in a write buffer, or without content, is not.
+    def copy_stored(self, source: Space, blocks: _Array) -> list[bool]: ...
     def stat(self) -> dict[str, Any]: ...  # blocks, blocks_allocated, pages_live, bytes_stored, ...
 
 # The elements that an index expression names, compared with a shape: a box (runs alone), an outer selection (runs, and index

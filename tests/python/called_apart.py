@@ -254,6 +254,17 @@ def spark_writer(folder: Path) -> Any:
     return source.writer(source.schema(), True)
 
 
+def spark_writer_of_parts(folder: Path) -> Any:
+    from nandarray import parts
+    from nandarray.interop.spark import NandarrayDataSource
+
+    path = folder / f"parts{next(_number)}.nand"
+    parts.create(path).close()
+    source = NandarrayDataSource({"path": str(path), "table": "table"})
+    made = spark(folder)
+    return source.writer(made.schema(), True)
+
+
 def rows(folder: Path) -> Any:
     from nandarray.interop.rows import RowDataset
 
@@ -318,6 +329,7 @@ SUBJECTS: dict[str, Callable[[Path], Any]] = {
     "Spark's reader": lambda folder: (made := spark(folder)).reader(made.schema()),
     "Spark's reader with filters": lambda folder: (made := spark(folder, pushdown="on")).reader(made.schema()),
     "Spark's writer": spark_writer,
+    "Spark's writer in a store of parts": spark_writer_of_parts,
     "Report": lambda folder: modelled(folder).report(),
     # Other stores, and what runs beside one.
     "Submitted": lambda folder: modelled(folder)["x"].submit(),

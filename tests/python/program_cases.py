@@ -74,6 +74,16 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
                 ("==", ("negative", ("input", 2)), ("scalar", 1)),
             ),
         },
+        {
+            "inputs": ("V16", "int64", "V16"),
+            "scalars": (),
+            "where": (
+                "or",
+                (">=", ("input", 0), ("const", 2**90)),
+                ("<", ("+", ("input", 0, -(10**30), 10**30), ("input", 1)), ("const", -(2**64))),
+                ("==", ("input", 2), ("input", 0)),
+            ),
+        },
         {"inputs": ("uint16",), "scalars": (), "where": ("true",)},
         {"inputs": ("int64",), "scalars": (), "where": ("==", ("input", 0), ("const", -(2**63)))},
     ],
@@ -265,7 +275,14 @@ def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
 def _rows(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     """Arrays of one length; the tables of the second variant are its last two inputs, sorted values among them."""
     count = size(rng)
-    made = [rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype) for dtype in values["inputs"]]
+
+    def one(dtype: str) -> Array:
+        if dtype == "V16":
+            halves = rng.integers(0, 2**64, count, np.uint64), rng.choice([-(2**30), -1, 0, 2**26, 2**30], count)
+            return np.stack([halves[0].view(np.int64), halves[1]], axis=1).reshape(-1).view("V16")
+        return rng.random(count) < 0.5 if dtype == "bool" else numbers(rng, count, dtype)
+
+    made = [one(dtype) for dtype in values["inputs"]]
     if len(made) > 4:
         made[6:] = [rng.integers(0, 2, 100, np.uint8), np.sort(rng.choice(made[0], min(count, 50)))]
     return made, [numbers(rng, 1, dtype)[0] for dtype in values["scalars"]]

@@ -1,4 +1,7 @@
-"""One local Spark for the tests that need it: two threads in this process's machine, with the data source of tables."""
+"""One local Spark for the tests that need it: two threads in this process's machine, with the data source of tables.
+
+A task that fails is run once more.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def _session() -> Any:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
-        builder = SparkSession.builder.master("local[2]").appName("nandarray")
+        builder = SparkSession.builder.master("local[2, 2]").appName("nandarray")
         for key, value in options.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()

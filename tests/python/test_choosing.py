@@ -55,7 +55,10 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "flag": (pa.bool_(), lambda r: r.random() < 0.5),
     "price": (pa.decimal128(15, 2), lambda r: Decimal(r.choice([150, r.randint(-(10**14), 10**14)])).scaleb(-2)),
     "rate": (pa.decimal128(4, 3), lambda r: Decimal(r.randint(-9999, 9999)).scaleb(-3)),
-    "wide": (pa.decimal128(30, 4), lambda r: Decimal(r.randint(-9999, 9999)).scaleb(-4)),
+    "wide": (
+        pa.decimal128(30, 4),
+        lambda r: Decimal(f"{r.choice([0, 2 * 10**29, -(2**64), r.randint(-(10**29), 10**29)]) + r.randint(0, 2)}e-4"),
+    ),
     "day": (pa.date32(), lambda r: datetime.date(1970, 1, 1) + datetime.timedelta(r.randint(-3, 3))),
     "ms": (pa.date64(), lambda r: datetime.date(1970, 1, 1) + datetime.timedelta(r.randint(-3, 3))),
     "at_s": (pa.timestamp("s"), lambda r: MIDNIGHT + datetime.timedelta(0, r.choice([0, r.randint(-200000, 200000)]))),
@@ -72,7 +75,7 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 #: Columns whose types Substrait does not have.
 UNSPOKEN = ("u16", "u64", "f16", "span", "name", "ms")
-NUMBERS = ("i8", "u16", "i32", "i64", "u64", "price", "rate")
+NUMBERS = ("i8", "u16", "i32", "i64", "u64", "price", "rate", "wide")
 FLOATS = ("f16", "f32", "f64")
 TIMES = ("day", "ms", "at_s", "at_us")
 TEXTS = ("name", "code", "plain")
@@ -103,7 +106,9 @@ def stored(store: Any, table: Any) -> dict[str, Operand]:
             dictionary, column = column.dictionary, column.indices
         values = None
         if pa.types.is_decimal(kind):
-            values = np.frombuffer(column.buffers()[1], "<i8")[: 2 * len(column) : 2].copy()
+            step, dtype = (1, "V16") if kind.precision > 18 else (2, "<i8")
+            values = np.frombuffer(column.buffers()[1], dtype)[: step * len(column) : step].copy()
+            values[~valid] = np.zeros(1, dtype)
         elif pa.types.is_boolean(kind):
             values = column.fill_null(False).to_numpy(zero_copy_only=False)
         elif not pa.types.is_string(kind) or dictionary is not None:
@@ -228,7 +233,11 @@ def decided(tree: Any, row: dict[str, Any]) -> bool | None:
         one, other = float(one), float(other)
     one, other = comparable(one, other, None)
     if isinstance(other, float) and other == other and abs(other) != float("inf") and isinstance(one, Fraction):
-        other = Fraction(repr(other)) if isinstance(rest[0], str) and rest[0] in ("price", "rate") else Fraction(other)
+        other = (
+            Fraction(repr(other))
+            if isinstance(rest[0], str) and rest[0] in ("price", "rate", "wide")
+            else Fraction(other)
+        )
     return bool(COMPARED[op](one, other))
 
 
@@ -448,7 +457,15 @@ def test_what_one_program_cannot_decide_is_left(made: Any) -> None:
         chosen(many, operands, table)
         == numbered.filter(expression_of(many, table.schema))["number of the row"].to_pylist()
     )
-    for test in (col("plain") == "a", col("wide") > 1, col("name") == col("code"), col("price") / col("f64") > 1):
+    lots = col("wide").isin(range(20))
+    assert Chooser(col("wide") > 1, operands).left is None
+    for test in (
+        col("plain") == "a",
+        lots,
+        col("wide") * col("wide") > 1,
+        col("name") == col("code"),
+        col("price") / col("f64") > 1,
+    ):
         chooser = Chooser(test, operands)
         assert not chooser.decides
         assert chooser.left is not None

@@ -41,6 +41,7 @@ FOREIGN = {
     "Spark's reader": "pyspark",
     "Spark's reader with filters": "pyspark",
     "Spark's writer": "pyspark",
+    "Spark's writer in a store of parts": "pyspark",
 }
 #: Libraries that `make test` does not install, with the modules that need them.
 ABSENT = {"pyspark": "nandarray.interop.spark"} if importlib.util.find_spec("pyspark") is None else {}

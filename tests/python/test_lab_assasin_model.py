@@ -19,9 +19,9 @@ from nandarray_papers.assasin import engines, skew, work
 from nandarray_papers.assasin.pipelines import PAGE_BYTES, coded, network
 from nandarray_papers.assasin.work import Work, function, scan, scan_names, touch
 from nandarray_papers.experiments import assasin_beyond, assasin_engines, assasin_filter, assasin_queries, coden_kernels
-from nandarray_papers.tpch import host
+from nandarray_papers.tpch import host_spark, host_times
 from nandarray_papers.tpch.queries import QUERIES
-from nandarray_papers.tpch.scans import SCANS
+from nandarray_papers.tpch.scans import SCANS, filtered_tables
 from nandarray_papers.tpch.schema import NARROW, OFFLOADED, TABLES
 
 SKEWS = st.floats(0, 1) | st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -262,24 +262,35 @@ def rates() -> dict[tuple[str, str], float]:
     return {(one.name, engine): float(rng.uniform(1e9, 8e9)) for one in SCANS for engine in engines.ENGINES}
 
 
-def test_stored_times_are_of_queries_with_a_filtered_scan() -> None:
-    scale, times = host.host_times()
-    assert scale > 0
+HOSTS = pytest.mark.parametrize("own", host_times.hosts(), ids=lambda own: own.engine)
+
+
+def case_of(own: host_times.Host) -> assasin_queries.Case:
+    return assasin_queries.Case(own, rates(), SIZES, sorted(own.times))
+
+
+@HOSTS
+def test_stored_times_are_of_queries_with_a_filtered_scan(own: host_times.Host) -> None:
+    times = own.times
+    assert own.scale > 0
     for query, one in times.items():
-        assert set(one.passes) <= set(host.filtered_tables(query)) & set(OFFLOADED)
+        assert set(one.passes) <= set(filtered_tables(query)) & set(OFFLOADED)
         assert all(count >= 1 for count in one.passes.values())
         assert one.alone_s > 0 < one.after_s
-    assert set(times) == {query for query in QUERIES if set(host.filtered_tables(query)) & set(OFFLOADED)}
-    assert host.filtered_tables(19) == {"lineitem": "19l", "part": "19p"}
-    assert host.filtered_tables(1) == {"lineitem": "1l"}, "query 1 is not query 10, 12 or 15"
-    assert host.filtered_tables(13) == {}
+    assert set(times) == {query for query in QUERIES if set(filtered_tables(query)) & set(OFFLOADED)}
+    assert filtered_tables(19) == {"lineitem": "19l", "part": "19p"}
+    assert filtered_tables(1) == {"lineitem": "1l"}, "query 1 is not query 10, 12 or 15"
+    assert filtered_tables(13) == {}
 
 
 @pytest.mark.parametrize("slower", [1.0, 3.0])
-@pytest.mark.parametrize("query", sorted(host.host_times()[1]))
-def test_a_query_takes_its_scans_its_tables_and_its_host_one_after_the_other(query: int, slower: float) -> None:
-    own = host.host_times()[1][query]
-    rows = assasin_queries._latencies(query, rates(), SIZES, slower)
+@HOSTS
+@pytest.mark.parametrize("query", sorted(host_times.hosts()[0].times))
+def test_a_query_takes_its_scans_its_tables_and_its_host_one_after_the_other(
+    query: int, own: Any, slower: float
+) -> None:
+    case, own = case_of(own), own.times[query]
+    rows = assasin_queries._latencies(query, case, slower)
     by = {(row["system"], row["part"]): row["ms"] / 1e3 for row in rows}
     assert len(by) == len(rows) == 3 * (1 + len(engines.ENGINES))
     link = assasin_queries._link_bytes_per_s()
@@ -289,7 +300,7 @@ def test_a_query_takes_its_scans_its_tables_and_its_host_one_after_the_other(que
     assert by["PureCPU", "host"] == pytest.approx(slower * own.alone_s / 4)
     assert by["PureCPU", "link"] == pytest.approx(sum(SIZES[table] for table in used) / link)
     for engine in engines.ENGINES:
-        scans = {table: host.filtered_tables(query)[table] for table in own.passes}
+        scans = {table: filtered_tables(query)[table] for table in own.passes}
         device = sum(SIZES[table] * own.passes[table] / rates()[name, engine] for table, name in scans.items())
         assert by[engine, "device"] == pytest.approx(device)
         assert by[engine, "host"] == pytest.approx(slower * own.after_s / 4)
@@ -299,18 +310,50 @@ def test_a_query_takes_its_scans_its_tables_and_its_host_one_after_the_other(que
 
 
 def test_the_host_that_a_gain_needs_is_found_by_halving() -> None:
-    queries = sorted(host.host_times()[1])
-    for gain in (1.1, 1.9):
-        slower = assasin_queries._slower_for(gain, queries, rates(), SIZES)
-        below, at = (
-            assasin_queries._cause(queries, rates(), SIZES, factor)["Baseline_over_host"]
-            for factor in (slower * 0.999, slower)
-        )
+    case = case_of(host_times.hosts()[0])
+    for gain in (1.4, 1.9):
+        slower = assasin_queries._slower_for(gain, case)
+        below, at = (assasin_queries._cause(case, factor)["Baseline_over_host"] for factor in (slower * 0.999, slower))
         assert below < gain <= at
-    speeds = assasin_queries._speeds(queries, rates(), SIZES)
+    speeds = assasin_queries._speeds(case)
     assert [one["system"] for one in speeds] == ["PureCPU, 4 cores", *engines.ENGINES]
     low, high = min(rates().values()), max(rates().values())
     assert all(low / 1e9 <= one["GBps"] <= high / 1e9 for one in speeds[1:])
+    read = assasin_queries._reading(case)
+    assert read["least"] <= read["Sb_over_Baseline"] <= read["most"]
+    assert read["Baseline_over_host"] == assasin_queries._cause(case, 1.0)["Baseline_over_host"]
+
+
+PLAN = """AdaptiveSparkPlan isFinalPlan=true
++- == Final Plan ==
+   Filter
+   :  +- Subquery subquery#1
+   :     +- AdaptiveSparkPlan isFinalPlan=true
+            +- == Final Plan ==
+               FileScan csv [a#1] Location: InMemoryFileIndex(1 paths)[file:/tpch/part.tbl], PartitionFilters: [], \
+PushedFilters: [IsNotNull(a), GreaterThan(a,0.00)], ReadSchema: struct<a:int>
+            +- == Initial Plan ==
+               FileScan csv [a#1] Location: InMemoryFileIndex(1 paths)[file:/tpch/part.tbl], PartitionFilters: [], \
+PushedFilters: [], ReadSchema: struct<a:int>
+   +- FileScan csv [a#2] Location: InMemoryFileIndex(1 paths)[file:/tpch/part.tbl], PartitionFilters: [], \
+PushedFilters: [GreaterThan(a,0.00), IsNotNull(a)], ReadSchema: struct<a:int>
++- == Initial Plan ==
+   FileScan csv [a#2] Location: InMemoryFileIndex(1 paths)[file:/tpch/part.tbl], PartitionFilters: [], \
+PushedFilters: [], ReadSchema: struct<a:int>
+"""
+
+
+def test_scans_of_a_spark_host_are_those_of_the_plan_that_ran() -> None:
+    class Answer:
+        _jdf = property(lambda self: self)
+        queryExecution = executedPlan = lambda self: self  # noqa: N815 (Spark's names)
+        toString = lambda _: PLAN  # noqa: N815, E731
+
+    assert host_spark._scans(Answer(), Path("/tpch/part.tbl")) == ["GreaterThan(a,0.00)"] * 2
+    assert host_spark._scans(Answer(), Path("/tpch/orders.tbl")) == []
+    before = host_spark.tree_cpu()
+    while host_spark.tree_cpu() < before + 0.02:
+        sum(range(10_000))
 
 
 # --- scaling over cores -----------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ ORDER = (
     "nandarray.gpu.client",
     "nandarray.nvme.remote",
     "nandarray.parts.store",
+    "nandarray.parts.handing",
     "nandarray.programs.advise",
     "nandarray.interop",
     "nandarray.flight",

@@ -479,3 +479,70 @@ def test_ages_are_those_of_the_file_system(sky: Any, monkeypatch: pytest.MonkeyP
     assert sky.expire_versions(keep=1) == []
     assert sky.gc() == {"leaves": 0, "parts": 0, "bytes": 0}
     assert len(list((Path(sky.path) / "readers").iterdir())) == 2
+
+
+# --- A transaction that changes hands -------------------------------------------------------------------------------
+
+
+def begin_elsewhere(path: str) -> Any:
+    with nandarray.open(path, "r+") as store, store.transaction() as tx:
+        tx["a"].resize((SIDE + 16, SIDE))
+        tx.create("new", SIDE, "i8", shards=16, building_block=16)
+        return parts.hand_over(tx)
+
+
+def write_elsewhere(fork: Any) -> list[Any]:
+    with fork.writer() as writer:
+        return [writer.write("new", slice(8, 40), np.arange(32)), writer.write("a", np.s_[SIDE:, :3], [[7, 8, 9]])]
+
+
+def test_a_transaction_is_begun_and_ended_by_other_processes_than_its_workers(sky: Any) -> None:
+    with ProcessPoolExecutor(1, SPAWN) as pool:
+        fork = pool.submit(begin_elsewhere, sky.path).result()
+    with ProcessPoolExecutor(1, SPAWN) as pool:
+        receipts = pool.submit(write_elsewhere, fork).result()
+    first = sky.version
+    for number in range(3):  # the version from which it began expires
+        sky["other"] = [number]
+        sky.flush()
+        del sky["other"]
+    sky.flush()
+    assert first in sky.expire_versions(keep=1, older_than=0)
+    sky.gc(older_than=0)
+    with parts.resume(sky, fork, "at last") as tx:
+        tx.merge(receipts)
+        assert tx["a"][SIDE].tolist()[:4] == [7, 8, 9, 0]
+    assert sky.versions()[-1]["message"] == "at last"
+    assert sky["new"][:].tolist() == [0] * 8 + list(range(32)) + [0] * 8
+    assert (sky["a"][:SIDE] == -1).all()
+    assert sky["a"].shape == (SIDE + 16, SIDE)
+    with pytest.raises(nandarray.NotFoundError, match="it was committed, or given up"):
+        parts.resume(sky, fork)
+    parts.give_up(sky, fork)  # has been ended: nothing is done
+    assert os.listdir(os.path.join(sky.path, "jobs")) == []
+    assert sky.gc(older_than=0)["parts"] == 0
+    assert sky.check()["ok"]
+
+
+def test_a_transaction_that_was_handed_over_is_given_up_or_conflicts_as_any(sky: Any) -> None:
+    fork = begin_elsewhere(sky.path)
+    writer = fork.writer()
+    writer.write("new", slice(0, 3), [1, 2, 3])
+    parts.give_up(sky, fork)
+    with pytest.raises(nandarray.PartError, match="its job was ended"):
+        writer.close()
+    assert sky.gc(older_than=0)["parts"] == 0
+    assert os.listdir(os.path.join(sky.path, "jobs")) == []
+    fork = begin_elsewhere(sky.path)
+    sky["new"] = [1]
+    sky.flush()
+    with pytest.raises(nandarray.ConflictError, match="both have an array 'new'"), parts.resume(sky, fork):
+        pass
+    assert sky["new"].shape == (1,)
+    assert os.listdir(os.path.join(sky.path, "jobs")) == []
+    for change in (lambda tx: tx["a"].__setitem__(0, 1), lambda tx: tx.fork()):
+        tx = sky.transaction()
+        change(tx)
+        with pytest.raises(nandarray.InvalidError, match="must have no forks, and no elements written"):
+            parts.hand_over(tx)
+        tx.abort()

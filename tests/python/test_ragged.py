@@ -110,7 +110,8 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 @pytest.mark.parametrize("kind", DTYPES)
 def test_rows_are_those_of_a_list(served: Any, kind: str, monkeypatch: Any) -> None:
     monkeypatch.setattr("nandarray.array.ragged._BATCH_BYTES", 200)
-    monkeypatch.setattr("nandarray.array.ragged._GAP_BYTES", 64)
+    for name in ("_GAP_BYTES", "_GAP_BYTES_SENT"):
+        monkeypatch.setattr(f"nandarray.array.ragged.{name}", 64)
     for seed in range(4 if doors.is_file(served) else 2):
         random_ = random.Random(f"{kind} {seed}")
         missing = random_.choice([0, 0.2])
@@ -133,6 +134,24 @@ def test_rows_are_those_of_a_list(served: Any, kind: str, monkeypatch: Any) -> N
         assert (again.kind, again.dtype) == (ragged.kind, ragged.dtype)
         check_reads(again, model, random_)
     assert sorted(served["g"]) == sorted(map(str, range(4 if doors.is_file(served) else 2)))
+
+
+def test_rows_of_a_drive_that_lie_apart_are_read_by_few_commands(tmp_path: Path, monkeypatch: Any) -> None:
+    random_ = random.Random(4)
+    model = ["é" * random_.choice([0, 3, 9, 200, 5000]) + str(number) for number in range(3000)]
+    model[1500] = "long" * 40_000
+    with doors.opened("drive", tmp_path / "a.nand") as store:
+        ragged = store.create_ragged("names", model)
+        asked: list[int] = []
+        calls = type(store._engine).done
+        monkeypatch.setattr(type(store._engine), "done", lambda *some, **more: asked.append(1) or calls(*some, **more))
+        for few in (3000, 80):
+            numbers = [*random_.sample(range(3000), few), 1500, 2999, 0]
+            wanted = [model[number] for number in numbers]
+            before, asked[:] = doors.wire_bytes(store), []
+            assert ragged[numbers].tolist() == wanted
+            assert 0 < len(asked) < 60, few
+            assert doors.wire_bytes(store) - before < 2 * sum(len(one.encode()) for one in wanted) + few * 600 + 16_384
 
 
 def test_a_region_reads_what_it_serves(tmp_path: Path) -> None:

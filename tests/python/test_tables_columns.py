@@ -69,6 +69,34 @@ def test_rows_are_those_of_a_table_in_memory(store: Any, monkeypatch: Any) -> No
         same(pa.Table.from_batches(found, model.schema), model)
 
 
+def test_fields_of_structs_are_columns(file: nandarray.Store) -> None:
+    inner = pa.struct([pa.field("y", pa.string(), nullable=False), pa.field("z", pa.list_(pa.int8()))])
+    kind = pa.struct([("x", pa.int32()), ("in", inner), ("none", pa.struct([("d", pa.date32())]))])
+    values = [
+        {"x": 1, "in": {"y": "a", "z": [1]}, "none": {"d": None}}, None, {"x": None, "in": None, "none": None},
+        {"x": 4, "in": {"y": "b", "z": None}, "none": None},
+    ]  # fmt: skip
+    given = pa.table({"id": range(4), "s": pa.array(values, kind)})
+    flat = given.flatten().flatten()
+    flat = flat.cast(pa.schema([field.with_nullable(True) for field in flat.schema]))
+    table = tables.create(file, "t", given.slice(0, 3))
+    assert table.schema.names == ["id", "s.x", "s.in.y", "s.in.z", "s.none.d"]
+    assert table.append(given.slice(3).to_reader()) == 4
+    same(table.scan().read_all(), flat)
+    same(table.scan(where=col("s.x") > 1).read_all(), flat.slice(3))
+    assert table.append(flat) == 8
+    again = tables.create(
+        file, "u", given, schema=given.schema.set(0, pa.field("id", pa.int16())), columns=["id", "s.x"]
+    )
+    assert again.schema.types == [pa.int16(), pa.int32()]
+    with pytest.raises(InvalidError, match="'s.x' is there twice"):
+        tables.create(file, "new", given.append_column("s.x", pa.array(range(4))))
+    with pytest.raises(InvalidError, match="the columns id, s.x; they must be id, s.x, s.in.y"):
+        table.append(pa.table({"id": [1], "s": [{"x": 1}]}))
+    with pytest.raises(InvalidError, match="column 's' must be of numbers"):
+        tables.create(file, "new", pa.table({"s": pa.array([{}], pa.struct([]))}))
+
+
 def test_zones_bound_every_value_and_hold_nan_and_missing_ones(file: nandarray.Store) -> None:
     random_ = random.Random(3)
     model = rows(random_, 150, list(TYPES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from processes import killed
 
 import nandarray
 from nandarray import parts
-from nandarray.errors import BadIndexError, CorruptError, ExistsError, InvalidError, NotFoundError
+from nandarray.errors import BadIndexError, BusyError, CorruptError, ExistsError, InvalidError, NotFoundError
 from nandarray.interop import tables
 from nandarray.interop.tables import ColumnTable, Piece, col
+from nandarray.interop.tables.columns import write
 
 
 @pytest.fixture(params=doors.COMPUTING)
@@ -54,9 +56,9 @@ def test_what_cannot_be_created_leaves_nothing(store: Any, tmp_path: Path) -> No
     (tmp_path / "bad.csv").write_text("id,name\n1,a\n2,b,c\n")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     (tmp_path / "a.txt").write_text("1")
-    structs = pa.table({"id": [1], "s": [{"x": 1}]})
+    structs = pa.table({"id": [1], "s": [[{"x": 1}]]})
     for source, match in [
-        (structs, "column 's' must be of numbers, .* not of struct"),
+        (structs, "column 's' must be of numbers, .* not of list<.*struct"),
         (pa.table({"u": pa.array([[[1]]], pa.list_(pa.list_(pa.int8())))}), "column 'u' must be"),
         (pa.table({"u": pa.array([["a"]], pa.list_(pa.string()))}), "column 'u' must be"),
         (pa.table({"u": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8()))}), "column 'u' must be"),
@@ -147,6 +149,15 @@ def test_names_and_pieces_that_are_no_list_of_such_are_refused(file: nandarray.S
                 one.scan(pieces=pieces)
         with pytest.raises(InvalidError, match="pieces must be a list"):
             rows_of.aggregate({"n": ("sum", "id")}, pieces=pieces)
+    for call in (
+        rows_of.scan,
+        text.scan,
+        elements.scan,
+        lambda **options: rows_of.aggregate({"n": "count"}, **options),
+    ):
+        for name in ("foo", "out", "batch_row"):  # which need not run anything
+            with pytest.raises(TypeError, match=f"options must be of form, .*, not '{name}'"):
+                call(**{name: 1})
 
 
 def test_values_that_a_column_cannot_take_are_refused(store: Any) -> None:
@@ -275,6 +286,31 @@ def test_an_append_or_a_deletion_that_stops_anywhere_changes_nothing(file: nanda
         same(table.scan().read_all(), model)
     assert steps > 30
     assert file.check()["ok"]
+
+
+def test_a_change_behind_one_that_has_stopped_ends_with_an_error(file: nandarray.Store, monkeypatch: Any) -> None:
+    table = tables.create(file, "t", pa.table({"id": [1, 2]}))
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def stopped() -> Any:
+        begun.set()
+        assert goes_on.wait(60)
+        yield from pa.table({"id": [3]}).to_batches()
+
+    slow = threading.Thread(target=table.append, args=(pa.RecordBatchReader.from_batches(table.schema, stopped()),))
+    slow.start()
+    try:
+        assert begun.wait(60)
+        monkeypatch.setattr(write, "_PATIENCE_S", 0.05)
+        for change in (lambda: table.append({"id": [4]}), lambda: table.delete(col("id") == 1)):
+            with pytest.raises(BusyError, match="'t' must have one append or deletion at a time.* within 0.05 s"):
+                change()
+        assert table.scan().read_all()["id"].to_pylist() == [1, 2]
+    finally:
+        goes_on.set()
+        slow.join()
+    assert table.delete(col("id") == 1) == 1
+    assert table.scan().read_all()["id"].to_pylist() == [2, 3]
 
 
 def test_a_missing_row_is_found_whatever_a_stopped_append_left_in_its_zone(

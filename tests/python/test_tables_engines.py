@@ -222,9 +222,74 @@ def test_polars_gives_the_rows_of_a_whole_scan(table: Any) -> None:
         lambda t: t.filter(~(column("id") == 3)).group_by("name").agg(column("price").sum()).sort("name"),
         lambda t: t.filter(column("price") > Decimal("20.5")).select("big"),
         lambda t: t.filter(column("name") > "green", column("id") < 4).sort("big", descending=True).head(3),
+        lambda t: t.head(7).filter(column("id") > 0),
+        lambda t: t.filter(column("id") > 0).slice(3, 4).select("day"),
+        lambda t: t.filter(column("name").str.len_chars() > 3, column("id") < 0).select("id"),
+        lambda t: t.filter(column("id") > 2**40),
+        lambda t: t.select(pl.len()),
     ):
-        assert ask(pl.scan_pyarrow_dataset(dataset)).collect().equals(ask(pl.scan_pyarrow_dataset(memory)).collect())
+        wanted = ask(pl.scan_pyarrow_dataset(memory)).collect()
+        assert ask(pl.scan_pyarrow_dataset(dataset)).collect().equals(wanted)
+        for engine in ("in-memory", "streaming"):
+            assert ask(tables.scan_polars(dataset)).collect(engine=engine).equals(wanted)
     assert any(test is not None and whole for _, test, whole in dataset.pushed)
+
+
+def test_polars_gets_what_is_pushed_and_nan_is_greatest(tmp_path: Path) -> None:
+    pl = pytest.importorskip("polars", reason=ENGINES)
+    x, i = pl.col("x"), pl.col("i")
+    rows = pl.DataFrame({"x": [1.0, float("nan"), None, -0.0, 5.0], "i": [2**31 - 1, -5, 0, None, 7]})
+    rows = rows.with_columns(i.cast(pl.Int32), c=pl.Series(["b", "a", None, "c", "a"], dtype=pl.Categorical))
+    with nandarray.open(tmp_path / "t.nand", "w") as store:
+        dataset = tables.create(store, "t", rows.to_arrow()).dataset()
+        lazy = tables.scan_polars(dataset)
+        for where, part in (
+            (x > 1, "pushed"),
+            (x.is_between(1, 9) | ~(x >= 1), "pushed"),
+            (x.is_nan() & (i < 0), "pushed"),
+            ((x > 1.0) & (x != 5.0), "pushed"),
+            (i.is_in([7, 8]) | (pl.col("c") == "b"), "pushed"),
+            (i.is_in([7, None]), "left to Arrow"),
+            ((i + 1 < 0) & x.is_not_null(), "in part"),  # which wraps around
+            (x > x * 0.5, "left to Arrow"),
+            (pl.col("c") < "c", "left to Arrow"),
+        ):
+            before = dataset.counts[part]
+            assert lazy.filter(where).collect().equals(rows.filter(where)), where
+            assert dataset.counts[part] == before + 1, where
+        with pytest.raises(InvalidError, match="must be of a table or its dataset, not of type DataFrame"):
+            tables.scan_polars(rows)
+        with pytest.raises(InvalidError, match="filter its lazy frame"):
+            tables.scan_polars(dataset.filter(ID > 3))
+
+
+def test_an_engine_that_counts_asks_no_column_that_its_filter_has_not(tmp_path: Path) -> None:
+    data = {"id": range(900), "other": range(900), "name": ["a"] * 900}
+    with nandarray.open(tmp_path / "t.nand", "w") as store:
+        table = tables.create(store, "t", pa.table(data), zone_rows=100)
+        for engine, columns in (("duckdb", ["id"]), ("datafusion", [])):
+            module, dataset = pytest.importorskip(engine, reason=ENGINES), table.dataset()
+            query = "select count(*) as c from t where id > 100 and id < 300"
+            if engine == "duckdb":
+                with module.connect() as connection:
+                    connection.register("t", dataset)
+                    assert connection.sql(query).fetchall() == [(199,)]
+            else:
+                context = module.SessionContext()
+                context.register_dataset("t", dataset)
+                assert context.sql(query).to_pydict() == {"c": [199]}
+            assert {(*read,) for read, _, _ in dataset.pushed} == {(*columns,)}
+
+
+def test_a_scanner_of_which_only_the_schema_is_asked_scans_nothing(table: Any, monkeypatch: Any) -> None:
+    dataset, begun = table.dataset(), []
+    scan = type(table).scan
+    monkeypatch.setattr(type(table), "scan", lambda *given, **more: begun.append(1) or scan(*given, **more))
+    scanner = dataset.scanner(columns=["name", "big"], filter=NAME >= "g")
+    assert scanner.projected_schema.equals(table.schema.empty_table().select(["name", "big"]).schema)
+    assert not begun
+    assert scanner.to_table().num_rows
+    assert begun
 
 
 def test_a_fault_of_the_text_comes_through_each_engine(table: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 import sparks
 
 import nandarray
-from nandarray.interop.tables import Table, open_table
+from nandarray.interop.tables import Table, open_table, scan_polars
 from nandarray_papers.tpch.data import parquet_files, store_columns
 from nandarray_papers.tpch.queries import QUERIES
 from nandarray_papers.tpch.schema import TABLES
@@ -76,7 +76,7 @@ def test_datafusion(tables: dict[str, Table], folder: Path) -> None:
 def test_polars(tables: dict[str, Table], folder: Path) -> None:
     pl = pytest.importorskip("polars", reason=MISSING)
     with (
-        pl.SQLContext({name: pl.scan_pyarrow_dataset(table.dataset()) for name, table in tables.items()}) as ours,
+        pl.SQLContext({name: scan_polars(table) for name, table in tables.items()}) as ours,
         pl.SQLContext({name: pl.scan_parquet(f"{folder}/{name}.parquet") for name in tables}) as theirs,
     ):
         for number, query in QUERIES.items():

@@ -1,10 +1,13 @@
-"""Times of a host for TPC-H's queries in DuckDB, with and without the filtered scans: the host's part of Figure 7.14.
+"""Times of a host for TPC-H's queries, with and without the filtered scans: the host's part of Figure 7.14.
 
-``python -m nandarray_papers.tpch.host`` prints them as TOML; ``host.toml`` beside this file has them of one machine,
-since an experiment's results must not depend on the machine that runs it. Without offload a query parses the text of
-all of its tables. With it, tables that have a filtered scan in the query come as that scan's rows: the query is run
-over offloaded scans (:class:`~nandarray.interop.tables.dataset.TableDataset`), and again over the batches that they
-gave. Times are CPU seconds on one thread, to be divided by a number of cores.
+``python -m nandarray_papers.tpch.host ENGINE`` prints those of ``spark`` or ``duckdb`` as TOML; ``host.toml`` beside
+this file has both, of one machine, since an experiment's results must not depend on the machine that runs it. Without
+offload a query parses the text of all of its tables. With it, tables that have a filtered scan in the query come as
+that scan's rows. Times are CPU seconds on one thread, to be divided by a number of cores.
+
+How Spark is measured, :mod:`host_spark` says. In DuckDB the query is run over offloaded scans
+(:class:`~nandarray.interop.tables.dataset.TableDataset`), and again over the batches that they gave; the shortest of
+some rounds counts.
 """
 
 from __future__ import annotations
@@ -14,53 +17,23 @@ import re
 import sys
 import tempfile
 import time
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import nandarray
 from nandarray.errors import InvalidError
+from nandarray_papers.tpch import host_spark
 from nandarray_papers.tpch.data import files, store_tables
+from nandarray_papers.tpch.host_times import HOSTS, HostTime
 from nandarray_papers.tpch.queries import QUERIES
-from nandarray_papers.tpch.scans import SCANS
+from nandarray_papers.tpch.scans import filtered_tables
 from nandarray_papers.tpch.schema import TABLES
 
-__all__ = ["HostTime", "filtered_tables", "host_times", "measure"]
+__all__ = ["measure"]
 
 _SQL = {"int32": "integer", "int64": "bigint", "date": "date"}
-
-
-@dataclass(frozen=True)
-class HostTime:
-    """CPU times of one query: without offload, and with it but without the scans themselves.
-
-    ``passes`` says by offloaded table how often the query scans it.
-    """
-
-    alone_s: float
-    after_s: float
-    passes: Mapping[str, int]
-
-
-def filtered_tables(query: int) -> dict[str, str]:
-    """Return the tables of a query that have a filtered scan, with the name of the first."""
-    found: dict[str, str] = {}
-    for one in SCANS:
-        if int(re.match(r"\d+", one.name)[0]) == query:  # type: ignore[index]
-            found.setdefault(one.table, one.name)
-    return found
-
-
-@cache
-def host_times() -> tuple[float, dict[int, HostTime]]:
-    """Return the scale factor and the stored times by query."""
-    data = tomllib.loads(resources.files("nandarray_papers.tpch").joinpath("host.toml").read_text(encoding="utf-8"))
-    times = {int(one["query"]): HostTime(one["alone_s"], one["after_s"], dict(one["passes"])) for one in data["query"]}
-    return float(data["scale"]), times
 
 
 class _Kept:
@@ -111,7 +84,7 @@ def _least(connection: Any, query: int, rounds: int) -> float:
 
 
 def measure(scale: float, rounds: int = 3) -> Iterator[tuple[int, HostTime]]:
-    """Measure queries that have a filtered scan on this machine; the shortest of some rounds counts."""
+    """Measure queries that have a filtered scan in DuckDB on this machine; the shortest of some rounds counts."""
     import duckdb
 
     paths = files(scale)
@@ -136,16 +109,33 @@ def measure(scale: float, rounds: int = 3) -> Iterator[tuple[int, HostTime]]:
 
 
 def main(words: list[str]) -> None:
-    """Print times as TOML."""
-    if len(words) > 1:
-        raise InvalidError("one argument at most: the scale factor, 0.1 if left out")
-    scale = float(words[0]) if words else 0.1
-    print("# CPU times of TPC-H's queries in DuckDB on one thread: python -m nandarray_papers.tpch.host")
-    print(f'scale = {scale:g}\nmachine = "{platform.machine()}, {_processor()}"')
-    for query, one in measure(scale):
+    """Print times of an engine as TOML."""
+    if not words or len(words) > 2 or words[0] not in _ENGINES:  # noqa: PLR2004 (an engine and a scale factor)
+        raise InvalidError(f"one of {', '.join(_ENGINES)} must be given, and at most a scale factor, not {words}")
+    engine, scale = words[0], float(words[1]) if len(words) > 1 else 0.1
+    measured, versions = _ENGINES[engine]()
+    print(f'[{engine}]\ncommand = "python -m nandarray_papers.tpch.host {engine} {scale:g}"\nscale = {scale:g}')
+    print(f'machine = "{platform.machine()}, {_processor()}"\nversions = "{versions}"')
+    for query, one in measured(scale):
+        print(f"\n[[{engine}.query]]\nquery = {query}")
+        for name, value in asdict(one).items():
+            if isinstance(value, float):
+                print(f"{name} = {value:.4f}")
         passes = ", ".join(f"{name} = {number}" for name, number in one.passes.items())
-        print(f"\n[[query]]\nquery = {query}\nalone_s = {one.alone_s:.4f}\nafter_s = {one.after_s:.4f}")
         print(f"passes = {{ {passes} }}", flush=True)
+
+
+def _duckdb() -> tuple[Any, str]:
+    import duckdb
+
+    return measure, f"DuckDB {duckdb.__version__}"
+
+
+def _spark() -> tuple[Any, str]:
+    return host_spark.measure, host_spark.versions()
+
+
+_ENGINES = dict(zip(HOSTS, (_spark, _duckdb), strict=True))
 
 
 def _processor() -> str:

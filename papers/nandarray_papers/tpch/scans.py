@@ -7,11 +7,12 @@ Comparisons of two columns, and patterns with more than one gap, are not pushed 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nandarray.interop.tables import Test, col
 
-__all__ = ["SCANS", "Scan"]
+__all__ = ["SCANS", "Scan", "filtered_tables"]
 
 
 @dataclass(frozen=True)
@@ -146,3 +147,12 @@ SCANS = (
     Scan("21o", "orders", ("o_orderkey", "o_orderstatus"), col("o_orderstatus") == "F"),
     Scan("22c", "customer", ("c_phone", "c_acctbal"), col("c_acctbal") > "0.00"),
 )
+
+
+def filtered_tables(query: int) -> dict[str, str]:
+    """Return the tables of a query that have a filtered scan, with the name of the first."""
+    found: dict[str, str] = {}
+    for one in SCANS:
+        if int(re.match(r"\d+", one.name)[0]) == query:  # type: ignore[index]
+            found.setdefault(one.table, one.name)
+    return found

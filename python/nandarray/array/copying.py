@@ -1,10 +1,11 @@
 """Copies of arrays and groups, within a store and between stores behind any doors.
 
 A copy has the dtype, fill value, compression, building block and attributes of its source (another building block only
-where the store's geometry does not allow that one), and its elements, read and written in bounded memory: each side
-codes its own. In a file it is whole or absent: it is written under a hidden name and gets its own by one command at the
-end. A door has no hidden names; there an error removes what was written. While others write to the source, each box of
-elements is as it was when it was read; of a ragged array the offsets are read first, so that its rows are whole.
+where the store's geometry does not allow that one), and its elements, moved in bounded memory: as they are stored
+where both have the same codec (:mod:`nandarray.array.elements`). In a file it is whole or absent: it is written under
+a hidden name and gets its own by one command at the end. A door has no hidden names; there an error removes what was
+written. While others write to the source, each box of elements is as it was when it was read; of a ragged array the
+offsets are read first, so that its rows are whole.
 """
 
 from __future__ import annotations

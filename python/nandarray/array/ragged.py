@@ -15,6 +15,7 @@ Elsewhere: creating one (:mod:`nandarray.array.ragged_creation`), rows in memory
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,6 +31,7 @@ from nandarray.array.listing import RAGGED, open_array, ragged_facts
 from nandarray.array.methods import missing
 from nandarray.array.pickling import reduce_ragged
 from nandarray.array.ragged_values import KINDS, RaggedKind, Rows, compacted, rows_of, to_arrow, to_numpy
+from nandarray.door import Source
 from nandarray.errors import BadIndexError, ClosedError, CorruptError, InvalidError
 from nandarray.index import buffers
 from nandarray.index.compare import Uncompared
@@ -47,8 +49,11 @@ _NdArray = np.ndarray[Any, Any]
 #: Bytes of elements that iteration, streams and copies have in memory at once, and rows whose offsets they have.
 _BATCH_BYTES = 16 << 20
 _BATCH_ROWS = 1 << 16
-#: Bytes between two chosen rows that are read with them.
-_GAP_BYTES = 16 << 10
+#: Bytes between two chosen rows that are read with them; of a file, and behind a door, where they are sent.
+_GAP_BYTES, _GAP_BYTES_SENT = 16 << 10, 512
+#: Bytes up to which runs of about one length are read by one command; of a file, and behind a door, where a command
+#: takes longer than a copy. All of up to the least are of one length.
+_ALIKE_MOST, _ALIKE_MOST_SENT, _ALIKE_LEAST = 1 << 12, 1 << 16, 32
 #: Rows between the first and the last chosen one, for each that is chosen, whose offsets are read with theirs.
 _NEAR = 8
 
@@ -362,19 +367,50 @@ class Ragged(Uncompared):
             starts, ends = np.asarray(self._offsets[np.concatenate([numbers, numbers + 1])]).reshape(2, -1)
         self._check_places(starts, ends, numbers)
         order = np.argsort(starts, kind="stable")
-        gap = _GAP_BYTES // max(1, self._values.nbytes // max(1, self._values.shape[0]))
+        item = max(1, self._values.nbytes // max(1, self._values.shape[0]))
+        gap = (_GAP_BYTES_SENT if self._is_sent else _GAP_BYTES) // item
         reach = np.maximum.accumulate(ends[order])
         first = np.flatnonzero(np.concatenate([[True], starts[order][1:] - reach[:-1] > gap]))
         begins, finish = starts[order][first], np.maximum.reduceat(ends[order], first)
-        pieces = [self._values[begin:end] for begin, end in zip(begins.tolist(), finish.tolist(), strict=True)]
         base = np.concatenate([[0], np.cumsum(finish - begins)[:-1]]) - begins
         shift = np.empty(len(numbers), np.int64)
         shift[order] = np.repeat(base, np.diff(np.append(first, len(numbers))))
         valid = self.valid
         return Rows(
-            *compacted(np.concatenate(pieces, dtype=self._values.dtype), starts + shift, ends + shift),
+            *compacted(self._runs(begins, finish - begins), starts + shift, ends + shift),
             None if valid is None else self._truth(valid, numbers, high + 1),
         )
+
+    @property
+    def _is_sent(self) -> bool:
+        """Whether elements are sent through a door."""
+        return isinstance(self._store._engine, Source)
+
+    def _runs(self, begins: _NdArray, lengths: _NdArray) -> _NdArray:
+        """Read runs of elements, one behind the other: of short ones those of about one length by one command."""
+        values = self._values
+        inner = values.shape[1:]
+        found = np.empty((int(lengths.sum()), *inner), values.dtype)
+        ends = np.cumsum(lengths).tolist()
+        froms = [0, *ends]
+        item = values.dtype.itemsize * math.prod(inner)
+        short = (lengths > 0) & (lengths * item <= (_ALIKE_MOST_SENT if self._is_sent else _ALIKE_MOST))
+        # Powers of two, so that not more than twice the bytes of the runs are read.
+        sizes = np.where(short, np.maximum(np.ceil(np.log2(np.maximum(lengths, 1))), math.log2(_ALIKE_LEAST)), 0)
+        for size in np.unique(sizes[short]):
+            chosen = np.flatnonzero(short & (sizes == size))
+            longest = int(lengths[chosen].max())
+            boxes = np.empty((len(chosen), longest, *inner), values.dtype)
+            starts = np.zeros((len(chosen), values.ndim), np.uint64)
+            # A box has its length, also where the array ends before.
+            starts[:, 0] = firsts = np.minimum(begins[chosen], values.shape[0] - longest)
+            values._commands().read_boxes(boxes, starts, [1] * values.ndim)
+            for box, at, skip in zip(boxes, chosen.tolist(), (begins[chosen] - firsts).tolist(), strict=True):
+                found[froms[at] : ends[at]] = box[skip : skip + ends[at] - froms[at]]
+        for at in np.flatnonzero(~short & (lengths > 0)).tolist():
+            begin = int(begins[at])
+            found[froms[at] : ends[at]] = values[begin : begin + ends[at] - froms[at]]
+        return found
 
     def _batches(self) -> Iterator[Rows]:
         """Read all rows, some at a time: as many as have few bytes, and at least one."""

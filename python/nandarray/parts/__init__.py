@@ -12,11 +12,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nandarray.interop.dask_nodes import NodePlugin
     from nandarray.parts.forks import Fork, ForkWriter, Receipt
+    from nandarray.parts.handing import give_up, hand_over, resume
     from nandarray.parts.store import PartedStore, PartsTransaction, create, open_folder
 
-__all__ = ["Fork", "ForkWriter", "NodePlugin", "PartedStore", "PartsTransaction", "Receipt", "create", "open_folder"]
+__all__ = [
+    "Fork",
+    "ForkWriter",
+    "NodePlugin",
+    "PartedStore",
+    "PartsTransaction",
+    "Receipt",
+    "create",
+    "give_up",
+    "hand_over",
+    "open_folder",
+    "resume",
+]
 
 _MODULES = dict.fromkeys(("Fork", "ForkWriter", "Receipt"), "nandarray.parts.forks")
+_MODULES |= dict.fromkeys(("give_up", "hand_over", "resume"), "nandarray.parts.handing")
 _MODULES["NodePlugin"] = "nandarray.interop.dask_nodes"
 
 

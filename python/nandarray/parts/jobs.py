@@ -77,6 +77,11 @@ class Jobs:
                 self._forks[job] = state
                 return Fork(source.path, job)
 
+    def take_over(self, job: str, state: Manifest) -> None:
+        """Take the fork of another process for this source's own, with the state that its workers began from."""
+        with self._lock:
+            self._forks[job] = state
+
     def implicit(self) -> Fork:
         """Return the fork that pickled arrays bring along."""
         with self._lock:

@@ -479,6 +479,11 @@ class PartsSource(Source):
                     if row is not None and row.part == own.part:
                         rows[number] = replace(row, bytes=facts.bytes, head=facts.head)
 
+    def let_jobs_go(self) -> None:
+        """Leave the folders of all jobs to the process that goes on with them."""
+        with self.lock:
+            self.jobs, self._alive = [], []
+
     def end_jobs(self, named: Collection[str] | None = None) -> None:
         """Delete the folders of all jobs, which were committed or given up, and their sealed parts but the named."""
         with self.lock:

@@ -682,11 +682,19 @@ def watched(
 ) -> Any:
     """Run in a thread; tell progress, and end the run, which looks at ``watch``, when this thread is interrupted.
 
+    Only the main thread is interrupted: another one runs by itself what nothing else is asked of.
     ``progress`` is called now and then with the state of ``watch``, and once with its state at the end. The run
     may take ``seconds``. Its result is returned; its exception is raised here. A run behind a
     ``door`` does not look at ``watch``: the door ends it, or leaves it to the other side, and its account is the state
     at the end.
     """
+    if (
+        progress is None
+        and seconds is None
+        and door is None
+        and threading.current_thread() is not threading.main_thread()
+    ):
+        return run()
     found: dict[str, Any] = {}
     until = math.inf if seconds is None else time.monotonic() + seconds
     late = False

@@ -336,6 +336,22 @@ impl PySpace {
         Ok(self.send(py, command::ListBlocks { space: self.id })?.into_pyarray(py))
     }
 
+    /// Copies building blocks from a space with the same elements, building block, compression and fill value, as they
+    /// are stored; returns for each whether it was copied. A block without content, or with a part in a write buffer,
+    /// is not.
+    fn copy_stored(&self, py: Python<'_>, source: &Self, blocks: &Bound<'_, PyArray2<u64>>) -> PyResult<Vec<bool>> {
+        let each = blocks.shape()[1];
+        let blocks = blocks.to_vec()?;
+        let found = source.send(py, command::ReadStored { space: source.id, blocks: &blocks })?;
+        let payloads: Vec<&[u8]> = found.iter().flatten().map(Vec::as_slice).collect();
+        let there = found.iter().zip(blocks.chunks_exact(each)).filter(|(payload, _)| payload.is_some());
+        let blocks: Vec<u64> = there.flat_map(|(_, at)| at).copied().collect();
+        if !payloads.is_empty() {
+            self.send(py, command::WriteStored { space: self.id, blocks: &blocks, payloads: &payloads })?;
+        }
+        Ok(found.iter().map(Option::is_some).collect())
+    }
+
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         numbers(py, self.send(py, command::StatSpace { space: self.id })?)
     }

@@ -240,6 +240,28 @@ pub struct Write<'a> {
     pub source: Source,
 }
 
+/// Reads compressed building blocks as they are stored, without decoding; the space must have no encryption. The reply
+/// has a payload for each block, `None` where a block has no content, or has a part in the write buffer.
+#[derive(Debug)]
+pub struct ReadStored<'a> {
+    /// Number of the space to read.
+    pub space: SpaceId,
+    /// Coordinates of the blocks, counted in blocks: those of the first, then those of the second, and so on.
+    pub blocks: &'a [u64],
+}
+
+/// Replaces whole building blocks by payloads that [`ReadStored`] returned for a space with the same elements, building
+/// block, compression and fill value. Each payload is decoded once, and damaged ones are refused.
+#[derive(Debug)]
+pub struct WriteStored<'a> {
+    /// Number of the space to write.
+    pub space: SpaceId,
+    /// Coordinates of the blocks, each once, as in [`ReadStored`].
+    pub blocks: &'a [u64],
+    /// Payload of each block.
+    pub payloads: &'a [&'a [u8]],
+}
+
 /// Deallocates a box: its elements read as the fill value from then on, and blocks that lie in it take no space.
 #[derive(Debug)]
 pub struct Deallocate<'a> {

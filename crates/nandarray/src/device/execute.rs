@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::check::CheckReport;
 use super::command::{
     Abort, Append, Apply, Batch, Begin, Change, Check, Compact, Create, Deallocate, Delete, Flush, List, ListBlocks,
-    Open, Read, Rename, Resize, SetAttrs, Settle, StageWrite, Stat, StatSpace, Write,
+    Open, Read, ReadStored, Rename, Resize, SetAttrs, Settle, StageWrite, Stat, StatSpace, Write, WriteStored,
 };
 use super::transaction::TransactionId;
 use super::{Device, Target};
@@ -200,6 +200,8 @@ commands! {
     Resize<'_>: Alone, true, |self, device| -> () { device.resize(self.space, self.shape) }
     SetAttrs<'_>: Alone, true, |self, device| -> () { device.set_attrs(self.space, self.attrs) }
     Deallocate<'_>: Alone, true, |self, device| -> () { device.deallocate(self.space, self.start, self.count) }
+    ReadStored<'_>: Alone, false, |self, device| -> Vec<Option<Vec<u8>>> { device.read_stored(self.space, self.blocks) }
+    WriteStored<'_>: Alone, true, |self, device| -> () { device.write_stored(self.space, self.blocks, self.payloads) }
     Flush: Behind, true, |self, device| -> () { device.flush() }
     Settle: Behind, true, |self, device| -> () { device.commit_with_room(false) }
     Compact: Alone, true, |self, device| -> u64 { device.compact() }

@@ -58,6 +58,7 @@ mod salvage;
 mod service;
 mod spool;
 mod staged_write;
+mod stored;
 mod target;
 mod transaction;
 mod wire;

@@ -7,11 +7,12 @@
 | ``columns`` | names of the columns to read, with commas between; every column if left out |
 | ``partitions`` | number of partitions to read, where there are as many rows; the number of processors if left out |
 | ``pushdown`` | ``on`` sends filters to the data, ``off`` leaves them to Spark; ``auto``, if left out: see below |
-| ``staging`` | folder for rows that are written, until all are there; beside the store if left out |
+| ``staging`` | folder for rows that are written to a store of one file, until all are there; beside it if left out |
 
 Spark up to 4.3 keeps what a scan has pushed for the whole frame: another scan of the same frame, without a filter or in
-the same query, reads the rows of the first one alone, silently. So ``auto`` sends filters to the data where Spark keeps
-them scan by scan. ``on`` is for frames of which each is scanned once.
+the same query, reads the rows of the first one alone, silently. Partitions are kept with it, and Python is not asked
+again, so nothing that partitions carry could tell the scans apart. So ``auto`` sends filters to the data where Spark
+keeps them scan by scan. ``on`` is for frames of which each is scanned once.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Options:
     pushdown : {"auto", "on", "off"}
         Whether filters go to the data.
     staging : str, optional
-        Folder for rows that are written.
+        Folder for rows that are written to a store of one file.
     """
 
     path: str

@@ -14,8 +14,18 @@ with needs("pyspark", "spark"):
 from nandarray.interop.spark.reading import TableReader, reader_of
 from nandarray.interop.spark.types import spark_schema
 from nandarray.interop.spark.writing import TableWriter
+from nandarray.interop.spark.writing_files import FileWriter
+from nandarray.interop.spark.writing_parts import PartsWriter
+from nandarray.parts.history import is_parted
+from nandarray.urls import is_served
 
-__all__ = ["NandarrayDataSource", "register"]
+__all__ = ["NandarrayDataSource", "register", "writer_of"]
+
+
+def writer_of(options: Options, schema: Any, *, overwrite: bool) -> TableWriter:
+    """Return what writes a frame to a table, by the store that it is in."""
+    is_folder = not is_served(options.path) and is_parted(options.path)
+    return (PartsWriter if is_folder else FileWriter)(options, schema, overwrite=overwrite)
 
 
 class NandarrayDataSource(DataSource):  # type: ignore[misc]
@@ -55,7 +65,7 @@ class NandarrayDataSource(DataSource):  # type: ignore[misc]
 
     def writer(self, schema: Any, overwrite: bool) -> TableWriter:  # noqa: FBT001 (Spark's)
         """Return what writes a frame to the table."""
-        return TableWriter(Options.of(self.options), schema, overwrite=overwrite)
+        return writer_of(Options.of(self.options), schema, overwrite=overwrite)
 
 
 def register(session: Any) -> None:

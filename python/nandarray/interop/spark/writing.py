@@ -1,24 +1,16 @@
-"""Writing Spark's frames to a table: each task stages its rows in a file, the driver appends all of them as one.
+"""Writing Spark's frames to a table: what is common to both ways, the checks and the rows' last step.
 
-A job has a folder beside the store (or where the option ``staging`` says), which tasks and driver must reach by the
-same path. A task writes its rows there as an Arrow stream and reports the file's name; what an attempt that failed has
-left is named by no report. ``commit`` adds the rows of all reports, in the order of the partitions, by one append, or
-by one transaction of a store of parts: they are visible, all of them, or none. ``commit`` and ``abort`` remove the
-folder; that of a driver that was killed is removed by the next writer after a day.
+Tasks keep their rows as streams of Arrow until all of them have ended; the driver then adds them, in the order of the
+partitions, by one append: they are visible, all of them, or none. The ways differ in the place of the rows until then.
+In a store of parts each task writes to a part of its own, and reports receipts (:mod:`writing_parts`). A store of one
+file has one process that writes, so tasks stage files beside it (:mod:`writing_files`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import os
-import re
-import shutil
-import time
-import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,35 +21,22 @@ from nandarray.errors import InvalidError
 from nandarray.interop.spark.options import Options
 from nandarray.interop.spark.types import as_spark, fitted, spark_schema
 from nandarray.interop.tables import TextTable, create
-from nandarray.parts.store import PartedStore
 from nandarray.urls import is_served
 
-__all__ = ["Staged", "TableWriter"]
-
-_SUFFIX = ".spark-"
-#: Age from which on the staged files of a job are of one that was killed.
-_OLD_S = 24 * 3600
-#: The number of a job, behind the suffix.
-_JOB = re.compile(r"[0-9a-f]{32}")
+__all__ = ["TableWriter", "write_stream"]
 
 
-@dataclass
-class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """The report of a task: the file with its rows.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file in the job's folder.
-    rows : int
-        Number of its rows.
-    """
-
-    name: str
-    rows: int
+def write_stream(sink: Any, schema: Any, batches: Iterable[Any]) -> int:
+    """Write the rows of a partition to a file as a stream of Arrow; return their number."""
+    rows = 0
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for batch in batches:
+            stream.write_batch(fitted(batch, schema))
+            rows += batch.num_rows
+    return rows
 
 
-class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class TableWriter(DataSourceArrowWriter, ABC):  # type: ignore[misc]
     """A writer of one table.
 
     Parameters
@@ -79,19 +58,12 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._options = options
         self._schema = as_spark(schema)
         self._overwrite = overwrite
-        beside = Path(options.path)
-        if options.staging is None and is_served(options.path):
-            raise InvalidError(f"staging must be given, a folder that all workers reach, to write to {options.path}")
-        place = Path(options.staging) if options.staging is not None else beside.parent
-        name = "drive" if is_served(options.path) else beside.name
-        self._folder = place / f"{name}{_SUFFIX}{uuid.uuid4().hex}"
         self._check()
-        _remove_old(place, name)
 
     def _check(self) -> None:
         """Refuse a frame that does not fit, before any task runs."""
         spark_schema(self._schema)
-        if not self._is_there():
+        if not is_served(self._options.path) and not os.path.exists(self._options.path):
             return
         with open_store(self._options.path) as store:
             table = self._options.found(store)
@@ -103,68 +75,32 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 told = f"a frame for {table.name!r} must have the columns {', '.join(table.schema.names)}"
                 raise InvalidError(f"{told}, not {', '.join(self._schema.names)}")
 
-    def _is_there(self) -> bool:
-        return is_served(self._options.path) or os.path.exists(self._options.path)
+    @abstractmethod
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Keep the rows of a partition; called where a task runs."""
 
-    def write(self, iterator: Iterator[Any]) -> Staged:
-        """Stage the rows of a partition; called where a task runs."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        name, rows = f"{uuid.uuid4().hex}.arrows", 0
-        with (self._folder / name).open("xb") as file:
-            with pa.ipc.new_stream(file, self._schema) as stream:
-                for batch in iterator:
-                    stream.write_batch(fitted(batch, self._schema))
-                    rows += batch.num_rows
-            file.flush()
-            os.fsync(file.fileno())
-        return Staged(name, rows)
-
+    @abstractmethod
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the rows of all partitions visible, in their order; called by the driver when every task has ended."""
-        staged = [one for one in messages if isinstance(one, Staged)]
-        with open_store(self._options.path, "r+" if is_served(self._options.path) else "a") as store:
-            if isinstance(store, PartedStore):
-                with store.transaction(f"Spark: {self._options.table}") as changed:
-                    self._add(changed, staged)
-            else:
-                self._add(store, staged)
-        self._remove()
 
+    @abstractmethod
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what was staged; called by the driver if a task or the commit has failed."""
-        self._remove()
+        """Remove what tasks have kept; called by the driver if a task or the commit has failed."""
 
-    def _add(self, store: Any, staged: list[Staged]) -> None:
+    def _add(self, store: Any, files: Iterable[Any]) -> None:
+        """Add the rows of partitions to the table, from files that :func:`write_stream` wrote."""
         table: Any = self._options.found(store)
-        if table is not None and not self._overwrite:
-            table.append(_reader(table.schema, self._batches(staged, table.schema)))
+        is_kept = table is not None and not self._overwrite
+        schema = table.schema if is_kept else self._schema
+        rows = pa.RecordBatchReader.from_batches(schema, _batches(files, schema))
+        if is_kept:
+            table.append(rows)
         else:
-            rows = _reader(self._schema, self._batches(staged, self._schema))
             create(store, self._options.table, rows, overwrite=self._overwrite)
 
-    def _batches(self, staged: Iterable[Staged], schema: Any) -> Iterator[Any]:
-        for one in staged:
-            path = self._folder / one.name
-            if not path.exists():
-                raise InvalidError(f"staging must be a folder that driver and workers share: {path} is not there")
-            with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-                for batch in stream:
-                    yield fitted(batch, schema)
 
-    def _remove(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _reader(schema: Any, batches: Iterator[Any]) -> Any:
-    return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def _remove_old(place: Path, name: str) -> None:
-    """Remove the folders of jobs whose driver was killed."""
-    for folder in place.glob(f"{glob.escape(name)}{_SUFFIX}*"):
-        if not _JOB.fullmatch(folder.name.removeprefix(f"{name}{_SUFFIX}")):
-            continue  # a user's own
-        with contextlib.suppress(OSError):
-            newest = max([folder.stat().st_mtime, *(one.stat().st_mtime for one in folder.iterdir())])
-            if newest < time.time() - _OLD_S:
-                shutil.rmtree(folder, ignore_errors=True)
+def _batches(files: Iterable[Any], schema: Any) -> Iterator[Any]:
+    for file in files:
+        with file, pa.ipc.open_stream(file) as stream:
+            for batch in stream:
+                yield fitted(batch, schema)

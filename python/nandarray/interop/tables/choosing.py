@@ -51,6 +51,8 @@ __all__ = ["Chooser", "Operand"]
 Tree = tuple[Any, ...]
 #: Rows of one run, whose numbers have 32 bits.
 RUN_ROWS = 1 << 30
+#: Decimals of more digits than 64 bits have, as Arrow has them.
+_LIMBS = np.dtype("V16")
 #: Ranges of codes, and values of a set, that are written into the program; others become a table.
 _RANGES_MAX = 8
 #: Comparisons of a program, at most: the compiler takes longer than in proportion to them.
@@ -76,8 +78,8 @@ class Operand:
         Its Arrow type.
     values : Array or None
         Values, an element a row (of any dimensions for :meth:`Chooser.numbers`), as Arrow stores them: whole numbers of
-        the type's unit (a decimal of at most 18 digits times 10^S), floats, or booleans; codes where a dictionary is
-        given; None for text that no program reads.
+        the type's unit (a decimal times 10^S, of more than 18 digits in 16 bytes), floats, or booleans; codes where a
+        dictionary is given; None for text that no program reads.
     valid : Array or None
         Booleans, false for missing values; None if none is missing.
     dictionary : pyarrow.Array or None
@@ -299,7 +301,7 @@ class Inputs:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """Dtypes of the inputs."""
-        return tuple(one.dtype.str if one.dtype.kind in "mM" else one.dtype.name for one in self._arrays)
+        return tuple(one.dtype.str if one.dtype.kind in "mMV" else one.dtype.name for one in self._arrays)
 
     @property
     def scalar_dtypes(self) -> tuple[str, ...]:
@@ -542,6 +544,8 @@ class Lowering:
             return ("or", *(self._compared("==", left, kind, one) for one in found))
         made = self._value(left, kind)
         shape = self._inputs.typed(made)
+        if shape.type == "__int128":
+            raise _Undecided("many values of a decimal of more digits")
         if not shape.is_float:
             found = [one for one in found if shape.low <= one <= shape.high]
         dtype = "float64" if shape.is_float else "uint64" if shape.type.startswith("u") else "int64"
@@ -576,9 +580,10 @@ class Lowering:
         if operand.values is None or (operand.dictionary is not None and not coded):
             raise _Undecided("a column that is stored otherwise")
         dtype, kind = operand.values.dtype, operand.type
-        if operand.dictionary is None and pa.types.is_decimal(value_type(kind)) and kind.precision > DIGITS_64:
+        wide = operand.dictionary is None and pa.types.is_decimal(value_type(kind)) and kind.precision > DIGITS_64
+        if wide and dtype != _LIMBS:
             raise _Undecided("a decimal of more digits")
-        if dtype.kind not in "biufmM" or not dtype.isnative or dtype.itemsize > 8:  # noqa: PLR2004
+        if not wide and (dtype.kind not in "biufmM" or not dtype.isnative or dtype.itemsize > 8):  # noqa: PLR2004
             raise _Undecided("elements that programs do not read")
         return self._inputs.array(name, "values")
 

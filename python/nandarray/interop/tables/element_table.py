@@ -30,7 +30,7 @@ from nandarray.interop.tables.choosing import Chooser, Operand
 from nandarray.interop.tables.columns.select import checked_rows
 from nandarray.interop.tables.expressions import expression_of
 from nandarray.interop.tables.filters import of_arrow
-from nandarray.interop.tables.table import Piece, Table, checked_columns, checked_pieces
+from nandarray.interop.tables.table import Piece, Table, check_options, checked_columns, checked_pieces
 from nandarray.interop.tables.where import Test, as_test
 from nandarray.interop.tables.zones import Zones, excluded
 from nandarray.programs.operand import Operand as BaseOperand
@@ -171,9 +171,10 @@ class ElementTable(Table):
         InvalidError
             A value of the test is none of its column's kind.
         TypeError
-            It is no test.
+            It is no test, or there is no such option.
         """
         wanted, rows = checked_columns(columns, self.schema.names), checked_rows("batch_rows", batch_rows)
+        check_options(options)
         test = None if where is None else as_test(where)
         chooser = Chooser(test, self._operands)
         schema = pa.schema([self.schema.field(name) for name in wanted])

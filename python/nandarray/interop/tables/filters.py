@@ -21,7 +21,7 @@ from nandarray.interop.tables.expressions import expression_of
 from nandarray.interop.tables.kinds import kind_of, value_type
 from nandarray.interop.tables.where import Test
 
-__all__ = ["Call", "NotUnderstoodError", "of_arrow", "read", "test_of"]
+__all__ = ["Call", "NotUnderstoodError", "form", "of_arrow", "read", "test_of"]
 
 Tree = tuple[Any, ...]
 _COMPARED = {
@@ -92,6 +92,14 @@ def _pairs(schema: Any) -> list[tuple[bytes, bytes]]:
     count = ctypes.c_int32.from_address(at).value
     at += 4
     return [(take(), take()) for _ in range(count)]
+
+
+def form(expression: Any) -> bytes | None:
+    """Return an expression in the form in which Arrow pickles it, the same for equal ones; None where it has none."""
+    try:
+        return bytes(expression.__reduce__()[1][0])
+    except (pa.ArrowException, NotImplementedError, ValueError, TypeError):
+        return None
 
 
 def read(expression: Any) -> Any:

@@ -7,18 +7,28 @@ engine, one resumption of a stream. Rows of a scan come in the order of the tabl
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.interop.tables.where import Test
+from nandarray.programs.run import offload
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = ["Piece", "Table", "checked_columns", "checked_names", "checked_pieces"]
+__all__ = ["Piece", "Table", "check_options", "checked_columns", "checked_names", "checked_pieces"]
+
+#: Options of runs that a scan takes; what a run gives is the scan's.
+_OPTIONS = [
+    one.name for one in inspect.signature(offload).parameters.values() if one.kind is one.KEYWORD_ONLY
+]  # fmt: skip
+_OPTIONS.remove("out")
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,13 @@ def checked_pieces(pieces: Any) -> list[Piece]:
         if not isinstance(one, Piece) or not all(hasattr(end, "__index__") for end in (one.begin, one.end)):
             raise InvalidError(f"pieces must be a list of those that pieces() gave, not with {one!r:.60}")
     return found
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Refuse options that no run has, although a scan may need no run: a TypeError names the first."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise TypeError(f"options must be of {', '.join(one for one in _OPTIONS if one[0] != '_')}, not {name!r}")
 
 
 class Table(ABC):
@@ -125,6 +142,10 @@ class Table(ABC):
         **options: Any,
     ) -> Any:
         """Scan the table beside the data; the result is a ``pyarrow.RecordBatchReader`` that reads as it is asked."""
+
+    def scanned(self, columns: Sequence[str], **_options: Any) -> Any:
+        """Return the schema of the batches of a scan of some columns, which is not begun."""
+        return pa.schema([self.schema.field(name) for name in columns])
 
     def count_rows(self, where: Test | None = None, *, pieces: Sequence[Piece] | None = None) -> int:
         """Count the rows that pass a test."""

@@ -33,7 +33,7 @@ from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, Pr
 from nandarray.interop.tables.filters import of_arrow
 from nandarray.interop.tables.lines import MARK, cuts_of, head_of, line_ends, unreadable
 from nandarray.interop.tables.schema import Column, columns_of
-from nandarray.interop.tables.table import Piece, Table, checked_columns, checked_pieces
+from nandarray.interop.tables.table import Piece, Table, check_options, checked_columns, checked_pieces
 from nandarray.interop.tables.where import Test, checked, decidable
 from nandarray.programs import library
 from nandarray.programs.ports import Box
@@ -282,7 +282,7 @@ class TextTable(Table):
         InvalidError
             The test does not fit its columns, or has too many comparisons.
         TypeError
-            It is no test.
+            It is no test, or there is no such option.
         MalformedLineError
             While it is read: a line cannot be read.
 
@@ -298,6 +298,7 @@ class TextTable(Table):
         """
         import pyarrow as pa
 
+        check_options(options)
         numbers = self._numbers(columns)
         chosen = self._all if pieces is None else checked_pieces(pieces)
         test = checked(where, self.columns)

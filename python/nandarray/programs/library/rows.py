@@ -35,6 +35,8 @@ COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
 _ARITHMETIC = {"+", "-", "*", "/"}
 _WORD = 64
 _WHOLE = 128
+#: Integers of that many bits.
+_LIMBS = np.dtype("V16")
 
 Test = tuple[Any, ...]
 
@@ -61,12 +63,20 @@ def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _type(dtype: np.dtype[Any]) -> str:
-    """Give the type in C of an element; moments and spans of time are 64-bit integers, float16 are bits."""
+    """Give the type in C of an element; moments and spans of time are 64-bit integers, float16 are bits.
+
+    Sixteen bytes are an integer of two limbs, the lower one first, as Arrow has decimals.
+    """
     if dtype.kind == "f" and dtype.itemsize <= 8:  # noqa: PLR2004
         return {2: "uint16_t", 4: "float", 8: "double"}[dtype.itemsize]
     if dtype.kind in "iubmM" and dtype.isnative:
         return f"{'u' if dtype.kind in 'ub' else ''}int{8 * dtype.itemsize}_t"
-    raise InvalidError(f"rows: elements must be booleans, integers, floats or times of this machine, not {dtype}")
+    if dtype == _LIMBS:
+        return "limbs"
+    raise InvalidError(
+        f"rows: elements must be booleans, integers, floats or times of this machine, or integers of 16 bytes (V16), "
+        f"not {dtype}"
+    )
 
 
 def _holding(low: int, high: int) -> str:
@@ -96,7 +106,11 @@ def typed(value: Test, inputs: Sequence[np.dtype[Any]], scalars: Sequence[np.dty
         low, high = _range(dtype)
         if len(rest) > 1:
             low, high = max(low, rest[1]), min(high, rest[2])
-        return Typed(code, _type(dtype), low, high)
+        return (
+            Typed(f"(__int128){code}", "__int128", low, high)
+            if dtype == _LIMBS
+            else Typed(code, _type(dtype), low, high)
+        )
     if op == "const":
         return _constant(rest[0])
     if op == "float":
@@ -235,7 +249,7 @@ def rows_(_dtype: np.dtype[Any] | None, values: Mapping[str, Any]) -> Mapping[st
     ports, bound = [], []
     for number, dtype in enumerate(inputs):
         made, name = _type(dtype), f"x{number}"
-        shown: dict[str, Any] = {"name": name, "dtype": dtype.str if dtype.kind in "mM" else dtype.name}
+        shown: dict[str, Any] = {"name": name, "dtype": dtype.str if dtype.kind in "mMV" else dtype.name}
         bound.append(f"const {made} *restrict {name} = ND_INPUT(args, {number}, {made});")
         if number in whole:
             shown["whole"] = True

@@ -115,6 +115,21 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Returns the payload of a coded block without its padding, verified by its pages' checksums and not decoded.
+    pub fn payload(&self, at: &[u64], map: &BlockMap) -> Result<Vec<u8>> {
+        let codec = self.space.codec()?;
+        let key = Space::context_key(at);
+        let mut found = Vec::new();
+        self.with_payload_of(at, map, &mut |len, bring| {
+            let head = bring(self.payload_units(at, &(0..codec.head_bytes()), len)?)?;
+            let table = codec.frame_table(head, self.space.context(&key));
+            let bytes = table.map_err(|e| self.damaged(at, &e.to_string()))?.payload_bytes();
+            found = bring(self.payload_units(at, &(0..bytes), len)?)?[..bytes].to_vec();
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     /// Fetches and verifies a page of a coded block, into its place in a payload-sized buffer.
     pub(super) fn fetch_unit(&self, at: &[u64], map: &BlockMap, unit: u32, payload: &mut [u8]) -> Result<()> {
         let page = self.space.shape.page;

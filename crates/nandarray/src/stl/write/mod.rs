@@ -249,13 +249,18 @@ impl Writer<'_> {
 
     /// Encodes a block (compresses, encrypts) and appends its payload; returns the new pages.
     pub fn append_coded(&self, at: &BlockAt, block: &[u8]) -> Result<Vec<Run>> {
-        let page = self.space.shape.page;
         let key = Space::context_key(at);
         let mut payload = Vec::new();
         self.space
             .codec()?
             .encode(block, self.space.context(&key), self.seq, &mut payload)
             .unwrap_or_else(|e| panic!("a block of its own space cannot be encoded: {e}"));
+        self.append_payload(at, payload)
+    }
+
+    /// Appends the payload of a block; returns the new pages.
+    pub fn append_payload(&self, at: &BlockAt, mut payload: Vec<u8>) -> Result<Vec<Run>> {
+        let page = self.space.shape.page;
         payload.resize(payload.len().next_multiple_of(page), 0);
         let most = self.space.coded_pages_max() as usize * page;
         assert!(payload.len() <= most, "a payload of {} bytes; the most is {most}", payload.len());

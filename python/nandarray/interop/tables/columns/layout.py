@@ -58,6 +58,12 @@ class Place:
         """The column's name."""
         return str(self.field.name)
 
+    def read_as(self, *, coded: bool) -> Any:
+        """Return the field of what is read; if ``coded``, text that lies by codes as a dictionary."""
+        if coded and self.form == "codes" and is_text(self.field.type):
+            return self.field.with_type(pa.dictionary(pa.int32(), self.field.type))
+        return self.field
+
     @property
     def values(self) -> Any:
         """The type of what lies there, without dictionaries and extensions."""
@@ -188,6 +194,10 @@ class Layout:
         except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
             raise CorruptError(f"the attribute {TABLE!r} of {path!r} describes no table: {error}") from None
         return cls(schema, tuple(places), layout.zone_rows)
+
+    def fields(self, names: Sequence[str], *, coded: bool = False) -> Any:
+        """Return the schema of some columns as they are read; if ``coded``, text that lies by codes as dictionaries."""
+        return pa.schema([self.place(name).read_as(coded=coded) for name in names], self.schema.metadata)
 
     def place(self, name: str) -> Place:
         """Return the place of a column that is there."""

@@ -19,7 +19,7 @@ from nandarray.door import Source
 from nandarray.errors import CorruptError
 from nandarray.interop.tables.choosing import Operand
 from nandarray.interop.tables.columns.dictionary import open_dictionary, values_of
-from nandarray.interop.tables.columns.forms import arrow_of, is_list, is_text, pooled
+from nandarray.interop.tables.columns.forms import arrow_of, is_list, pooled
 from nandarray.interop.tables.columns.layout import DELETED, Layout, Place, check_elements, part_of
 
 if TYPE_CHECKING:
@@ -62,15 +62,8 @@ class _Column:
     def _items(self) -> Array | None:
         return None if self.ragged is None else self.ragged.values
 
-    def field(self, *, coded: bool) -> Any:
-        """Return the column's field; if ``coded``, with text that lies by codes as a dictionary."""
-        field = self.place.field
-        if coded and self.place.form == "codes" and is_text(field.type):
-            return field.with_type(pa.dictionary(pa.int32(), field.type))
-        return field
-
     def read(self, key: slice | _NdArray, chosen: _NdArray | None, kind: Any) -> Any:
-        """Return rows, or some of these, as an Arrow array of a type that :meth:`field` gives."""
+        """Return rows, or some of these, as an Arrow array of a type that its place gives."""
         if self.ragged is not None:
             found = self.ragged.to_arrow(key)
             return _as(found if chosen is None else found.take(pa.array(chosen)), kind)
@@ -184,7 +177,8 @@ class Reader:
 
     def __init__(self, store: Store, path: str, layout: Layout, rows: int, names: Iterable[str]) -> None:
         self.rows = rows
-        self.schema = layout.schema
+        self._layout, self.schema = layout, layout.schema
+        self._fields: dict[tuple[tuple[str, ...], bool], Any] = {}
         #: A range is read whole where at least one of this number of its rows is wanted.
         self.near = _NEAR_BEHIND_A_DOOR if isinstance(store._engine, Source) else _NEAR
         self.deleted: Array | None = part_of(store, path, DELETED) if f"{path}/{DELETED}" in store else None
@@ -196,7 +190,10 @@ class Reader:
 
     def fields(self, names: Sequence[str], *, coded: bool = False) -> Any:
         """Return the schema of some columns; if ``coded``, with text that lies by codes as dictionaries."""
-        return pa.schema([self.columns[name].field(coded=coded) for name in names], self.schema.metadata)
+        key = tuple(names), coded
+        if key not in self._fields:
+            self._fields[key] = self._layout.fields(names, coded=coded)
+        return self._fields[key]
 
     def batch(
         self, names: list[str], key: slice | _NdArray, chosen: _NdArray | None = None, *, coded: bool = False

@@ -1,7 +1,8 @@
 """Sources of a table's rows: tables, batches and streams of Arrow, and files, as one stream of batches.
 
 A source is read as it is asked, so that memory stays bounded; :func:`slabs` brings its batches to sizes that arrays are
-written in. An InvalidError names the source that something is wrong with.
+written in. A struct is a column for each of its fields, ``s.x``. An InvalidError names the source that something is
+wrong with.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from nandarray.errors import InvalidError
 from nandarray.inputs import open_input
 from nandarray.interop.tables.columns.forms import is_bytes, is_list, is_text
 
-__all__ = ["Source", "check_schema", "fitted", "slabs", "source_of"]
+__all__ = ["Source", "check_schema", "fitted", "flat", "slabs", "source_of"]
 
 #: Rows of a batch, where a source says nothing.
 _ROWS = 131_072
@@ -45,6 +46,19 @@ class Source:
 
         return Source(schema, batches(), self.shown)
 
+    def flat(self) -> Source:
+        """Return it with a column for each field of its structs, missing where the struct is."""
+        schema = flat(self.schema)
+        if schema is self.schema:
+            return self
+
+        def batches() -> Iterator[Any]:
+            for batch in self:
+                arrays = [part for column in batch.columns for part in _parts(column)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        return Source(schema, batches(), self.shown)
+
     def __iter__(self) -> Iterator[Any]:
         try:
             yield from self._batches
@@ -59,8 +73,36 @@ def _cast(array: Any, field: Any, shown: str) -> Any:
         raise InvalidError(f"column {field.name!r} of {shown} has type {array.type}, and {error}") from None
 
 
+def _is_struct(kind: Any) -> bool:
+    """Return whether a type is a struct with fields."""
+    return bool(pa.types.is_struct(kind) and kind.num_fields)
+
+
+def flat(schema: Any) -> Any:
+    """Return a schema with a field ``s.x`` for each field ``x`` of a struct ``s``, of one within another, too."""
+    while any(_is_struct(field.type) for field in schema):
+        fields = []
+        for field in schema:
+            inner = field.type if _is_struct(field.type) else ()
+            fields += [
+                one.with_name(f"{field.name}.{one.name}").with_nullable(field.nullable or one.nullable) for one in inner
+            ] or [field]
+        schema = pa.schema(fields, schema.metadata)
+    return schema
+
+
+def _parts(array: Any) -> Iterator[Any]:
+    """Give the fields of a struct, or what is none."""
+    if _is_struct(array.type):
+        array.validate(full=True)
+        for one in array.flatten():
+            yield from _parts(one)
+    else:
+        yield array
+
+
 def source_of(source: Any, schema: Any = None) -> Source:
-    """Return a source as a stream of batches.
+    """Return a source as a stream of batches without structs.
 
     Raises
     ------
@@ -72,7 +114,7 @@ def source_of(source: Any, schema: Any = None) -> Source:
     if isinstance(source, str | os.PathLike):
         shown = os.fspath(source)
         try:
-            return _of_file(Path(source), schema, str(shown))
+            return _of_file(Path(source), schema, str(shown)).flat()
         except pa.ArrowException as error:
             raise InvalidError(f"{shown} cannot be read: {error}") from None
     shown = f"the {type(source).__name__}"
@@ -80,17 +122,17 @@ def source_of(source: Any, schema: Any = None) -> Source:
         if isinstance(source, Mapping):
             source = pa.table(dict(source))
         if isinstance(source, pa.RecordBatch):
-            return Source(source.schema, iter([source]), shown)
+            return Source(source.schema, iter([source]), shown).flat()
         if isinstance(source, pa.Table):
-            return Source(source.schema, iter(source.to_batches(max_chunksize=_ROWS)), shown)
+            return Source(source.schema, iter(source.to_batches(max_chunksize=_ROWS)), shown).flat()
         if isinstance(source, pa.RecordBatchReader) or hasattr(source, "__arrow_c_stream__"):
             reader = source
             if not isinstance(source, pa.RecordBatchReader):
                 reader = pa.RecordBatchReader.from_stream(source)
-            return Source(reader.schema, iter(reader), shown)
+            return Source(reader.schema, iter(reader), shown).flat()
         if hasattr(source, "__arrow_c_array__"):
             batch = pa.record_batch(source)
-            return Source(batch.schema, iter([batch]), shown)
+            return Source(batch.schema, iter([batch]), shown).flat()
     except (pa.ArrowException, TypeError) as error:
         raise InvalidError(f"{shown} gives no rows of Arrow: {error}") from None
     raise InvalidError(

@@ -26,11 +26,11 @@ from nandarray.interop.tables.columns.select import (
     columns_of,
     zones_without,
 )
-from nandarray.interop.tables.columns.source import source_of
+from nandarray.interop.tables.columns.source import flat, source_of
 from nandarray.interop.tables.columns.statistics import statistics, zones_of
 from nandarray.interop.tables.columns.zones import NAN, bounds
 from nandarray.interop.tables.filters import of_arrow
-from nandarray.interop.tables.table import Piece, Table, checked_columns, checked_names, checked_pieces
+from nandarray.interop.tables.table import Piece, Table, check_options, checked_columns, checked_names, checked_pieces
 from nandarray.interop.tables.where import Test, as_test
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ class ColumnTable(Table):
         ------
         InvalidError
             A batch has other columns, or a value that does not fit; the column is named.
+        BusyError
+            An append or a deletion of another thread has not ended within ten minutes.
 
         Examples
         --------
@@ -168,6 +170,8 @@ class ColumnTable(Table):
             There is no such column.
         InvalidError
             The test does not fit its columns.
+        BusyError
+            An append or a deletion of another thread has not ended within ten minutes.
         TypeError
             It is no test.
 
@@ -276,7 +280,7 @@ class ColumnTable(Table):
         InvalidError
             The test does not fit its columns, or pieces are none.
         TypeError
-            It is no test.
+            It is no test, or there is no such option.
 
         Examples
         --------
@@ -290,11 +294,16 @@ class ColumnTable(Table):
         """
         wanted = checked_columns(columns, self.schema.names)
         where = _checked(where)
+        check_options(options)
         rows = checked_rows("batch_rows", batch_rows)
         reader = self._reader([*wanted, *columns_of(where, self._layout)])
         scan = Scan(reader, wanted, where, options, coded=dictionaries)
         chosen = self._pieces(reader.rows, where) if pieces is None else _within(pieces, reader.rows)
         return pa.RecordBatchReader.from_batches(scan.schema, scan.batches(chosen, rows))
+
+    def scanned(self, columns: Sequence[str], *, dictionaries: bool = False, **_options: Any) -> Any:
+        """Return the schema of the batches of a scan of some columns, which is not begun."""
+        return self._layout.fields(columns, coded=dictionaries)
 
     def count_rows(self, where: Test | None = None, *, pieces: Sequence[Piece] | None = None) -> int:
         """Count the rows that pass a test; no column is read that the test does not name."""
@@ -343,6 +352,8 @@ class ColumnTable(Table):
             There is no such column.
         InvalidError
             A function is none, or does not fit its column; a sum does not fit its type; ``by`` is no list.
+        TypeError
+            There is no such option.
 
         Examples
         --------
@@ -356,6 +367,7 @@ class ColumnTable(Table):
         """
         asked = Aggregates(aggregates, checked_names("by", by, self.schema.names), self.schema)
         where = _checked(where)
+        check_options(name for name in options if name != "batch_rows")
         reader = self._reader([*asked.columns, *columns_of(where, self._layout)])
         if (folds := asked.folds) is not None:
             chosen = self._pieces(reader.rows, where) if pieces is None else _within(pieces, reader.rows)
@@ -522,7 +534,7 @@ def create(
     ``replaced`` has the full names of the arrays of the table that it replaces.
     """
     given = source_of(source, schema)
-    wanted = given.schema if schema is None else schema
+    wanted = given.schema if schema is None else flat(schema)
     if columns is not None:
         names = checked_names("columns", columns, wanted.names)
         wanted = pa.schema([wanted.field(one) for one in names], wanted.metadata)

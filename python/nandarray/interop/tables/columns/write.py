@@ -32,7 +32,7 @@ from nandarray.array.ragged import Ragged
 from nandarray.array.ragged_creation import make_ragged
 from nandarray.array.unfinished import hidden
 from nandarray.door import Source as Door
-from nandarray.errors import CorruptError, InvalidError, NandarrayError
+from nandarray.errors import BusyError, CorruptError, InvalidError, NandarrayError
 from nandarray.interop.tables.columns import encoding
 from nandarray.interop.tables.columns.dictionary import (
     add_values,
@@ -57,6 +57,8 @@ __all__ = ["alone", "append", "create", "rows_of"]
 _NdArray = np.ndarray[Any, Any]
 #: Rows that are written by one command.
 _SLAB_ROWS = 1 << 18
+#: Seconds that a change of a table waits for another of the same process: one whose source has stopped never ends.
+_PATIENCE_S = 600.0
 #: Locks of tables that are appended to, by store and full name.
 _locks: weakref.WeakKeyDictionary[Any, dict[str, threading.Lock]] = weakref.WeakKeyDictionary()
 _locks_lock = threading.Lock()
@@ -396,11 +398,24 @@ def _make_arrays(store: Store, path: str, place: Place, first: Any, said: str | 
 
 @contextmanager
 def alone(store: Store, path: str) -> Iterator[None]:
-    """Let one thread append to a table at a time."""
+    """Let one thread change a table at a time.
+
+    Raises
+    ------
+    BusyError
+        Another thread has been at it for ten minutes.
+    """
     with _locks_lock:
         lock = _locks.setdefault(store, {}).setdefault(path, threading.Lock())
-    with lock:
+    if not lock.acquire(timeout=_PATIENCE_S):
+        raise BusyError(
+            f"table {path!r} must have one append or deletion at a time, and another thread's has not ended within "
+            f"{_PATIENCE_S:g} s"
+        )
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def append(store: Store, path: str, layout: Layout, source: Source) -> int:

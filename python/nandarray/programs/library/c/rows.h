@@ -9,6 +9,9 @@
 
 #include "common.h"
 
+/* An integer of 128 bits as it lies in an array, at a multiple of eight bytes. */
+typedef __int128 limbs __attribute__((aligned(8)));
+
 #ifndef PORTS
 #define PORTS {"name": "x0", "dtype": "int32"}
 #define SCALARS {"name": "s0", "dtype": "int32"}

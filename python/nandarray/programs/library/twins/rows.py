@@ -69,6 +69,9 @@ def _value(value: tuple[Any, ...], inputs: Sequence[Array], scalars: Sequence[An
     op, *rest = value
     if op in ("input", "scalar"):
         found = inputs[rest[0]] if op == "input" else np.asarray(scalars[rest[0]])
+        if found.dtype.kind == "V":
+            low, high = (np.ascontiguousarray(found).view(half)[at::2] for at, half in enumerate(("<u8", "<i8")))
+            return low.astype(object) + high.astype(object) * 2**64
         return found.astype(np.float64) if found.dtype.kind == "f" else found.astype(object)
     if op == "const":
         return np.asarray(rest[0], None if isinstance(rest[0], float) else object)

@@ -210,6 +210,37 @@ def zarr_store(folder: Path) -> Any:
     return ZarrStore(filled(folder))
 
 
+def in_place(folder: Path) -> Any:
+    import h5py
+
+    path = folder / f"{len([*folder.iterdir()])}.h5"  # the one before may be open still
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(6.0).reshape(2, 3), chunks=(1, 3), compression="gzip")
+    return nandarray.open(path)
+
+
+def zarr_objects(folder: Path) -> Any:
+    import zarr
+
+    from nandarray.interop.foreign.files import Folder
+    from nandarray.interop.foreign.zarr_objects import ZarrObjects
+
+    zarr.open_group(folder / "a.zarr", mode="w").create_array("x", shape=(4,), dtype="i4")[...] = 1
+    return ZarrObjects(Folder(str(folder / "a.zarr")))
+
+
+def range_file(folder: Path) -> Any:
+    from obstore.store import MemoryStore
+
+    from nandarray.interop.foreign.far import FarFile, RangeFile
+    from nandarray.remote.places import place_of
+
+    store = MemoryStore()
+    store.put("a", bytes(range(100)))
+    place = place_of("a", store)
+    return RangeFile(FarFile(place.objects, place.key))
+
+
 def spark(folder: Path, **options: str) -> Any:
     from nandarray.interop.spark import NandarrayDataSource
 
@@ -291,6 +322,8 @@ SUBJECTS: dict[str, Callable[[Path], Any]] = {
     "xarray's file": manager,
     "RowDataset": rows,
     "Zarr's store": zarr_store,
+    "Zarr's store of a file in place": zarr_objects,
+    "File object of ranges": range_file,
     "Dask's plugin": lambda folder: nandarray.parts.NodePlugin([folder]),
     "Spark's source": spark,
     "Spark's reader": lambda folder: (made := spark(folder)).reader(made.schema()),
@@ -303,6 +336,8 @@ SUBJECTS: dict[str, Callable[[Path], Any]] = {
     "Controller": lambda folder: filled(folder).nvme(),
     "Session": lambda folder: filled(folder).session(),
     "RemoteStore": remote,
+    "Store in place": in_place,
+    "Array in place": lambda folder: in_place(folder)["x"],
     "Array of a drive": lambda folder: remote(folder)["x"],
     "Store in shared memory": shared,
     "Array in shared memory": lambda folder: shared(folder)["x"],

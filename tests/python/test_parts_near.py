@@ -15,7 +15,7 @@ import pytest
 
 import nandarray
 from nandarray import parts, programs
-from nandarray.parts import away, dividing
+from nandarray.parts import away, dividing, near
 from nandarray.parts.crew import Crew, Held
 
 SHAPE = (300, 130)
@@ -262,7 +262,7 @@ def cluster(workers: int) -> Any:
 
 def arm() -> None:
     """Let this process be killed when it begins to work."""
-    away.move = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    near.move = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("small")

@@ -21,7 +21,7 @@ from nandarray.array.served import connect
 from nandarray.array.store import Mode, Store
 from nandarray.errors import InvalidError, MediaError, NotAStoreError, StoreFullError, refuse_homeless
 from nandarray.index.shapes import check_number
-from nandarray.urls import is_served
+from nandarray.urls import is_served, split_remote
 
 if TYPE_CHECKING:
     from nandarray.device import Description
@@ -57,6 +57,9 @@ def open(
     seed: int = 0,
     salvage: bool = False,
     overwrite: bool = False,
+    storage: Any = None,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+    cache_bytes: int | None = None,
 ) -> Store:
     """Open a store.
 
@@ -66,7 +69,10 @@ def open(
         The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix:///PATH``, see
         :func:`nandarray.serve`) or by the controller's device of this machine's kernel (``/dev/nvmeX``); or
         ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves. A served store takes no option but
-        ``mode``. Without a path, a store on a modelled device keeps its bytes in memory.
+        ``mode``. A file of another format (HDF5, NetCDF, a Zarr folder or its ``.zip``) is read in place, with mode "r"
+        and no other option. Or an object far away, by its URL (``s3://BUCKET/KEY``, ``gs://``, ``az://``,
+        ``https://``): it is read only, and takes ``verify``, ``threads`` and the last three options; one of another
+        format takes ``storage``. Without a path, a store on a modelled device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -104,6 +110,14 @@ def open(
         what pages tell of them is applied.
     overwrite : bool
         Permission to replace a file that is not a store, with mode ``"w"``.
+    storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
+        Access to the place of an object far away, with its credentials; the path may be the object's key in it then.
+        Without it obstore reaches the URL, with the credentials of the environment.
+    cache : path_like or False, optional
+        Folder in which bytes from far away are kept, which no other user can change; by default
+        ``$NANDARRAY_CACHE/far``, or ``nandarray/far`` in the user's cache folder. With False they are kept in memory.
+    cache_bytes : int, optional
+        Bytes that the folder holds at most; by default 20 GiB, or a tenth of its disk if that is less.
 
     Returns
     -------
@@ -115,6 +129,8 @@ def open(
     ------
     NotFoundError, MediaError
         There is no such file, or it cannot be read.
+    DeniedError, ChangedError
+        The credentials for an object far away are missing or wrong; the object was replaced while it was read.
     LockedError
         Another writer has it open: it names the line of this program, or the process.
     NotAStoreError, UnsupportedVersionError, CorruptError
@@ -129,12 +145,13 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    every: dict[str, Any] = dict(locals())
+    if split_remote(path) is not None or any(value is not None for value in (storage, cache, cache_bytes)):
+        return _far(**every)
     if is_served(path):
-        given = (device, bytes_in, trace, capacity, preset, geometry, placement, gc_policy, threads, write_buffer)
-        plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
-        if not plain or any(value is not None for value in given):
-            raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
-        return _served(path, mode)
+        return _served(path, mode, every)
+    if path is not None and device is None and (kind := _foreign(path, mode)) is not None:
+        return _in_place(kind, **every)
     if path is not None and device is None and (folder := _parted(path)) is not None:
         asked = (bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer)
         if any(value is not None for value in asked) or (seed, salvage, overwrite) != (0, False, False):
@@ -160,21 +177,22 @@ def open(
         timeline = None if trace is None else _path(trace)
         return _modelled(path, mode, device, bytes_in, timeline, **policies, **options)
     if bytes_in not in (None, "file") or trace is not None:
-        raise InvalidError(
-            f"{'trace' if trace is not None else 'bytes_in'} is for a modelled device: give device=, too"
-        )
+        word = "bytes_in" if trace is None else "trace"
+        raise InvalidError(f"{word} is for a modelled device: give device=, too")
     if path is None:
         raise InvalidError("a path is needed; only a store on a modelled device (device=) does without")
-    name = _path(path)
-    options |= {"io": io, "salvage": salvage}
+    return _in_file(_path(path), mode, shape, policies, {**options, "io": io, "salvage": salvage})
+
+
+def _in_file(name: str, mode: Mode, shape: dict[str, Any], policies: dict[str, Any], options: dict[str, Any]) -> Store:
+    """Return a store in a file of this machine."""
     if mode in _MAKES:
         refuse_homeless(Path(name))
     with holders.named(name):
         native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
-    if mode in ("r+", "a") and not salvage:
+    if mode in ("r+", "a") and not options["salvage"]:
         _sweep(native)
-    options["threads"] = shape["threads"]
-    again = tuple((key, value) for key, value in options.items() if value not in (None, False))
+    again = tuple((key, value) for key, value in (options | {"threads": shape["threads"]}).items() if value)
     store = Store(native, mode, (os.path.abspath(name), again))
     holders.opened(store)
     return store
@@ -202,8 +220,97 @@ def _parts(folder: str, mode: Mode, options: dict[str, Any]) -> Store:
     return parts.open_folder(folder, mode, options)
 
 
-def _served(url: str, mode: Mode) -> Store:
+def _foreign(path: str | os.PathLike[str], mode: Mode) -> str | None:
+    """Return the format of a file of another one that is to be read or changed; None for any other path."""
+    name = _path(path)
+    if mode in ("w", "x") or not os.path.exists(name) or _is_store(name):
+        return None
+    if mode != "r" and os.path.isfile(name) and not os.path.getsize(name):
+        return None  # an empty file becomes a store, whatever its ending
+    from nandarray.interop.foreign import opening
+
+    return opening.format_of(name)
+
+
+def _in_place(kind: str, *, path: Any, mode: Mode, **others: Any) -> Store:
+    """Return a file of another format as a store; ``others`` are options, none of which it takes."""
+    from nandarray.interop.foreign import opening
+
+    opening.refuse(_path(path), mode, _given(others))
+    return opening.open_foreign(_path(path), kind)
+
+
+def _is_store(name: str) -> bool:
+    """Return whether a file begins as a store does, or cannot be read: opening it raises the error."""
+    try:
+        if os.path.isdir(name):
+            return False
+        if not os.path.isfile(name):
+            return True
+        with builtins.open(name, "rb") as file:
+            head = file.read(_SLOTS[-1] + len(_MAGIC))
+    except OSError:
+        return True
+    return any(head.startswith(_MAGIC, slot) for slot in _SLOTS)
+
+
+def open_again(path: str, options: Mapping[str, Any]) -> Store:
+    """Open an object far away as it was elsewhere, from what :attr:`Store._opening` has."""
+    from nandarray.interop.foreign import opening
+    from nandarray.remote import source
+
+    given = dict(options)
+    if (kind := opening.far_format(path)) is not None:
+        return opening.open_far(path, kind, given["storage"], given["facts"])
+    facts, where = given.pop("facts"), (given.pop("storage"), given.pop("cache"), given.pop("cache_bytes"))
+    native, _ = source.open_place(source.place_of(path, where[0]), where[1:], facts=facts, **given)
+    store = Store(native, "r", (path, tuple(options.items())))
+    store._facts = facts
+    return store
+
+
+def _given(options: Mapping[str, Any]) -> list[str]:
+    """Return the names of options that are not what they are by default."""
+    return [name for name, value in options.items() if value not in (None, False, 0, "map", "once")]
+
+
+def _far(
+    *,
+    path: str | os.PathLike[str] | None,
+    mode: Mode,
+    storage: Any,
+    cache: Any,
+    cache_bytes: Any,
+    verify: Any,
+    threads: Any,
+    **local: Any,
+) -> Store:
+    """Return a store in an object far away; ``local`` are the options that it does not take."""
+    from nandarray.interop.foreign import opening
+    from nandarray.remote import source
+
+    if path is None:
+        raise InvalidError("storage must come with a path: the URL or the key of an object in it")
+    if storage is None and split_remote(path) is None:
+        raise InvalidError(f"cache and cache_bytes are for objects far away, and {path} is none")
+    if (kind := opening.far_format(os.fspath(path))) is not None:
+        others = {"cache": cache, "cache_bytes": cache_bytes, "verify": verify, "threads": threads}
+        opening.refuse(os.fspath(path), mode, _given(local | others))
+        return opening.open_far(os.fspath(path), kind, storage)
+    place = source.place_of(os.fspath(path), storage)
+    source.refuse(mode, _given(local), place.url)
+    options = {"verify": verify, "threads": _count("threads", threads)}
+    where = (storage, cache, _count("cache_bytes", cache_bytes))
+    native, facts = source.open_place(place, where[1:], **options)
+    store = Store(native, mode, source.opening(os.fspath(path), facts, *where, **options))
+    store._facts = facts
+    return store
+
+
+def _served(url: str, mode: Mode, options: Mapping[str, Any]) -> Store:
     """Return a store that a server has."""
+    if set(_given(options)) > {"path", "mode"}:
+        raise InvalidError(f"{url} takes no option but mode: its server has opened the store")
     if mode not in ("r", "r+"):
         raise InvalidError(f"{url} is served and cannot be made: mode is 'r' or 'r+', not {mode!r}")
     return connect(url, mode=mode)
@@ -221,11 +328,9 @@ def _refuse_to_replace(name: str) -> None:
     try:
         if not os.path.isfile(name) or not os.path.getsize(name):
             return
-        with builtins.open(name, "rb") as file:
-            head = file.read(_SLOTS[-1] + len(_MAGIC))
     except OSError:
         return  # opening it raises the error
-    if not any(head.startswith(_MAGIC, slot) for slot in _SLOTS):
+    if not _is_store(name):
         raise NotAStoreError(errno.EEXIST, "is not a nandarray store; overwrite=True replaces it", name)
 
 
@@ -245,7 +350,7 @@ def _path(path: str | os.PathLike[str]) -> str:
     if "\0" in name:
         raise InvalidError(f"path {name!r} has a null character in it")
     if _URL.match(name) and not os.path.isdir(os.path.dirname(name)):
-        raise InvalidError(f"{name!r} is a URL; a store is a file of this machine, so copy it here first")
+        raise InvalidError(f"{name!r} is a URL of a kind that is not known; storage= opens what fsspec reaches")
     return name
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from rich.tree import Tree
 
 from nandarray.array.listing import facts, groups_below, is_array, listed, open_array, ragged_facts, ragged_kind
 from nandarray.cli.common import Tell, bars, console, facts_of, jsonable_array, missing, print_json, say, table_of
+from nandarray.errors import DoorError
 from nandarray.present.plain import plain
 from nandarray.units import count, format_size
 
@@ -128,9 +129,13 @@ def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
             "attrs": dict(group.attrs),
         }
         if not name:
-            geometry = dict(store.geometry())
-            geometry["uuid"] = str(UUID(bytes=geometry["uuid"]))
-            known = {"path": store.path, **known, "snapshots": len(store.snapshots()), "geometry": geometry}
+            known = {"path": store.path, **known}
+            with suppress(DoorError):  # a door and a file of another format have none
+                known["snapshots"] = len(store.snapshots())
+            with suppress(DoorError):
+                geometry = dict(store.geometry())
+                geometry["uuid"] = str(UUID(bytes=geometry["uuid"]))
+                known["geometry"] = geometry
     if as_json:
         print_json(known)
     else:

@@ -25,12 +25,13 @@ from nandarray import _nandarray
 from nandarray.errors import CancelledError, CorruptError, InvalidError, PartError, ProgramFailedError
 from nandarray.parts.arrivals import arrive
 from nandarray.parts.blobs.files import Files
+from nandarray.parts.chaining import chained
 from nandarray.parts.crew import FOLDERS, Crew, Held, crew_of, held_here, part_file
 from nandarray.parts.dividing import Unit, box_of, divided
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry, Manifest
-from nandarray.parts.near import Taken, kept_scratch, move
+from nandarray.parts.near import Taken, kept_scratch
 from nandarray.parts.pieces import element_boxes, pieces
 from nandarray.parts.source import PartsSource
 from nandarray.parts.writer import OpenParts, Sealed, facts_of
@@ -93,21 +94,12 @@ def _execute(work: _Work, source: PartsSource) -> dict[str, Any]:
     by_id = {entry.id: source.open_space(name) for name, entry in work.arrays.items()}
     asked = _with_spaces(work.asked, lambda found: by_id[found.id])
     scratch, engine = source.scratch, source.scratch.engine
-    done: set[str] = set()
-
-    def fetch(space: Any, made: _nandarray.Space, box: Taken, _: Any) -> None:
-        boxes = [box] if work.boxes is None else [] if space.id in done else work.boxes[space.id]
-        done.add(space.id)
-        for one in boxes:
-            move(space, made, one)
-            scratch.copied_bytes += prod(one[2]) * space.itemsize
-
     numbers = {number: engine.load_program(*program) for number, program in work.programs.items()}
     try:
         stages = [replace(stage, program=numbers[stage.program]) for stage in asked.stages]
         threads = asked.threads or (1 if work.boxes is not None else os.cpu_count() or 1)
-        with scratch.placed(replace(asked, stages=stages, threads=threads), fetch) as (there, _):
-            told: dict[str, Any] = engine.execute(there, _nandarray.Watch())
+        asked = replace(asked, stages=stages, threads=threads)
+        told = scratch.execute_unit(asked, _nandarray.Watch(), work.boxes)
     finally:
         for number in numbers.values():
             engine.unload_program(number)
@@ -358,23 +350,8 @@ def _joined(
     source: PartsSource, asked: Any, units: Sequence[Unit], told: Sequence[dict[str, Any]], run: _Run
 ) -> dict[str, Any]:
     """Put the results of units together, end the program, and write what goes into arrays."""
-    stages = [dict(one) for one in told[0]["stages"]] if told else []
-    keys = ("tasks", "bytes_in", "bytes_out", "instructions")
-    whole = bool(units) and units[0].tasks is None
-    given = {key: sum(one[key] for one in told) for key in keys}
-    if not whole:
-        states = [state for one in told for state in one["stages"][0]["states"]]
-        tasks = units[-1].tasks[1] if units and units[-1].tasks else 0
-        wanted = [isinstance(one, tuple) or one for one in asked.stages[0].outputs]
-        ending = replace(asked, stages=[replace(asked.stages[0], outputs=wanted)], threads=1, share=(tasks, states))
-        with source.scratch.placed(ending, lambda *_: None) as (there, _):
-            last = source.scratch.engine.execute(there, _nandarray.Watch())
-        every = [*told, last]
-        for key in keys[2:]:
-            given[key] += last[key]
-        outputs = [_chained([one["stages"][0]["outputs"][at] for one in every]) for at in range(len(wanted))]
-        stages = [{key: sum(one["stages"][0][key] for one in every) for key in keys}]
-        stages[0] |= {"outputs": outputs, "state": last["stages"][0]["state"]}
+    given = chained(source.scratch, asked, units, told)
+    stages = given["stages"]
     given_back = [
         (stage["outputs"], at, target)
         for stage, request in zip(stages, asked.stages, strict=True)
@@ -397,18 +374,12 @@ def _joined(
         account["sent"] += place.sent
         account["received"] += received[at]
     wire = sum(one["sent"] for one in workers.values()), sum(received)
-    return given | {"stages": stages, "wire": wire, "workers": [workers[key] for key in sorted(workers)]}
+    return given | {"wire": wire, "workers": [workers[key] for key in sorted(workers)]}
 
 
 def _bytes_of(stage: Mapping[str, Any]) -> int:
     outputs = sum(one.nbytes for one in stage["outputs"] if isinstance(one, np.ndarray))
     return outputs + len(stage["state"]) + sum(len(one) for one in stage["states"])
-
-
-def _chained(given: Sequence[Any]) -> Any:
-    """Return the bytes of an output, one unit's after the other's; None for one that was not asked for."""
-    found = [one for one in given if one is not None]
-    return np.concatenate(found) if found else None
 
 
 def _check_fits(target: tuple[Any, ...], data: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
@@ -78,6 +78,23 @@ class ScratchEngine:
                     move(made, space, own, view)
         return told
 
+    def execute_unit(
+        self, asked: Any, watch: _nandarray.Watch, boxes: Mapping[str, Sequence[Taken]] | None
+    ) -> dict[str, Any]:
+        """Run programs on copies of the boxes that they read, by the arrays' ids; of all that they take if None."""
+        done: set[str] = set()
+
+        def fetch(space: Any, made: _nandarray.Space, box: Taken, _: Any) -> None:
+            wanted = [box] if boxes is None else [] if space.id in done else boxes[space.id]
+            done.add(space.id)
+            for one in wanted:
+                move(space, made, one)
+                self.copied_bytes += prod(one[2]) * space.itemsize
+
+        with self.placed(asked, fetch) as (there, _):
+            told: dict[str, Any] = self.engine.execute(there, watch)
+        return told
+
     @contextmanager
     def placed(self, asked: Any, fetch: Fetch) -> Iterator[tuple[Any, list[tuple[Any, ...]]]]:
         """Give a request whose arrays are copies in the engine, and the boxes that are to be put back.
@@ -95,7 +112,7 @@ class ScratchEngine:
             if space.id not in copies:
                 told, name = space.known(), self._name()
                 # Tasks are cut along compressed blocks, and some programs take packed ones.
-                options = {key: told[key] for key in ("building_block", "compression", "fill")}
+                options = {key: told[key] for key in space.copied_with}
                 made = self.engine.create(name, told["shape"], told["itemsize"], told["dtype"], **options)
                 names.append(name)
                 copies[space.id] = made

@@ -520,6 +520,8 @@ class PartSpace(Space):
     """An array of a store of parts."""
 
     source: PartsSource
+    #: Keys of its description that a copy has on which programs run.
+    copied_with = ("building_block", "compression", "fill")
 
     def __init__(self, source: PartsSource, identity: str) -> None:
         super().__init__(source, {})

@@ -96,6 +96,12 @@ class Objects(abc.ABC):
     def get(self, key: str) -> tuple[memoryview, Facts]:
         """Read an object whole."""
 
+    def head(self, key: str, count: int) -> tuple[memoryview, Facts]:
+        """Read the first bytes of an object, fewer if it is shorter, and return them with its facts."""
+        facts = self.facts(key)
+        end = min(count, facts.bytes)
+        return (self.piece(key, 0, end, facts) if end else memoryview(b"")), facts
+
     @abc.abstractmethod
     def get_range(self, key: str, start: int, end: int, facts: Facts) -> memoryview:
         """Read a range of an object, which has these facts still: one request, tried once.
@@ -146,13 +152,13 @@ class Objects(abc.ABC):
             A piece cannot be had; the message names object and range.
         """
         if len(pieces) == 1:
-            put(pieces[0][0], self._piece(key, *pieces[0], facts))
+            put(pieces[0][0], self.piece(key, *pieces[0], facts))
             return
         ended = threading.Event()
 
         def one(start: int, end: int) -> None:
             if not ended.is_set():
-                put(start, self._piece(key, start, end, facts, ended))
+                put(start, self.piece(key, start, end, facts, ended))
 
         futures: list[Future[None]] = [_threads().submit(one, *piece) for piece in pieces]
         try:
@@ -170,7 +176,16 @@ class Objects(abc.ABC):
         self.fetch(key, pieces, facts, found.__setitem__)
         return [_cut(pieces, found, start, end) for start, end in ranges]
 
-    def _piece(self, key: str, start: int, end: int, facts: Facts, ended: threading.Event | None = None) -> memoryview:
+    def piece(self, key: str, start: int, end: int, facts: Facts, ended: threading.Event | None = None) -> memoryview:
+        """Read one range of an object, which has these facts still; tried again where that may help.
+
+        Raises
+        ------
+        ChangedError
+            The object was replaced, or is gone.
+        DeniedError, MediaError
+            It cannot be had; the message names object and range.
+        """
         where = f"{self.url(key)}: bytes {start} to {end}"
         for left in reversed(range(_TRIES)):
             try:
@@ -180,7 +195,9 @@ class Objects(abc.ABC):
                 raise MediaError(f"{where}: the answer has {len(found)} of {end - start} bytes")
             except FileNotFoundError as error:
                 raise ChangedError(f"{where}: the object was deleted since it was opened") from error
-            except (ChangedError, DeniedError):
+            except ChangedError as error:
+                raise ChangedError(str(error) if where in str(error) else f"{where}: {error}") from error
+            except DeniedError:
                 raise
             except MediaError as error:
                 if not left or (ended is not None and ended.is_set()):

@@ -159,6 +159,10 @@ pub trait StoredIndex: Send + Sync + std::fmt::Debug {
     fn blocks(&self) -> u64;
     /// Returns the number of stored bytes.
     fn stored_bytes(&self) -> u64;
+    /// Whether loading waits for another machine, and the stored index stays as it is: it is loaded without a lock then.
+    fn is_far(&self) -> bool {
+        false
+    }
 }
 
 /// A space's index, loaded or not.
@@ -458,11 +462,24 @@ impl Space {
         if matches!(inner.index, IndexState::Loaded(_)) {
             return Ok(inner);
         }
+        let far = match &inner.index {
+            IndexState::Stored(stored) if stored.is_far() => Some(stored.clone()),
+            _ => None,
+        };
         drop(inner);
-        {
-            let mut inner = self.inner.write();
-            Self::alive(&inner)?;
-            inner.load()?;
+        match far.map(|stored| stored.load()) {
+            Some(loaded) => {
+                let index = loaded?;
+                let mut inner = self.inner.write();
+                if matches!(inner.index, IndexState::Stored(_)) {
+                    inner.index = IndexState::Loaded(index);
+                }
+            }
+            None => {
+                let mut inner = self.inner.write();
+                Self::alive(&inner)?;
+                inner.load()?;
+            }
         }
         let inner = self.inner.read();
         Self::alive(&inner)?;
@@ -484,9 +501,10 @@ impl Space {
         Ok(inner)
     }
 
-    /// Locks the space for reading its metadata, without loading its index, and even if it was deleted.
+    /// Locks the space for reading its metadata, without loading its index, and even if it was deleted. Does not wait
+    /// behind a writer who waits: a reader may hold the lock until bytes come from far away.
     pub fn peek(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read()
+        self.inner.read_recursive()
     }
 
     /// Locks the space for changing its metadata, without loading its index, and even if it was deleted.

@@ -20,6 +20,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +41,14 @@ from nandarray.dtypes import has_ml
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError, refuse_special
 from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
 from nandarray.interop.convert import ragged
+from nandarray.interop.convert.formats import BUDGET, FORMATS, format_by_name
 from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.names import exported_names
 from nandarray.interop.convert.placing import placed
 from nandarray.interop.convert.sinks import Sink, Spec, open_sink
 from nandarray.interop.convert.slabs import pump, slab_shape, stored_slabs
 from nandarray.interop.convert.sources import Member, Source, SourceOptions, foreign_errors, open_source
+from nandarray.interop.foreign.reach import reach
 from nandarray.parts.store import PartedStore, PartsTransaction
 
 if TYPE_CHECKING:
@@ -59,16 +62,6 @@ __all__ = ["FORMATS", "Progress", "export", "import_"]
 #: Called as ``progress(name, bytes_done, bytes_total)`` for the array being copied.
 Progress = Callable[[str, int, int], None]
 
-#: Format -> the endings that mean it.
-FORMATS: dict[str, tuple[str, ...]] = {
-    "npy": (".npy",),
-    "npz": (".npz",),
-    "zarr": (".zarr",),
-    "hdf5": (".h5", ".hdf5", ".hdf", ".he5"),
-    "netcdf": (".nc", ".nc4", ".cdf", ".netcdf"),
-    "raw": (".bin", ".raw", ".dat"),
-}
-BUDGET = 256 << 20
 #: The compression of an import that keeps the source's.
 SOURCE = "source"
 #: Names that a warning lists, before it counts the rest.
@@ -101,8 +94,9 @@ def import_(
 
     Parameters
     ----------
-    source : path_like
-        A .npy, .npz, HDF5, NetCDF or raw binary file, or a Zarr directory (format 2 or 3).
+    source : path_like or str
+        A .npy, .npz, HDF5, NetCDF or raw binary file, a Zarr directory (format 2 or 3) or an archive of one (.zip); or
+        the URL of an HDF5 or NetCDF file, of a Zarr group, or of its archive, as :func:`nandarray.open` takes it.
     store : Store or path_like
         A store open for writing, or a path (opened with mode "a").
     name : str, optional
@@ -162,7 +156,6 @@ def import_(
     if unsupported not in {"raise", "skip"}:
         raise InvalidError(f"unsupported must be 'raise' or 'skip', not {unsupported!r}")
     path = Path(source)
-    kind = _format(path, format)
     told = SourceOptions(
         member=member,
         shape=None if shape is None else check_shape(shape),
@@ -174,7 +167,12 @@ def import_(
     )
     create = {"compression": compression, "encryption_key": encryption_key}
     with ExitStack() as stack:
-        opened = stack.enter_context(open_source(path, kind, told))
+        reached = reach(os.fsdecode(source), format, told.limit, stack)
+        if reached is None:
+            opened = stack.enter_context(open_source(path, format_by_name(path, format), told))
+        else:
+            kind, via = reached
+            opened = stack.enter_context(open_source(os.fsdecode(source), kind, replace(told, via=via)))
         _refuse(opened, unsupported)
         target = _open_target(store, stack)
         if isinstance(target, PartedStore) and not isinstance(target, PartsTransaction):
@@ -235,7 +233,7 @@ def export(
     if isinstance(source, Ragged):
         source = Group(source.store, source.name)
     path = Path(destination)
-    kind = _format(path, format)
+    kind = format_by_name(path, format)
     refuse_special(path)
     if path.exists() and not overwrite:
         raise StoreExistsError(17, "exists already; overwrite=True replaces it", str(path))
@@ -526,20 +524,6 @@ def _row_counter(name: str, count: int, progress: Progress) -> Callable[[int], N
         progress(name, copied, count * 8)
 
     return done
-
-
-def _format(path: Path, told: str | None) -> str:
-    if told is not None:
-        if told not in FORMATS:
-            raise InvalidError(f"format must be one of {', '.join(FORMATS)}, not {told!r}")
-        return told
-    for kind, endings in FORMATS.items():
-        if path.suffix.lower() in endings:
-            return kind
-    if (path / "zarr.json").exists() or (path / ".zgroup").exists() or (path / ".zarray").exists():
-        return "zarr"
-    known = ", ".join(FORMATS)
-    raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format= one of {known}")
 
 
 def _gather(

@@ -162,6 +162,8 @@ class Walk:
         if dtype.kind != "V":
             dtype = np.dtype(dtype.str)  # without h5py's metadata (enum names, string encodings)
         how: dict[str, Any] = {"read": read, "chunks": chunks, "stored": stored, "compression": compression_of(item)}
+        if not of_text and dtype == item.dtype:
+            how["item"] = item
         source.add(name, attrs, shape=shape, dtype=dtype, fill=fill, **how)
 
     def _rows(self, name: str, item: Any, kind: RaggedKind, *, read: Callable[[Box], Any], **how: Any) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf, prod
 from typing import Any
 
@@ -20,7 +21,20 @@ from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
 from nandarray.interop.convert.limits import HEAD_BYTES, deflated_fits, head_bound, zstd_size
 
-__all__ = ["leads_out", "reads_elsewhere", "refuse_links", "stored_boxes", "too_large"]
+__all__ = [
+    "ChunkGuard",
+    "chunk_bytes_most",
+    "chunk_guard",
+    "has_chunks",
+    "leads_out",
+    "reads_elsewhere",
+    "refuse_links",
+    "stored_boxes",
+    "too_large",
+]
+
+#: Refuses a chunk that unpacks to too much: its offset, stored size, mask of filters, and what gives its bytes.
+ChunkGuard = Callable[[tuple[int, ...], int, int, Callable[[], bytes]], None]
 
 #: Most links that a path may go through, as in the HDF5 library.
 _LINKS_MOST = 16
@@ -122,16 +136,9 @@ def stored_boxes(item: Any, limit: int, *, trusted: bool) -> Iterator[Box] | Non
         return None
     if item.chunks is None:
         return iter(()) if not item.id.get_storage_size() else None
-    places = prod(-(-n // c) for n, c in zip(item.shape, item.chunks, strict=True))
-    kind = "tree" if places <= _PLACES_MOST or trusted else _index_kind(item)
-    if kind == "nothing":
+    if not has_chunks(item, trusted=trusted):
         return iter(())
-    if kind == "places":
-        raise InvalidError(
-            f"{item.name} has an index of {places} chunks in a form in which finding those that exist takes minutes "
-            f"(more than {_PLACES_MOST}); write it with larger chunks, or without libver='latest'"
-        )
-    return _chunks(item, min(limit, _chunk_bytes(item) + _SLACK), trusted=trusted)
+    return _chunks(item, chunk_bytes_most(item, limit), trusted=trusted)
 
 
 def _chunk_bytes(item: Any) -> int:
@@ -142,20 +149,57 @@ def _chunks(item: Any, most: int, *, trusted: bool) -> Iterator[Box]:
     found = array("Q")
     item.id.chunk_iter(lambda info: found.extend((*info.chunk_offset, info.size, info.filter_mask)))
     row = item.ndim + 2
-    check = _filter_check(item, most) if not trusted else None
+    check = chunk_guard(item, most) if not trusted else None
     for at in range(0, len(found), row):
         offset, size, mask = tuple(found[at : at + item.ndim]), found[at + row - 2], found[at + row - 1]
         if any(low >= n for low, n in zip(offset, item.shape, strict=True)):
             continue
         if check is not None:
-            number, bound, fits = check
-            label = f"chunk {offset} of {item.name}"
-            if size > most:
-                raise InvalidError(f"{label} has {size} bytes stored, more than the {most} that it may have")
-            packed = not mask >> number & 1 and size * bound > most
-            if packed and not fits(item.id.read_direct_chunk(offset)[1]):
-                raise InvalidError(f"{label} unpacks to more than the {most} bytes it may have ({size} are stored)")
+            check(offset, size, mask, partial(_stored_bytes, item, offset))
         yield tuple(slice(low, min(low + n, end)) for low, n, end in zip(offset, item.chunks, item.shape, strict=True))
+
+
+def _stored_bytes(item: Any, offset: tuple[int, ...]) -> bytes:
+    raw: bytes = item.id.read_direct_chunk(offset)[1]
+    return raw
+
+
+def chunk_guard(item: Any, most: int) -> ChunkGuard | None:
+    """Return a function that refuses a chunk which unpacks to more than ``most`` bytes; None if none can.
+
+    It takes the chunk's offset, its stored size, its mask of filters, and a function that gives the stored bytes. A
+    filter that nothing bounds is an InvalidError here.
+    """
+    check = _filter_check(item, most)
+    if check is None:
+        return None
+    number, bound, fits = check
+
+    def guard(offset: tuple[int, ...], size: int, mask: int, raw: Callable[[], bytes]) -> None:
+        label = f"chunk {offset} of {item.name}"
+        if size > most:
+            raise InvalidError(f"{label} has {size} bytes stored, more than the {most} that it may have")
+        if not mask >> number & 1 and size * bound > most and not fits(raw()):
+            raise InvalidError(f"{label} unpacks to more than the {most} bytes it may have ({size} are stored)")
+
+    return guard
+
+
+def chunk_bytes_most(item: Any, limit: int) -> int:
+    """Return the most bytes that a stored chunk of a dataset may have, packed or unpacked."""
+    return min(limit, _chunk_bytes(item) + _SLACK)
+
+
+def has_chunks(item: Any, *, trusted: bool = False) -> bool:
+    """Return whether a dataset has an index of chunks; one that takes minutes to walk is an InvalidError."""
+    places = prod(-(-n // c) for n, c in zip(item.shape, item.chunks, strict=True))
+    kind = "tree" if places <= _PLACES_MOST or trusted else _index_kind(item)
+    if kind == "places":
+        raise InvalidError(
+            f"{item.name} has an index of {places} chunks in a form in which finding those that exist takes minutes "
+            f"(more than {_PLACES_MOST}); write it with larger chunks, or without libver='latest'"
+        )
+    return kind != "nothing"
 
 
 def _filter_check(item: Any, most: int) -> tuple[int, float, Callable[[bytes], bool]] | None:

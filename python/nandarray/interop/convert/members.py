@@ -57,6 +57,8 @@ class Member:
     compression: str | None = None  # the nearest to the source's that a store has
     #: Kind and dtype of rows of variable length, which ``read`` gives then; None of elements of one size.
     ragged: tuple[RaggedKind, np.dtype[Any]] | None = None
+    #: The dataset of h5py whose elements these are as they lie in the file; None where anything converts them.
+    item: Any = None
 
 
 @dataclass
@@ -133,6 +135,8 @@ class SourceOptions:
     order: str = "C"
     trusted: bool = False
     limit: int = CHUNK_MIN_BYTES  # bytes that one chunk may take
+    #: A store of Zarr's, or a file object, through which the source is read in place of its path.
+    via: Any = None
 
 
 def fixed_strings(

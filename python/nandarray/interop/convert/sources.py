@@ -20,7 +20,7 @@ import gzip
 import io
 import zipfile
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -50,7 +50,7 @@ _PIECE = 1 << 20
 
 
 @contextmanager
-def foreign_errors(path: Path) -> Generator[None]:
+def foreign_errors(path: Path | str) -> Generator[None]:
     """Turn errors of a source, or of a library that reads it, into errors of this package."""
     try:
         yield
@@ -70,10 +70,14 @@ def _short(error: BaseException) -> str:
 
 
 @contextmanager
-def open_source(path: Path, format: str, options: SourceOptions) -> Generator[Source]:  # noqa: A002
-    """Open ``path`` as ``format`` for reading."""
-    with foreign_errors(path):
-        there, directory, regular = path.exists(), path.is_dir(), path.is_file()
+def open_source(place: Path | str, format: str, options: SourceOptions) -> Generator[Source]:  # noqa: A002
+    """Open a file, or what ``options.via`` is, as ``format`` for reading; ``place`` is its path, or URL then."""
+    path: Any = Path(place) if options.via is None else place
+    if options.via is not None:
+        there, directory, regular = True, format == "zarr", format != "zarr"
+    else:
+        with foreign_errors(path):
+            there, directory, regular = path.exists(), path.is_dir(), path.is_file()
     if not there:
         raise StoreMissingError(2, "no such file", str(path))
     if directory != (format == "zarr") or not (directory or regular):
@@ -90,7 +94,7 @@ def open_source(path: Path, format: str, options: SourceOptions) -> Generator[So
         yield source
 
 
-def _guarded(path: Path, read: Callable[[Box], np.ndarray[Any, Any]]) -> Callable[[Box], np.ndarray[Any, Any]]:
+def _guarded(path: Path | str, read: Callable[[Box], np.ndarray[Any, Any]]) -> Callable[[Box], np.ndarray[Any, Any]]:
     def guarded(box: Box) -> np.ndarray[Any, Any]:
         with foreign_errors(path):
             data = read(box)
@@ -255,10 +259,10 @@ def _chosen(names: list[str], member: str | None, path: Path) -> list[str]:
 @contextmanager
 def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
     zarr = require("zarr", "zarr")
-    if not options.trusted:
+    if not (options.trusted or options.via):
         zarr_source.check_directory(path)
     try:
-        root = _zarr_root(zarr, path, options.member or "")
+        root = _zarr_root(zarr, str(path) if options.via is None else options.via, options.member or "")
     except FileNotFoundError as error:
         if options.member is not None:
             raise NotFoundError(f"{path} has no member {options.member!r}") from error
@@ -268,7 +272,7 @@ def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
         _zarr_array(source, "", root, path, options)
     else:
         source.groups[""] = source.attrs("", root.attrs.asdict())
-        for name, item in sorted(root.members(max_depth=None)):
+        for name, item in sorted(_zarr_members(zarr, source, root, path, options), key=lambda pair: pair[0]):
             if isinstance(item, zarr.Array):
                 _zarr_array(source, name, item, path, options)
             else:
@@ -276,12 +280,49 @@ def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
     yield source
 
 
-def _zarr_root(zarr: Any, path: Path, member: str) -> Any:
-    """Open the array or the group; consolidated metadata is not used, as its names need not be those of the files."""
+def _zarr_members(zarr: Any, source: Source, root: Any, path: Path, options: SourceOptions) -> list[tuple[str, Any]]:
+    """Return the arrays and groups below a group; those that Zarr does not open are refused."""
     try:
-        return zarr.open_group(str(path), mode="r", path=member, use_consolidated=False)
+        return [*root.members(max_depth=None)]
+    except (ValueError, TypeError, KeyError, NotImplementedError):  # of one of them, such as a codec that is not known
+        pass
+    top = (options.member or "").strip("/")
+
+    def names(group: str) -> list[str]:
+        inside = "/".join(filter(None, (top, group)))
+        if options.via is not None:
+            found: list[str] = options.via.names(inside)
+            return found
+        return [one.name for one in path.joinpath(*inside.split("/")).iterdir() if one.is_dir()]
+
+    found, todo = [], [("", root)]
+    while todo:
+        group, at = todo.pop()
+        for base in names(group):
+            name = f"{group}/{base}" if group else base
+            try:
+                item = at[base]
+            except (KeyError, FileNotFoundError):
+                continue
+            except Exception as error:  # Zarr's own kinds, and those of its codecs
+                source.refuse(name, f"cannot be opened by Zarr, or needs a package that adds to it: {_short(error)}")
+                continue
+            found.append((name, item))
+            if isinstance(item, zarr.Group):
+                todo.append((name, item))
+    return found
+
+
+def _zarr_root(zarr: Any, where: Any, member: str) -> Any:
+    """Open the array or the group.
+
+    Of a folder consolidated metadata is not used, as its names need not be those of the files.
+    """
+    far = not isinstance(where, str) and where.consolidated
+    try:
+        return zarr.open_group(where, mode="r", path=member, use_consolidated=None if far else False)
     except (FileNotFoundError, TypeError, zarr.errors.ContainsArrayError):
-        return zarr.open_array(str(path), mode="r", path=member)
+        return zarr.open_array(where, mode="r", path=member)
 
 
 def _zarr_array(source: Source, name: str, array: Any, path: Path, options: SourceOptions) -> None:
@@ -305,8 +346,12 @@ def _zarr_array(source: Source, name: str, array: Any, path: Path, options: Sour
     if need > options.limit:
         source.refuse(name, f"has chunks of {need} bytes, more than {options.limit}; a larger budget reads them")
         return
-    folder = path.joinpath(*filter(None, f"{options.member or ''}/{name}".split("/")))
-    stored = lambda: zarr_source.stored_boxes(array, folder, name, options.limit)  # noqa: E731
+    stored: Callable[[], Iterator[Box] | None] = lambda: None  # noqa: E731
+    if options.via is None:
+        folder = path.joinpath(*filter(None, f"{options.member or ''}/{name}".split("/")))
+        stored = lambda: zarr_source.stored_boxes(array, folder, name, options.limit)  # noqa: E731
+    else:
+        options.via.guard(array, name, options.limit)
     chunks, grain = tuple(array.shards or array.chunks), tuple(array.chunks)
     if text:
         first = fill if isinstance(fill, str) else ""
@@ -332,7 +377,7 @@ def _zarr_array(source: Source, name: str, array: Any, path: Path, options: Sour
 def _open_hdf5(path: Path, options: SourceOptions) -> Generator[Source]:
     h5py = require("h5py", "hdf5")
     try:
-        file = h5py.File(path, "r")
+        file = h5py.File(path if options.via is None else options.via, "r")
     except OSError as error:
         raise InvalidError(f"{path} is not an HDF5 file, or is open elsewhere: {error}") from error
     with file:
@@ -355,20 +400,23 @@ def _open_hdf5(path: Path, options: SourceOptions) -> Generator[Source]:
 @contextmanager
 def _open_netcdf(path: Path, options: SourceOptions) -> Generator[Source]:
     xarray = require("xarray", "netcdf")
-    with path.open("rb") as start:
+    read = path if options.via is None else options.via
+    with path.open("rb") if options.via is None else nullcontext(options.via) as start:
+        start.seek(0)
         classic = start.read(3) == b"CDF"
+        start.seek(0)
     with ExitStack() as stack:
         inside: Any = {}
         if not classic:  # the same file as HDF5 says where links lead, and what is stored
             h5py = require("h5py", "netcdf")
             try:
-                inside = stack.enter_context(h5py.File(path, "r"))
+                inside = stack.enter_context(h5py.File(read, "r"))
             except OSError as error:
                 raise InvalidError(f"{path} cannot be read as NetCDF: {error}") from error
             if not options.trusted:
                 hdf5_source.refuse_links(h5py, inside)
         source = Source(str(path))
-        for where, dataset in _netcdf_groups(xarray, path, classic=classic):
+        for where, dataset in _netcdf_groups(xarray, read, path, classic=classic):
             stack.callback(dataset.close)
             group = where.strip("/")
             if group or options.member is None:
@@ -387,17 +435,19 @@ def _open_netcdf(path: Path, options: SourceOptions) -> Generator[Source]:
         yield source
 
 
-def _netcdf_groups(xarray: Any, path: Path, *, classic: bool) -> list[tuple[str, Any]]:
+def _netcdf_groups(xarray: Any, where: Any, path: Path, *, classic: bool) -> list[tuple[str, Any]]:
     # Nothing is decoded: packed data stays packed and its attributes say how to unpack it, so nothing is lost.
     # (Each decoder is named: open_groups of xarray 2026.9 does not listen to decode_cf.)
     decoders = ("mask_and_scale", "decode_times", "decode_timedelta", "concat_characters", "decode_coords")
     plain: dict[str, Any] = {**dict.fromkeys(decoders, False), "cache": False, "create_default_indexes": False}
     try:
         if classic:  # the classic format has no groups
-            return [("/", xarray.open_dataset(path, **plain))]
+            return [("/", xarray.open_dataset(where, **plain))]
         try:
-            return list(xarray.open_groups(path, engine="h5netcdf", **plain).items())
+            return list(xarray.open_groups(where, engine="h5netcdf", **plain).items())
         except (ImportError, ValueError):
+            if where is not path:
+                raise
             require("netCDF4", "netcdf")
             return list(xarray.open_groups(path, engine="netcdf4", **plain).items())
     except (OSError, ValueError) as error:
@@ -435,6 +485,8 @@ def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: 
         if why := hdf5_source.too_large(item, options.limit):
             source.refused.append((name, why))
             return
+        if dtype.kind not in "OTV" and dtype == np.dtype(item.dtype.str):
+            how["item"] = item
         stored, fill = lambda: hdf5_source.stored_boxes(item, options.limit, trusted=options.trusted), item.fillvalue
     if dtype.kind in "OT":
         text = fill.decode(errors="replace") if isinstance(fill, bytes) else fill if isinstance(fill, str) else ""

@@ -26,7 +26,7 @@ from nandarray.errors import InvalidError
 from nandarray.index.shapes import Box
 from nandarray.interop.convert.limits import HARMLESS, HEAD_BYTES, PACKED, TEXT, Stage, check_chunk, head_bound
 
-__all__ = ["check_directory", "codecs_unbounded", "compression_of", "stored_boxes"]
+__all__ = ["ChunkBounds", "check_directory", "codecs_unbounded", "compression_of", "stored_boxes"]
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _SAME_SIZE = {"bytes", "endian", "transpose", "shuffle", "crc32c"}
@@ -86,36 +86,61 @@ def stored_boxes(array: Any, folder: Path, name: str, limit: int) -> Iterator[Bo
 
     A chunk that would take more than ``limit`` bytes of memory, or is damaged, is an InvalidError.
     """
-    shard = _shard(array)
-    stages = _stages(array, shard)
-    if any(name not in HARMLESS | PACKED | TEXT for name, _, _ in stages):
-        stages = []  # of a trusted source
-    most = limit
-    if not TEXT.intersection(name for name, _, _ in stages):
-        exact = all(name in PACKED or name in _SAME_SIZE for name, _, _ in stages)
-        most = min(limit, prod(array.chunks) * array.dtype.itemsize * (1 if exact else _NARROWED)) + _SLACK
+    bounds = ChunkBounds(array, limit)
     inner = tuple(array.chunks)
     outer = tuple(array.shards or array.chunks)
     for at, path in _chunk_files(array, folder):
         low = [i * n for i, n in zip(at, outer, strict=True)]
         if any(start >= n for start, n in zip(low, array.shape, strict=True)):
             continue
-        label = f"chunk {at} of {name or folder.name}"
-        size = os.path.getsize(path)
         with open(path, "rb") as file:
-            if array.shards is None:
-                _check(file, 0, size, label=label, stages=stages, most=most)
-                yield _clipped(low, outer, array.shape)
-                continue
-            grid = tuple(o // i for o, i in zip(outer, inner, strict=True))
-            if size > limit and prod(outer) * array.dtype.itemsize <= limit:
-                raise InvalidError(f"{label} has {size} bytes, which is more than it can need")
-            if shard is None or any(name not in {"bytes", "crc32c"} for name in _names(shard.index_codecs)):
-                yield _clipped(low, outer, array.shape)  # of a trusted source
-                continue
-            for place, offset, length in _index(file, size, shard, grid, label=label, limit=limit):
-                _check(file, offset, length, label=f"inner {label}", stages=stages, most=most)
-                yield _clipped([s + p * n for s, p, n in zip(low, place, inner, strict=True)], inner, array.shape)
+            for place in bounds.places(file, os.path.getsize(path), f"chunk {at} of {name or folder.name}"):
+                if place is None:
+                    yield _clipped(low, outer, array.shape)
+                else:
+                    yield _clipped([s + p * n for s, p, n in zip(low, place, inner, strict=True)], inner, array.shape)
+
+
+class ChunkBounds:
+    """Bounds of the memory of an array's chunks; one that takes more than ``limit`` bytes is refused."""
+
+    def __init__(self, array: Any, limit: int) -> None:
+        self._shard = _shard(array)
+        self._stages = _stages(array, self._shard)
+        if any(name not in HARMLESS | PACKED | TEXT for name, _, _ in self._stages):
+            self._stages = []  # of a trusted source
+        self._limit = self._most = limit
+        if not TEXT.intersection(name for name, _, _ in self._stages):
+            exact = all(name in PACKED or name in _SAME_SIZE for name, _, _ in self._stages)
+            narrowed = 1 if exact else _NARROWED
+            self._most = min(limit, prod(array.chunks) * array.dtype.itemsize * narrowed) + _SLACK
+        self._whole = prod(array.shards or array.chunks) * array.dtype.itemsize
+        self._grid: tuple[int, ...] | None = None
+        if array.shards is not None:
+            self._grid = tuple(o // i for o, i in zip(array.shards, array.chunks, strict=True))
+
+    def places(self, file: Any, size: int, label: str) -> Iterator[tuple[int, ...] | None]:
+        """Check a chunk's file, and yield the places in it that have inner chunks; None where all of it is one.
+
+        One that is damaged, or would take too much, is an InvalidError.
+        """
+        if self._grid is None:
+            self.check(file, 0, size, label=label)
+            yield None
+            return
+        if size > self._limit and self._whole <= self._limit:
+            raise InvalidError(f"{label} has {size} bytes, which is more than it can need")
+        shard = self._shard
+        if shard is None or any(name not in {"bytes", "crc32c"} for name in _names(shard.index_codecs)):
+            yield None  # of a trusted source
+            return
+        for place, offset, length in _index(file, size, shard, self._grid, label=label, limit=self._limit):
+            self.check(file, offset, length, label=f"inner {label}")
+            yield place
+
+    def check(self, file: Any, offset: int, size: int, *, label: str) -> None:
+        """Check the bytes of one chunk, or inner chunk."""
+        _check(file, offset, size, label=label, stages=self._stages, most=self._most)
 
 
 def _clipped(low: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> Box:

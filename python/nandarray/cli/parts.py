@@ -20,6 +20,7 @@ import nandarray
 from nandarray import parts
 from nandarray.cli.common import Json, StorePath, console, facts_of, print_json, say, table_of
 from nandarray.errors import NotAStoreError
+from nandarray.parts.blobs.places import blobs_of
 from nandarray.parts.history import is_parted
 from nandarray.units import count, format_size
 
@@ -32,7 +33,7 @@ Version = Annotated[int, typer.Argument(min=1, help="Number of a version.")]
 
 
 def _open(store: Path, mode: str = "r") -> Any:
-    if not is_parted(str(store)):
+    if not is_parted(blobs_of(store)):
         raise NotAStoreError(errno.ENOTDIR, "is no folder with a store of parts", str(store))
     return nandarray.open(store, mode)  # type: ignore[arg-type]
 

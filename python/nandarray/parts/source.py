@@ -44,10 +44,9 @@ from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span, base_key, key_of
 from nandarray.parts.near import ScratchEngine
 from nandarray.parts.pieces import Piece, pieces, point_groups
-from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
 from nandarray.parts.views import move_view
-from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, shard_name
+from nandarray.parts.writer import OpenPart, OpenParts, misfit, new_job, shard_name
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
 
@@ -482,15 +481,16 @@ class PartsSource(Source):
     def end_jobs(self, named: Collection[str] | None = None) -> None:
         """Delete the folders of all jobs, which were committed or given up, and their sealed parts but the named."""
         with self.lock:
-            jobs, self.jobs, self._alive = self.jobs, [], []
+            jobs, self.jobs, alive, self._alive = self.jobs, [], self._alive, []
             if not self.is_home:
                 return
+            for one in alive:
+                one.release()
             kept = None if self.may_be_named else named
             for job in jobs:
-                end_job(self.files, job)
-            for name in self.files.names("parts") if kept is not None and jobs else ():
-                part, _, ending = name.partition(".")
-                if job_of(part) in jobs and ending == "nand" and kept is not None and part not in kept:
+                self.files.drop_folder(f"jobs/{job}")
+            for name in () if kept is None else self.files.sealed_names(jobs):
+                if kept is not None and name.removesuffix(".nand") not in kept:
                     self.files.delete(f"parts/{name}")
             if self.fork_job is None:
                 self.job = new_job()

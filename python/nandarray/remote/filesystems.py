@@ -88,6 +88,11 @@ class Filesystems(Objects):
                 raise InvalidError(f"{self.url(key)}: {kind} cannot make an object only if it is absent") from error
             return True
 
+    def put(self, key: str, data: bytes | memoryview) -> None:  # noqa: D102
+        with _reported(self.url(key)):
+            self._made_for(key)
+            self._system.pipe_file(self.url(key), bytes(data))
+
     def put_file(self, key: str, path: str) -> None:  # noqa: D102
         with _reported(self.url(key)):
             self._made_for(key)

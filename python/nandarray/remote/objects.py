@@ -115,6 +115,10 @@ class Objects(abc.ABC):
         """Make an object if its key is free; return whether it was."""
 
     @abc.abstractmethod
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Make an object, in place of one that is there."""
+
+    @abc.abstractmethod
     def put_file(self, key: str, path: str) -> None:
         """Make an object of a file of this machine, in place of one that is there."""
 

@@ -1,0 +1,30 @@
+"""From what the caller names to what keeps a store's objects: a folder, or a place in a bucket."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from nandarray.parts.blobs.base import Blobs
+from nandarray.parts.blobs.files import Files
+from nandarray.parts.blobs.objects import ObjectBlobs
+from nandarray.remote.places import place_of
+from nandarray.urls import split_remote
+
+__all__ = ["blobs_of"]
+
+
+def blobs_of(path: str | os.PathLike[str], storage: Any = None) -> Blobs:
+    """Return what keeps the objects of a store of parts.
+
+    Parameters
+    ----------
+    path : path_like
+        A folder; a URL of a place in a bucket; or, with ``storage``, a key in it.
+    storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
+        The store of objects.
+    """
+    name = os.fsdecode(path)
+    if storage is None and split_remote(name) is None:
+        return Files(os.path.abspath(name))
+    return ObjectBlobs(*place_of(name, storage))

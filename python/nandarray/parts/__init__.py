@@ -11,12 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nandarray.interop.dask_nodes import NodePlugin
+    from nandarray.parts.exchange import pull, push, sync
     from nandarray.parts.forks import Fork, ForkWriter, Receipt
     from nandarray.parts.store import PartedStore, PartsTransaction, create, open_folder
 
-__all__ = ["Fork", "ForkWriter", "NodePlugin", "PartedStore", "PartsTransaction", "Receipt", "create", "open_folder"]
+__all__ = [
+    "Fork",
+    "ForkWriter",
+    "NodePlugin",
+    "PartedStore",
+    "PartsTransaction",
+    "Receipt",
+    "create",
+    "open_folder",
+    "pull",
+    "push",
+    "sync",
+]
 
 _MODULES = dict.fromkeys(("Fork", "ForkWriter", "Receipt"), "nandarray.parts.forks")
+_MODULES |= dict.fromkeys(("pull", "push", "sync"), "nandarray.parts.exchange")
 _MODULES["NodePlugin"] = "nandarray.interop.dask_nodes"
 
 

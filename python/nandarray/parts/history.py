@@ -31,11 +31,12 @@ from nandarray.parts.blobs.base import Blobs
 from nandarray.parts.leaves import Leaf
 from nandarray.parts.manifest import FORMAT, Manifest, key_of, parse, version_of
 
-__all__ = ["HEAD", "History", "is_parted", "unknown"]
+__all__ = ["FOLDERS", "HEAD", "History", "is_parted", "unknown"]
 
 #: The object that says what a folder is.
 HEAD = "nandarray.json"
-_FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "readers", "tmp")
+#: The folders of a store, some of which only a program that writes makes.
+FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "readers", "tmp")
 #: Pause between attempts to see a version that was made, in seconds.
 _PAUSE_S = 0.05
 #: Leaves that a process keeps in memory, of 352 KiB as they are written, and of at most 3 MiB.
@@ -67,7 +68,7 @@ class History:
         InvalidError
             What is there cannot keep a store.
         """
-        files.prepare(_FOLDERS, key_of(first.version))
+        files.prepare(FOLDERS, key_of(first.version))
         said = {"format": "parts", "version": FORMAT, "uuid": identity}
         # The head comes last: a folder without one is no store yet.
         files.put_if_absent(key_of(first.version), first.text())
@@ -146,8 +147,10 @@ class History:
                 self.identity()  # a newer store may have none here
                 raise CorruptError(f"{self.files.root} has no manifest that can be read, of {len(there)}")
 
-    def add(self, manifest: Manifest) -> bool:
+    def add(self, manifest: Manifest, text: bytes = b"") -> bool:
         """Add a version if its number is free; return whether it is in the history now.
+
+        ``text`` is that of another place's manifest, if it is a copy.
 
         Raises
         ------
@@ -156,7 +159,7 @@ class History:
         StoreFullError, MediaError
             It is not there.
         """
-        key, text = key_of(manifest.version), manifest.text()
+        key, text = key_of(manifest.version), text or manifest.text()
         failed: OSError | None = None
         try:
             made = self.files.put_if_absent(key, text)

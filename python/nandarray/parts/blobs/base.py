@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from nandarray import _nandarray
@@ -27,6 +28,8 @@ class Kept(NamedTuple):
     #: Time when it was made or touched, in nanoseconds since 1970, by the clock of what keeps it; -1 where that is not
     #: known.
     made_ns: int
+    #: Its length in bytes.
+    length: int = 0
 
     @property
     def made_at(self) -> float:
@@ -200,6 +203,18 @@ class Blobs(abc.ABC):
     @abc.abstractmethod
     def head(self, part: str, count: int) -> tuple[int, bytes]:
         """Return the length of a sealed part, and its first bytes."""
+
+    @abc.abstractmethod
+    def room(self) -> str:
+        """Return a folder of this machine for files that become sealed parts here."""
+
+    @abc.abstractmethod
+    def file_of(self, part: str, room: str) -> AbstractContextManager[str]:
+        """Give a sealed part as a file of this machine; one that is made for that is in ``room``, and goes again."""
+
+    @abc.abstractmethod
+    def send_part(self, part: str, file: str) -> None:
+        """Make a sealed part with the bytes of a file, which stays."""
 
     @abc.abstractmethod
     def open_part(self, part: str, options: Mapping[str, Any]) -> _nandarray.Store:

@@ -27,9 +27,9 @@ from typing import Any, TypeVar
 from nandarray import _nandarray
 from nandarray.errors import DeniedError, InvalidError, MediaError, StoreExistsError
 from nandarray.parts.blobs.base import Blobs, Kept, part_key
-from nandarray.parts.blobs.files import head_of
+from nandarray.parts.blobs.files import head_of, reported
 from nandarray.parts.blobs.working import working
-from nandarray.remote.objects import Facts, Objects
+from nandarray.remote.objects import Facts, Objects, merged
 
 __all__ = ["ObjectBlobs"]
 
@@ -122,7 +122,8 @@ class ObjectBlobs(Blobs):
         for key, facts in _tried(lambda: self.objects.listing(top)):
             name = key.removeprefix(f"{top}/").partition("/")[0]
             kept, has = _kept(facts), found.get(name, Kept(0, -1))
-            found[name] = Kept(has.bytes + kept.bytes, max(has.made_ns, kept.made_ns))
+            total = has.bytes + kept.bytes
+            found[name] = Kept(total, max(has.made_ns, kept.made_ns), total)
         return dict(sorted(found.items()))
 
     def facts(self, key: str) -> Kept:  # noqa: D102
@@ -202,18 +203,13 @@ class ObjectBlobs(Blobs):
 
     def seal(self, part: str) -> None:  # noqa: D102
         file = self.unsealed(part)
-        self.send_part(part, file)
+        if not os.path.exists(file) and self.has(part_key(part)):  # it was sealed before
+            return
         self._heads[part] = head_of(file, _HEAD_BYTES)
+        self.send_part(part, file)
         os.unlink(file)
 
-    def send_part(self, part: str, file: str) -> None:
-        """Make a sealed part of a file.
-
-        Raises
-        ------
-        MediaError
-            It did not arrive whole.
-        """
+    def send_part(self, part: str, file: str) -> None:  # noqa: D102
         key, size = part_key(part), os.stat(file).st_size
         with self._signs(part):
             _tried(lambda: self.objects.put_file(self._key(key), file))
@@ -271,6 +267,24 @@ class ObjectBlobs(Blobs):
         found = self.objects.read(self._key(key), [(0, min(count, facts.bytes))], facts) if facts.bytes else [b""]
         return facts.bytes, bytes(found[0])
 
+    def room(self) -> str:  # noqa: D102
+        return working()
+
+    @contextmanager
+    def file_of(self, part: str, room: str) -> Iterator[str]:  # noqa: D102
+        key = self._key(part_key(part))
+        facts, path = self._facts(part_key(part)), os.path.join(room, uuid.uuid4().hex)
+        try:
+            with reported(path), open(path, "xb") as file:
+                number = file.fileno()
+                pieces = merged([(0, facts.bytes)])
+                if pieces:
+                    self.objects.fetch(key, pieces, facts, lambda start, data: _write(number, data, start))
+            yield path
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
     def open_part(self, part: str, options: Mapping[str, Any]) -> _nandarray.Store:  # noqa: D102
         return _opened(self.objects, self._key(part_key(part)), self._facts(part_key(part)), options)
 
@@ -285,12 +299,18 @@ def _opened(objects: Objects, key: str, facts: Facts, options: Mapping[str, Any]
         return _nandarray.Store.open(file.name, "r", **options)
 
 
+def _write(number: int, data: memoryview, start: int) -> None:
+    while data:
+        count = os.pwrite(number, data, start)
+        data, start = data[count:], start + count
+
+
 def _sign_key(part: str) -> str:
     return f"jobs/{part[:16]}/s-{part}"
 
 
 def _kept(facts: Facts) -> Kept:
-    return Kept(facts.bytes, int(facts.made_at * 1e9) if facts.made_at else -1)
+    return Kept(facts.bytes, int(facts.made_at * 1e9) if facts.made_at else -1, facts.bytes)
 
 
 def _pause(attempt: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from nandarray.parts.blobs.base import Blobs
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.blobs.objects import ObjectBlobs
+from nandarray.remote.objects import Objects
 from nandarray.remote.places import place_of
 from nandarray.urls import split_remote
 
@@ -22,9 +23,11 @@ def blobs_of(path: str | os.PathLike[str], storage: Any = None) -> Blobs:
     path : path_like
         A folder; a URL of a place in a bucket; or, with ``storage``, a key in it.
     storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
-        The store of objects.
+        The store of objects, or :class:`~nandarray.remote.objects.Objects`.
     """
     name = os.fsdecode(path)
+    if isinstance(storage, Objects):
+        return ObjectBlobs(storage, name.strip("/"))
     if storage is None and split_remote(name) is None:
         return Files(os.path.abspath(name))
     return ObjectBlobs(*place_of(name, storage))

@@ -14,6 +14,7 @@ __all__ = [
     "DoorMemory",
     "DoorTenant",
     "DoorTenants",
+    "Far",
     "Flight",
     "Kernel",
     "NVME_MOVE_BYTES_MAX",
@@ -43,6 +44,9 @@ __all__ = [
     "device_presets",
     "device_toml",
     "device_units",
+    "far_end",
+    "far_evict",
+    "far_forked",
     "dhchap_key",
     "dhchap_secret",
     "error_kinds",
@@ -138,6 +142,31 @@ def program_disassemble(elf: bytes) -> list[tuple[int, str | None, str]]: ...  #
 def program_metadata(text: bytes, entries: list[str]) -> str: ...
 
 @final
+class Far:
+    """An object far away, of which stores are opened."""
+
+    def __init__(
+        self,
+        url: str,
+        bytes: int,
+        fetch: Callable[[int, int], memoryview],  # the first byte, and the end
+        warn: Callable[[str], None],  # told once why bytes cannot be kept in the files
+        *,
+        kept: _FarFiles | None = None,
+        trusting: bool = True,  # uses bytes from before the machine's last start
+    ) -> None: ...
+    @property
+    def url(self) -> str: ...
+    def prefetch(self, ranges: list[tuple[int, int]]) -> None: ...
+
+#: Descriptors of the bytes and of the marks; whether units may be evicted while they are open; whether nobody else has
+#: the files open.
+_FarFiles = tuple[int, int, bool, bool]
+
+def far_evict(files: _FarFiles, size: int, bytes: int, seed: int) -> int: ...
+def far_end() -> None: ...
+def far_forked() -> None: ...
+
 class Store:
     @staticmethod
     def open(
@@ -171,6 +200,8 @@ class Store:
         seed: int = 0,
         trace: str | None = None,  # a .pftrace to write
     ) -> Store: ...
+    @staticmethod
+    def open_far(far: Far, *, verify: str = "once", threads: int | None = None) -> Store: ...
     def session(
         self,
         scheduler: str,

@@ -28,6 +28,7 @@ ORDER = (
     "nandarray.inputs",
     "nandarray.holders",
     "nandarray.optional",
+    "nandarray.own_folder",
     "nandarray.remote",
     "nandarray.dtypes",
     "nandarray.units",

@@ -19,6 +19,9 @@ pub(crate) fn of_kind(py: Python<'_>, kind: &str, text: &str) -> PyErr {
 
 /// Builds the exception for an error of the engine; the text of an operating system's error begins with `path`.
 pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr {
+    if let Some(raised) = crate::far::raised(py, error) {
+        return raised;
+    }
     let text = match path {
         Some(path) if error.os_error().is_some() => format!("{path}: {error}"),
         _ => error.to_string(),

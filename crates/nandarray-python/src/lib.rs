@@ -36,6 +36,7 @@ mod clock;
 mod cores;
 mod device;
 mod errors;
+mod far;
 mod fetch;
 mod flight;
 mod get;
@@ -67,6 +68,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("NVME_WRITE_ROWS_MAX", nandarray::nvme::WRITE_ROWS_MAX)?;
     m.add_class::<store::PyStore>()?;
     m.add_class::<space::PySpace>()?;
+    m.add_class::<far::PyFar>()?;
     m.add_class::<transaction::PyTransaction>()?;
     m.add_class::<nvme::PyNvme>()?;
     m.add_class::<nvme_tcp::PyNvmeServer>()?;
@@ -83,6 +85,9 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<session::PySessionJob>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(store::check_name, m)?)?;
+    m.add_function(wrap_pyfunction!(far::far_evict, m)?)?;
+    m.add_function(wrap_pyfunction!(far::far_end, m)?)?;
+    m.add_function(wrap_pyfunction!(far::far_forked, m)?)?;
     m.add_function(wrap_pyfunction!(get::get, m)?)?;
     m.add_function(wrap_pyfunction!(get::get_sub_block, m)?)?;
     m.add_function(wrap_pyfunction!(index::selection::select, m)?)?;

@@ -29,6 +29,8 @@ struct ReopenArgs {
     path: PathBuf,
     options: Options,
     model: Option<Model>,
+    /// Whether the bytes are those of an object far away, which stay as they are.
+    far: bool,
 }
 
 /// The described device of a modelled store, and the place of the store's bytes.
@@ -90,7 +92,24 @@ impl PyStore {
         let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
         let device = Arc::new(RwLock::new(beside(device)));
-        Ok(Self { device, opening: ReopenArgs { path, options, model: None }, read_only, clock: Mutex::new(None) })
+        let opening = ReopenArgs { path, options, model: None, far: false };
+        Ok(Self { device, opening, read_only, clock: Mutex::new(None) })
+    }
+
+    /// Opens, for reading, the store in an object far away.
+    #[staticmethod]
+    #[pyo3(signature = (far, *, verify="once", threads=None))]
+    fn open_far(py: Python<'_>, far: &crate::far::PyFar, verify: &str, threads: Option<usize>) -> PyResult<Self> {
+        let path = PathBuf::from(&far.url);
+        let options =
+            options::options_of(Geometry::FILE, None, (None, None), (verify, "map"), threads, None, (0, false));
+        let options = fail(py, options)?;
+        let media = far.media.clone();
+        let opened = detached(py, || Device::open(media, &far.url, Mode::Read, &options)).flatten();
+        let device = opened.map_err(|e| to_py(py, &e, Some(&far.url)))?;
+        let device = Arc::new(RwLock::new(beside(device)));
+        let opening = ReopenArgs { path, options, model: None, far: true };
+        Ok(Self { device, opening, read_only: true, clock: Mutex::new(None) })
     }
 
     /// Opens a store on a described device, under the modelled clock. `device` is the description in TOML, `overrides`
@@ -134,7 +153,7 @@ impl PyStore {
         let read_only = device.read_only();
         let device: SharedRuntime = Arc::new(RwLock::new(beside(device)));
         let clock = Py::new(py, PyClock::new(clock, device.clone(), timeline))?;
-        let opening = ReopenArgs { path, options, model: Some(Model { description, bytes }) };
+        let opening = ReopenArgs { path, options, model: Some(Model { description, bytes }), far: false };
         Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
     }
 
@@ -250,10 +269,10 @@ impl PyStore {
 
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         fail(py, device_of(&self.device))?;
-        if !self.read_only {
+        if !self.read_only || self.opening.far {
             return Ok(());
         }
-        let ReopenArgs { path, options, model } = self.opening.clone();
+        let ReopenArgs { path, options, model, .. } = self.opening.clone();
         if let Some(Model { description, bytes }) = model {
             // The store is opened anew, on a new clock.
             let (new, clock, _) = run(py, move || clock::open(&bytes, Mode::Read, options, &description, None))?;

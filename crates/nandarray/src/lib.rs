@@ -71,6 +71,7 @@ pub use stl::write::Source;
 pub use media::fault::FaultMedia;
 pub use media::file::{FileAccess, FileMedia};
 pub use media::memory::MemoryMedia;
+pub use media::remote;
 pub use media::sparse::SparseMedia;
 pub use media::{FileState, Media};
 pub use sim::process::Home;

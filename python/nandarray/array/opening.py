@@ -21,7 +21,7 @@ from nandarray.array.served import connect
 from nandarray.array.store import Mode, Store
 from nandarray.errors import InvalidError, MediaError, NotAStoreError, StoreFullError, refuse_homeless
 from nandarray.index.shapes import check_number
-from nandarray.urls import is_served
+from nandarray.urls import is_served, split_remote
 
 if TYPE_CHECKING:
     from nandarray.device import Description
@@ -57,6 +57,9 @@ def open(
     seed: int = 0,
     salvage: bool = False,
     overwrite: bool = False,
+    storage: Any = None,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+    cache_bytes: int | None = None,
 ) -> Store:
     """Open a store.
 
@@ -66,7 +69,9 @@ def open(
         The file; a drive, by its URL (``nvme+tcp://HOST:PORT/NQN`` or ``nvme+unix:///PATH``, see
         :func:`nandarray.serve`) or by the controller's device of this machine's kernel (``/dev/nvmeX``); or
         ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves. A served store takes no option but
-        ``mode``. Without a path, a store on a modelled device keeps its bytes in memory.
+        ``mode``. Or an object far away, by its URL (``s3://BUCKET/KEY``, ``gs://``, ``az://``, ``https://``): it is
+        read only, and takes ``verify``, ``threads`` and the last three options. Without a path, a store on a modelled
+        device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -104,6 +109,14 @@ def open(
         what pages tell of them is applied.
     overwrite : bool
         Permission to replace a file that is not a store, with mode ``"w"``.
+    storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
+        Access to the place of an object far away, with its credentials; the path may be the object's key in it then.
+        Without it obstore reaches the URL, with the credentials of the environment.
+    cache : path_like or False, optional
+        Folder in which bytes from far away are kept, which no other user can change; by default
+        ``$NANDARRAY_CACHE/far``, or ``nandarray/far`` in the user's cache folder. With False they are kept in memory.
+    cache_bytes : int, optional
+        Bytes that the folder holds at most; by default 20 GiB, or a tenth of its disk if that is less.
 
     Returns
     -------
@@ -115,6 +128,8 @@ def open(
     ------
     NotFoundError, MediaError
         There is no such file, or it cannot be read.
+    DeniedError, ChangedError
+        The credentials for an object far away are missing or wrong; the object was replaced while it was read.
     LockedError
         Another writer has it open: it names the line of this program, or the process.
     NotAStoreError, UnsupportedVersionError, CorruptError
@@ -129,6 +144,15 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    if storage is not None or split_remote(path) is not None:
+        local: dict[str, Any] = {"device": device, "bytes_in": bytes_in, "trace": trace, "capacity": capacity}
+        local |= {"preset": preset, "geometry": geometry, "placement": placement, "gc_policy": gc_policy}
+        local |= {"write_buffer": write_buffer, "seed": seed or None, "io": None if io == "map" else io}
+        local |= {"salvage": salvage or None, "overwrite": overwrite or None}
+        bound = _count("cache_bytes", cache_bytes)
+        return _far(path, mode, local, (storage, cache, bound), verify=verify, threads=_count("threads", threads))
+    if cache is not None or cache_bytes is not None:
+        raise InvalidError(f"cache and cache_bytes are for objects far away, and {path} is none")
     if is_served(path):
         given = (device, bytes_in, trace, capacity, preset, geometry, placement, gc_policy, threads, write_buffer)
         plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
@@ -202,6 +226,39 @@ def _parts(folder: str, mode: Mode, options: dict[str, Any]) -> Store:
     return parts.open_folder(folder, mode, options)
 
 
+def open_again(path: str, options: Mapping[str, Any]) -> Store:
+    """Open an object far away as it was elsewhere, from what :attr:`Store._opening` has."""
+    from nandarray.remote import source
+
+    given = dict(options)
+    facts, where = given.pop("facts"), (given.pop("storage"), given.pop("cache"), given.pop("cache_bytes"))
+    native, _ = source.open_place(source.place_of(path, where[0]), where[1:], facts=facts, **given)
+    store = Store(native, "r", (path, tuple(options.items())))
+    store._facts = facts
+    return store
+
+
+def _far(
+    path: str | os.PathLike[str] | None,
+    mode: Mode,
+    local: dict[str, Any],
+    where: tuple[Any, Any, int | None],
+    **options: Any,
+) -> Store:
+    """Return a store in an object far away."""
+    from nandarray.remote import source
+
+    if path is None:
+        raise InvalidError("storage must come with a path: the URL or the key of an object in it")
+    place = source.place_of(os.fspath(path), where[0])
+    source.refuse(mode, local, place.url)
+    native, facts = source.open_place(place, where[1:], **options)
+    again = source.opening(os.fspath(path), facts, *where, **options)
+    store = Store(native, mode, again)
+    store._facts = facts
+    return store
+
+
 def _served(url: str, mode: Mode) -> Store:
     """Return a store that a server has."""
     if mode not in ("r", "r+"):
@@ -245,7 +302,7 @@ def _path(path: str | os.PathLike[str]) -> str:
     if "\0" in name:
         raise InvalidError(f"path {name!r} has a null character in it")
     if _URL.match(name) and not os.path.isdir(os.path.dirname(name)):
-        raise InvalidError(f"{name!r} is a URL; a store is a file of this machine, so copy it here first")
+        raise InvalidError(f"{name!r} is a URL of a kind that is not known; storage= opens what fsspec reaches")
     return name
 
 

@@ -102,7 +102,8 @@ def _keyed(what: str) -> str:
 
 def location(store: Store) -> str:
     """Return by what another process opens a store: an absolute path, or the URL or device of a door."""
-    return store.path if isinstance(store._engine, Source) else os.path.abspath(store.path)
+    here = not isinstance(store._engine, Source) and store._facts is None
+    return os.path.abspath(store.path) if here else store.path
 
 
 def state_of(store: Store) -> Any:
@@ -110,6 +111,8 @@ def state_of(store: Store) -> Any:
     engine: Any = store._engine
     if isinstance(engine, Source) and (state := engine.state()) is not None:
         return state
+    if store._facts is not None:
+        return tuple(store._facts)
     path = location(store)
     # Others may change the elements behind a door at any time.
     return uuid.uuid4().hex if is_served(path) else _version(path)
@@ -135,7 +138,8 @@ def dask_token(array: Array, *how: Any) -> Any:
                 )
         return uuid.uuid4().hex  # its elements may change at any time
     path = location(store)
-    version = state_of(store) if is_served(path) or os.path.exists(path) else None
+    lasts = store._facts is not None or is_served(path) or os.path.exists(path)
+    version = state_of(store) if lasts else None
     return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
 
 
@@ -199,6 +203,10 @@ def _open(opening: Opening | WriterAddress) -> Store:
     if not isinstance(opening, tuple):
         return connected(opening)
     path, options = opening
+    if "facts" in dict(options):
+        from nandarray.array.opening import open_again
+
+        return open_again(path, dict(options))
     given = {"mode": "r", **dict(options)}
     if is_served(path):
         return connect(path, **given)
@@ -215,7 +223,8 @@ def _in_store(opening: Opening | WriterAddress, use: Callable[[Store], _Found]) 
     key = (os.getpid(), opening)
     with _lock:
         kept = _stores.get(key)
-        now = _version(opening[0]) if isinstance(opening, tuple) else _SERVED
+        # An object far away is named with its version.
+        now = _version(opening[0]) if isinstance(opening, tuple) and "facts" not in dict(opening[1]) else _SERVED
         if kept is not None and not kept[1].closed and kept[0][0] == now[0]:
             with contextlib.suppress(NandarrayError):  # replaced in place, or its connection broke: open it anew
                 # Always: two commits within one tick of the file system's clock leave time and size as they were.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nandarray.model.clock import Clock
     from nandarray.model.report import Report
     from nandarray.nvme import Controller
+    from nandarray.remote.objects import Facts
 
 __all__ = ["Mode", "Store"]
 
@@ -57,6 +58,8 @@ class Store(Group):
         self._engine = engine
         self._mode = mode
         self._opening = opening
+        #: Size, version and age of the object far away that the store is in; None on this machine.
+        self._facts: Facts | None = None
         #: Bytes that the inputs of a task may have on a device whose cores have ping-pong halves.
         self._half_bytes: int | None = None
         self._lock = StoreLock()
@@ -81,7 +84,7 @@ class Store(Group):
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The file, or the URL."""
         return self._engine.path
 
     @property

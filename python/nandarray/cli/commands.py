@@ -25,9 +25,10 @@ import nandarray
 from nandarray import dtypes
 from nandarray.array.creation import fill_bytes
 from nandarray.array.listing import ragged_kind
-from nandarray.cli import advise, device, doctor, drive, lab, parts, replay
+from nandarray.cli import advise, cache, device, doctor, drive, lab, parts, replay
 from nandarray.cli import show as cli_show
 from nandarray.cli.common import (
+    AnyStore,
     DeviceName,
     Json,
     KeyFile,
@@ -72,6 +73,7 @@ app.add_typer(program.app, name="program")
 app.add_typer(lab.app, name="lab")
 app.add_typer(drive.app, name="nvme")
 app.add_typer(parts.app, name="parts")
+app.add_typer(cache.app, name="cache")
 app.command()(drive.serve)
 app.command("replay")(replay.replay_command)
 app.command("advise")(advise.advise_command)
@@ -359,7 +361,7 @@ def import_command(
 @app.command()
 def export(
     *,
-    store: StorePath,
+    store: AnyStore,
     name: ExportName,
     destination: Annotated[Path, typer.Argument(help="A new .npy, .npz, .zarr, .h5, .nc or .bin file.")],
     format: Annotated[  # noqa: A002
@@ -398,7 +400,7 @@ def export(
 @app.command()
 def ls(
     *,
-    store: StorePath,
+    store: AnyStore,
     name: AnyName = "",
     long: Annotated[bool, typer.Option("--long", "-l", help="Shape, dtype, building block and size too.")] = False,
     as_json: Json = False,
@@ -409,14 +411,14 @@ def ls(
 
 
 @app.command()
-def tree(*, store: StorePath, name: AnyName = "", as_json: Json = False) -> None:
+def tree(*, store: AnyStore, name: AnyName = "", as_json: Json = False) -> None:
     """Show groups and arrays as a tree."""
     with open_store(store) as opened:
         cli_show.tree(opened, name, as_json=as_json)
 
 
 @app.command()
-def info(*, store: StorePath, name: AnyName = "", as_json: Json = False, key_file: KeyFile = None) -> None:
+def info(*, store: AnyStore, name: AnyName = "", as_json: Json = False, key_file: KeyFile = None) -> None:
     """Describe an array, a group or the store."""
     with open_store(store) as opened:
         cli_show.info(opened, name, key=key_of(key_file), as_json=as_json)
@@ -425,7 +427,7 @@ def info(*, store: StorePath, name: AnyName = "", as_json: Json = False, key_fil
 @app.command(context_settings={"ignore_unknown_options": True})
 def read(
     *,
-    store: StorePath,
+    store: AnyStore,
     name: ArrayName,
     slices: Annotated[str, typer.Argument(help='Slice expression, like "0:10, ::2, ..., 5".')] = "",
     view: Annotated[
@@ -474,7 +476,7 @@ def read(
 @attrs_app.command("get")
 def attrs_get(
     *,
-    store: StorePath,
+    store: AnyStore,
     name: AnyName = "",
     key: Annotated[str | None, typer.Argument(help="One attribute; all if left out.")] = None,
     as_json: Json = False,
@@ -525,7 +527,7 @@ def attrs_rm(*, store: StorePath, name: AnyName, keys: Annotated[list[str], type
 
 
 @app.command()
-def stat(*, store: StorePath, as_json: Json = False) -> None:
+def stat(*, store: AnyStore, as_json: Json = False) -> None:
     """Show space by array, live and dead pages, write amplification and wear."""
     with open_store(store) as opened:
         cli_show.stat(opened.stat(), as_json=as_json)
@@ -534,7 +536,7 @@ def stat(*, store: StorePath, as_json: Json = False) -> None:
 @app.command()
 def check(
     *,
-    store: StorePath,
+    store: AnyStore,
     repair: Annotated[bool, typer.Option("--repair", help="Repair as far as the records allow.")] = False,
     accept_older: Annotated[
         bool, typer.Option("--accept-older", help="Take older content where the newest is lost (with --repair).")

@@ -41,6 +41,7 @@ from nandarray.array.listing import open_array
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError, refuse_special
 from nandarray.inputs import read_input
 from nandarray.present.plain import plain
+from nandarray.urls import split_remote
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -49,6 +50,7 @@ __all__ = [
     "Json",
     "KeyFile",
     "OneLineErrors",
+    "AnyStore",
     "DeviceName",
     "FileWatch",
     "StorePath",
@@ -194,6 +196,8 @@ DeviceName = Annotated[
     str | None, typer.Option("--device", metavar="NAME", help="A described device, which the store is made for.")
 ]
 StorePath = Annotated[Path, typer.Argument(help="The store: a file.", metavar="STORE")]
+#: The argument of commands that only read.
+AnyStore = Annotated[str, typer.Argument(help="The store: a file, or the URL of an object far away.", metavar="STORE")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 KeyFile = Annotated[
     Path | None,
@@ -293,8 +297,11 @@ def _key_from_text(text: str, where: str) -> bytes:
 # --- stores and names -------------------------------------------------------------------------------------------------
 
 
-def open_store(path: Path, mode: str = "r", *, device: str | None = None) -> Any:
+def open_store(store: Path | str, mode: str = "r", *, device: str | None = None) -> Any:
     """Open a store that exists (modes "r", "r+") or may be made (mode "a"), perhaps on a described device."""
+    if split_remote(store) is not None:
+        return nandarray.open(store, mode, device=device)  # type: ignore[arg-type]
+    path = Path(store)
     if mode != "a" and not path.exists():
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
     if path.is_dir() and not (path / "nandarray.json").is_file():

@@ -1,6 +1,6 @@
 """``STORE[:/NAME]``: a store, and a name in it, as ``nandarray cp`` takes them.
 
-A store is a file, or the address of a served one (``nvme+tcp://HOST:PORT``, ``shm://NAME``).
+A store is a file, the address of a served one (``nvme+tcp://HOST:PORT``, ``shm://NAME``), or the URL of an object.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import nandarray
 from nandarray.cli.common import open_store
-from nandarray.urls import is_served
+from nandarray.urls import is_served, split_remote
 
 __all__ = ["is_same", "open_placed", "open_target", "placed"]
 
@@ -37,13 +36,13 @@ def is_same(one: str, other: str) -> bool:
 
 def open_placed(store: str, mode: str) -> Any:
     """Open a store that is there."""
-    return nandarray.open(store, mode) if is_served(store) else open_store(Path(store), mode)  # type: ignore[arg-type]
+    return nandarray.open(store, mode) if is_served(store) else open_store(store, mode)  # type: ignore[arg-type]
 
 
 @contextmanager
 def open_target(store: str) -> Iterator[Any]:
     """Open a store for writing; one that is made for that is removed again if there is an error."""
-    made = not is_served(store) and not os.path.exists(store)
+    made = not is_served(store) and split_remote(store) is None and not os.path.exists(store)
     with open_placed(store, "r+") if not made else nandarray.open(store, "x") as opened:
         try:
             yield opened

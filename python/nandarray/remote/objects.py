@@ -150,13 +150,13 @@ class Objects(abc.ABC):
             A piece cannot be had; the message names object and range.
         """
         if len(pieces) == 1:
-            put(pieces[0][0], self._piece(key, *pieces[0], facts))
+            put(pieces[0][0], self.piece(key, *pieces[0], facts))
             return
         ended = threading.Event()
 
         def one(start: int, end: int) -> None:
             if not ended.is_set():
-                put(start, self._piece(key, start, end, facts, ended))
+                put(start, self.piece(key, start, end, facts, ended))
 
         futures: list[Future[None]] = [_threads().submit(one, *piece) for piece in pieces]
         try:
@@ -174,7 +174,16 @@ class Objects(abc.ABC):
         self.fetch(key, pieces, facts, found.__setitem__)
         return [_cut(pieces, found, start, end) for start, end in ranges]
 
-    def _piece(self, key: str, start: int, end: int, facts: Facts, ended: threading.Event | None = None) -> memoryview:
+    def piece(self, key: str, start: int, end: int, facts: Facts, ended: threading.Event | None = None) -> memoryview:
+        """Read one range of an object, which has these facts still; tried again where that may help.
+
+        Raises
+        ------
+        ChangedError
+            The object was replaced, or is gone.
+        DeniedError, MediaError
+            It cannot be had; the message names object and range.
+        """
         where = f"{self.url(key)}: bytes {start} to {end}"
         for left in reversed(range(_TRIES)):
             try:

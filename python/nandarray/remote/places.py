@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any, NamedTuple
 
 from nandarray.errors import InvalidError
@@ -24,6 +25,32 @@ class Place(NamedTuple):
     objects: Objects
     key: str
 
+    @property
+    def url(self) -> str:
+        """The URL, for messages."""
+        return self.objects.url(self.key)
+
+
+class Storage:
+    """A caller's storage in a pickle: two are equal if their pickles are, as copies of one are."""
+
+    def __init__(self, storage: Any) -> None:
+        self.storage: Any = storage.storage if isinstance(storage, Storage) else storage
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Storage, (self.storage,)
+
+    def _pickled(self) -> bytes:
+        return pickle.dumps(self.storage)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both reach the same place in the same way."""
+        return isinstance(other, Storage) and self._pickled() == other._pickled()
+
+    def __hash__(self) -> int:
+        """Hash the kind alone."""
+        return hash(type(self.storage))
+
 
 def place_of(url: str, storage: Any = None) -> Place:
     """Return the place that a URL names.
@@ -43,6 +70,8 @@ def place_of(url: str, storage: Any = None) -> Place:
     ImportError
         obstore is not installed.
     """
+    if isinstance(storage, Storage):
+        storage = storage.storage
     parts = split_remote(url)
     root, key = parts if parts is not None else ("", url)
     if not key.strip("/"):

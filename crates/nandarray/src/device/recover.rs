@@ -44,6 +44,15 @@ use crate::stl::work::Workers;
 const SEGMENTS_MIN: u64 = 16;
 
 pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
+    match open_once(media.clone(), name, mode, options) {
+        Err(Error::Corrupt(_) | Error::NotAStore { .. } | Error::Version { .. }) if media.distrust(0, media.len()) => {
+            open_once(media, name, mode, options)
+        }
+        done => done,
+    }
+}
+
+fn open_once(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
     options.validate()?;
     let may_make = matches!(mode, Mode::Append | Mode::Truncate | Mode::Exclusive);
     if media.is_empty() || (may_make && is_blank(media.as_ref(), &options.geometry)?) {

@@ -139,6 +139,8 @@ pub struct Ftl {
     capacity_bytes: u64,
     probe: Option<Arc<dyn Probe>>,
     state: Mutex<FtlState>,
+    /// Held while pages that do not match are fetched again, on a medium far away.
+    doubts: Mutex<()>,
 }
 
 /// The closed segments, in the form that reclaim policies use.
@@ -210,6 +212,7 @@ impl Ftl {
             gc,
             wear_levelling: WearLevelling::default(),
             verified: Verified::new(geometry),
+            doubts: Mutex::default(),
             tight: AtomicBool::new(false),
             segments_max,
             capacity_bytes,
@@ -441,8 +444,52 @@ impl Ftl {
     }
 
     /// Compares the pages of a run with their out-of-band records, except pages that were verified before. `bytes` is
-    /// the pages' content; `owner` is the owner of the run's first unit, those of the other units follow from it.
+    /// the pages' content, as [`Self::view`] returns it; `owner` is the owner of the run's first unit, those of the
+    /// other units follow from it.
     pub fn verify(&self, run: Run, owner: Owner, bytes: &[u8]) -> std::result::Result<(), FetchError> {
+        let done = self.compare(run, owner, bytes);
+        self.again(run, done, &mut || self.compare(run, owner, self.view(run.ppa, run.count).unwrap_or(bytes)))
+    }
+
+    /// Returns `done`; if a page did not match its record and the medium may have better bytes, what a `second` try
+    /// returns.
+    fn again(
+        &self,
+        run: Run,
+        done: std::result::Result<(), FetchError>,
+        second: &mut dyn FnMut() -> std::result::Result<(), FetchError>,
+    ) -> std::result::Result<(), FetchError> {
+        if !(self.media.is_far() && matches!(done, Err(FetchError::Bad(_)))) {
+            return done;
+        }
+        // Of several threads that find a page bad one has it fetched again.
+        let _one = self.doubts.lock();
+        let done = second();
+        if !matches!(done, Err(FetchError::Bad(_))) {
+            return done;
+        }
+        let (pages, records) = (u64::from(self.geometry.page_bytes), OOB_BYTES);
+        let places = [(self.geometry.page_offset(run.ppa), pages), (self.geometry.oob_offset(run.ppa), records)];
+        let mut other = false;
+        for (at, each) in places {
+            other |= self.media.distrust(at, u64::from(run.count) * each);
+        }
+        if !other {
+            return done;
+        }
+        for (at, each) in places {
+            self.media.bring(at, u64::from(run.count) * each)?;
+        }
+        second()
+    }
+
+    /// Waits until the pages of a run are resident, on a medium far away.
+    pub fn bring(&self, run: Run) -> Result<()> {
+        let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
+        self.media.bring(self.geometry.page_offset(run.ppa), bytes)
+    }
+
+    fn compare(&self, run: Run, owner: Owner, bytes: &[u8]) -> std::result::Result<(), FetchError> {
         if self.is_verified(run.ppa, run.count) {
             return Ok(());
         }
@@ -494,8 +541,12 @@ impl Ftl {
                 return Err(FetchError::Bad(BadPage { unit: run.unit, offset, what: LOST }));
             }
             None => {
-                self.media.read_at(self.geometry.page_offset(run.ppa), out)?;
-                self.verify(run, owner, out)?;
+                let mut copied = || {
+                    self.media.read_at(self.geometry.page_offset(run.ppa), out)?;
+                    self.compare(run, owner, out)
+                };
+                let done = copied();
+                self.again(run, done, &mut copied)?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Media, which store the bytes: a file, memory, or memory with injected faults.
+//! Media, which store the bytes: a file, memory, memory with injected faults, or an object far away.
 //!
 //! A medium is a growable array of bytes with three promises: a write is seen by every later read; [`Media::sync`]
 //! makes every earlier write durable; after a loss of power each write that was not synced is, independently of the
@@ -11,6 +11,7 @@ pub mod fault;
 pub mod file;
 pub mod memory;
 mod presence;
+pub mod remote;
 pub mod sparse;
 
 use crate::error::Result;
@@ -85,6 +86,23 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// Announces that a command in flight will read these bytes, for media under a modelled clock. The command itself
     /// reads them later, when the modelled time of the read has passed, and without another announcement.
     fn will_read(&self, _offset: u64, _len: u64) {}
+
+    /// Whether bytes that are not resident come from another machine, so that each wait for some takes a round trip, and
+    /// [`Self::slice`] returns `None` until they have come.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Waits until these bytes are resident, where bytes come from another machine; elsewhere a read waits for itself.
+    fn bring(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Is told that these bytes do not match their checksums. Returns whether other bytes may be there when they are
+    /// read again.
+    fn distrust(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
 
     /// Whether these bytes can probably be read without waiting for a disk.
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {

@@ -378,9 +378,10 @@ impl Space {
         Ok(inner)
     }
 
-    /// Locks the space for reading its metadata, without loading its index, and even if it was deleted.
+    /// Locks the space for reading its metadata, without loading its index, and even if it was deleted. Does not wait
+    /// behind a writer who waits: a reader may hold the lock until bytes come from far away.
     pub fn peek(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read()
+        self.inner.read_recursive()
     }
 
     /// Locks the space for changing its metadata, without loading its index, and even if it was deleted.

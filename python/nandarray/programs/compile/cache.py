@@ -3,9 +3,9 @@
 One file an entry: a line of JSON (checksum of the rest, the files that the compiler read), then the ELF. An entry is
 written to a file of its own name and renamed, so writers never meet; one whose checksum is wrong, or whose files
 changed, counts as absent and is written anew. Objects that programs are linked with are kept beside them, each with
-its checksum behind it, where linkers do not look. The folder is ``$NANDARRAY_CACHE``, or ``nandarray`` in the user's
-cache folder (``$XDG_CACHE_HOME``, ``~/.cache``). The least recently used entries go when there are too many. If the
-folder cannot be written, programs are compiled every time, and objects last as long as the process.
+its checksum behind it, where linkers do not look. The folder is that of :mod:`nandarray.own_folder`. The least
+recently used entries go when there are too many. If the folder cannot be written, programs are compiled every time,
+and objects last as long as the process.
 
 Kept programs are executed, and the checksum in an entry does not protect it: a user who can write the entry can write
 the checksum. A folder that another user owns or can write to, or that lies in one, is replaced by a folder of this
@@ -31,8 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from nandarray.errors import refuse_special
+from nandarray.own_folder import cache_folder, is_open_to_others, make_folder, why_open_to_others
 
-__all__ = ["Cache", "digest", "folder", "installed", "keep", "kept", "make_folder", "write_whole"]
+__all__ = ["Cache", "digest", "folder", "installed", "keep", "kept", "write_whole"]
 
 _ENTRIES_MAX = 2000
 _SUFFIX = ".program"
@@ -43,8 +44,8 @@ _STALE = 3600.0
 
 def folder() -> Path:
     """Return the folder of compiled programs; it need not exist, and no other user can write to it."""
-    wanted = _wanted()
-    why = _open_to_others(wanted)
+    wanted = cache_folder()
+    why = why_open_to_others(wanted, ("programs", "support"))
     if why is None:
         return wanted
     _warn(f"compiled programs are not kept in {wanted}: {why}")
@@ -56,73 +57,13 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
-def _wanted() -> Path:
-    if own := os.environ.get("NANDARRAY_CACHE"):
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The standard says that a relative path there is to be ignored.
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "nandarray"
-
-
-def _open_to_others(wanted: Path) -> str | None:
-    """Return why another user could change a folder's contents; None if no one could."""
-    own = os.path.abspath(wanted)
-    for top in dict.fromkeys((own, os.path.realpath(own))):
-        place = Path(top)
-        ours = {place, place / "programs", place / "support"}
-        for path in (*ours, *place.parents):
-            try:
-                facts = os.lstat(path)
-            except OSError:
-                continue  # it is not there, or nothing can be read from it
-            if facts.st_uid != os.geteuid() and (facts.st_uid != 0 or path in ours):
-                return f"{path} belongs to user {facts.st_uid}"
-            # In a folder with the sticky bit, as /tmp, a user cannot rename or remove another's files.
-            sticky = facts.st_mode & stat.S_ISVTX and path not in ours
-            if stat.S_ISDIR(facts.st_mode) and not sticky and _writable_by_others(facts):
-                return f"other users can write to {path} (mode {stat.S_IMODE(facts.st_mode):o})"
-    return None
-
-
-def _writable_by_others(facts: os.stat_result) -> bool:
-    if facts.st_mode & stat.S_IWOTH:
-        return True
-    return bool(facts.st_mode & stat.S_IWGRP) and not _group_of_one(facts.st_gid)
-
-
-@cache
-def _group_of_one(gid: int) -> bool:
-    """Return whether a group is its user's own, as many systems make one for each user."""
-    import grp
-    import pwd
-
-    try:
-        me = pwd.getpwuid(os.geteuid())
-        group = grp.getgrgid(gid)
-    except KeyError:
-        return False
-    return gid == me.pw_gid and group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
-
-
 def _read_own(path: Path) -> bytes:
     """Read a file that this user owns and no other user can write to; otherwise an OSError is raised."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or _writable_by_others(facts):
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or is_open_to_others(facts):
             raise PermissionError(f"{path} is another user's, or others can write to it")
         return file.read()
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder that only this user can enter, and those that it lies in; one that is there stays as it is.
-
-    A folder that cannot be made is an OSError.
-    """
-    if path.is_dir():
-        return
-    if path.parent != path:
-        make_folder(path.parent)
-    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def digest(parts: Iterable[object]) -> str:

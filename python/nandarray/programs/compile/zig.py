@@ -24,7 +24,8 @@ from pathlib import Path
 
 from nandarray.errors import CompileError, InvalidError
 from nandarray.optional import cure
-from nandarray.programs.compile.cache import digest, folder, installed, keep, kept, make_folder
+from nandarray.own_folder import make_folder
+from nandarray.programs.compile.cache import digest, folder, installed, keep, kept
 from nandarray.programs.compile.scratch import folder as scratch_folder
 
 __all__ = [

@@ -32,10 +32,22 @@ impl CheckpointStream {
             return Err(Error::corrupt(format!("a checkpoint piece of {bytes} bytes is larger than the store")));
         }
         let mut out = vec![0; bytes as usize];
+        if self.media.is_far() {
+            let parts: Vec<_> = self.chain.lock().next_bytes(at, bytes).map(|(from, len)| (from, from + len)).collect();
+            self.media.prefetch(&parts);
+        }
         if self.chain.lock().read(self.media.as_ref(), at, &mut out)? {
             return Ok(out);
         }
         Err(Error::corrupt(format!("the checkpoint ends before its byte {}", at + bytes)))
+    }
+}
+
+impl CheckpointStream {
+    /// Tells the medium that these bytes of the stream do not match their checksum; whether others may be there now.
+    fn distrust(&self, at: u64, bytes: u64) -> bool {
+        let parts: Vec<_> = self.chain.lock().next_bytes(at, bytes).collect();
+        parts.into_iter().fold(false, |other, (from, len)| self.media.distrust(from, len) | other)
     }
 }
 
@@ -55,7 +67,10 @@ impl StoredIndex for CheckpointIndex {
     }
 
     fn bytes(&self) -> Result<Vec<u8>> {
-        let bytes = self.stream.read(self.place.at, self.place.bytes)?;
+        let mut bytes = self.stream.read(self.place.at, self.place.bytes)?;
+        if crc32c(&bytes) != self.place.crc && self.stream.distrust(self.place.at, self.place.bytes) {
+            bytes = self.stream.read(self.place.at, self.place.bytes)?;
+        }
         if crc32c(&bytes) != self.place.crc {
             return Err(Error::corrupt(format!(
                 "the index of array {:?} does not match its checksum; `nandarray check --repair` can rebuild it",

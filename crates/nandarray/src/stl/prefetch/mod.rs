@@ -8,6 +8,10 @@
 //! verification costs more than that. Applying this from 256 KiB on instead of 4 MiB made reads of planes and bands of
 //! rows slower. Small cold reads all over a space may fetch whole extents ([`residency::SkiRental`]).
 //!
+//! On a medium far away ([`Media::is_far`](crate::media::Media::is_far)) every wait is a round trip, and to ask whether
+//! bytes are here costs little; so all pages of a command are looked up, and the tasks from the first missing page on
+//! are prefetched, however small the command is.
+//!
 //! Tasks are prefetched in groups of a few extents of the medium ([`EXTENT_BYTES`]). The extent in which a group ends
 //! is held back for the next group, since a medium reads a whole extent faster than its parts. A small gap between two
 //! ranges is read with them; apart from that only pages that will be used are prefetched.
@@ -34,6 +38,11 @@ const RECORDS_GAP_BYTES: u64 = 64 << 10;
 /// Size, in bytes, below which a command with one task does not sample residency: its first access shows whether the
 /// page is missing.
 const SAMPLED_BYTES_MIN: u64 = 4096;
+/// Number of bytes that are prefetched ahead of the current task on a medium far away: several times what a fast link
+/// carries in a round trip, also if each task needs little.
+const FAR_BYTES: u64 = 64 << 20;
+/// Number of bytes that a task costs at least on a medium far away, which fetches larger units than pages.
+const FAR_TASK_BYTES: u64 = 64 << 10;
 
 type Ranges = SmallVec<[(u64, u64); 16]>;
 
@@ -88,7 +97,12 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         let (total, window, charges) = (count, 0, false);
         let mut this = Self { reader, work, predicted, count, total, window, group, charges, cursor };
         let mut state = WorkerState::default();
-        if count > 1 || bytes >= SAMPLED_BYTES_MIN {
+        let far = reader.ftl.media().is_far();
+        if far {
+            if let Some(first) = this.first_missing(work, &mut state) {
+                this.cursor.get_mut().next = first;
+            }
+        } else if count > 1 || bytes >= SAMPLED_BYTES_MIN {
             let access = &reader.space.access;
             // While whole extents are read, a few sampled pages say nothing about the others.
             let around = access.readaround.begin_command(reader.ftl.media().len());
@@ -104,6 +118,10 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         if this.cursor.get_mut().next < this.total {
             // All predicted tasks are prefetched before the command ends.
             this.window = (READAHEAD_BYTES / block).max(16).max(this.total - count);
+            if far {
+                let each = (bytes / count.max(1)).clamp(FAR_TASK_BYTES, FAR_BYTES);
+                this.window = this.window.max(FAR_BYTES / each);
+            }
         }
         this
     }
@@ -113,6 +131,18 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         let (ftl, page) = (self.reader.ftl, self.reader.space.shape.page as u64);
         self.reader.any_sampled_page(work, bytes >= LARGE_BYTES, state, &mut |run| {
             !ftl.media().is_resident(ftl.geometry().page_offset(run.ppa), u64::from(run.count) * page)
+        })
+    }
+
+    /// Returns the number of the first task with a page that is not resident, or whose record is not.
+    fn first_missing(&self, work: &Work, state: &mut WorkerState<'a>) -> Option<u64> {
+        let media = self.reader.ftl.media();
+        (0..work.len()).find(|&i| {
+            let mut missing = false;
+            self.reader.pages_of(&work.task(i), state, &mut |page, len, record, record_len| {
+                missing |= !media.is_resident(page, len) || !media.is_resident(record, record_len);
+            });
+            missing
         })
     }
 

@@ -100,6 +100,17 @@ impl<'a> Reader<'a> {
         self.ftl.view(run.ppa, run.count).map(|bytes| Mapped { run, bytes })
     }
 
+    /// Returns the pages as [`Self::mapped`] does, and waits for them before if the medium is far away.
+    pub(super) fn mapped_here(&self, content: &BlockContent<'a>, bytes: &Range<usize>) -> Result<Option<Mapped<'a>>> {
+        let mapped = self.mapped(content, bytes);
+        if mapped.is_some() || !self.ftl.media().is_far() {
+            return Ok(mapped);
+        }
+        let Some(run) = self.covering(content, bytes) else { return Ok(None) };
+        self.ftl.bring(run)?;
+        Ok(self.mapped(content, bytes))
+    }
+
     /// Returns the pages of these bytes of a block if they are one run; `None` as for [`Self::mapped`], but the medium
     /// need not be memory-mapped.
     #[inline]

@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
             }
             let task = work.task(i);
             let content = self.content(&task.at, &mut state.cursor);
-            if let Some(mapped) = self.mapped(&content, &self.span(&task)) {
+            if let Some(mapped) = self.mapped_here(&content, &self.span(&task))? {
                 self.verify_task(&task, &mapped, &mut state.units)?;
             }
         }

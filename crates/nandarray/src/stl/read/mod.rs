@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
             verified = false;
             let loops = (!has_loops).then(|| walk.loops());
             let content = self.content(&walk.at, &mut state.cursor);
-            let mapped = self.mapped(&content, &walk.span(item));
+            let mapped = self.mapped_here(&content, &walk.span(item))?;
             // SAFETY: the caller's promise about the buffer covers the task's elements.
             unsafe {
                 if let Some(mapped) = mapped.filter(|mapped| self.is_verified(mapped.run)) {

@@ -1,0 +1,165 @@
+"""Stores in objects far away: opened as the engine's stores, over :class:`~nandarray.remote.objects.Objects`.
+
+The engine asks for ranges, in threads of its own; they are fetched with the facts of the object as it was opened, and
+kept in a :class:`~nandarray.remote.cache.Cache`. When Python ends, requests that are under way are waited for, and no
+more are made in the background.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import warnings
+from typing import Any
+
+from nandarray import _nandarray
+from nandarray.errors import InvalidError, NotAStoreError, StoreMissingError
+from nandarray.remote.cache import Cache, Entry, cache_of
+from nandarray.remote.objects import Facts, Objects
+from nandarray.remote.places import Place, Storage, place_of
+
+__all__ = ["open_far", "open_place", "opening", "place_of", "refuse"]
+
+#: Bytes that are fetched between two looks at the cache's bound.
+_LOOKED_AT = 32 << 20
+
+
+class _Source:
+    """What the engine calls for ranges of an object."""
+
+    def __init__(self, objects: Objects, key: str, facts: Facts, cache: Cache | None) -> None:
+        self._objects, self._key, self._facts, self._cache = objects, key, facts, cache
+        #: Held until the engine drops the function: its lock keeps the bytes.
+        self.entry: Entry | None = None
+        self._fetched = 0
+        self._lock = threading.Lock()
+
+    def fetch(self, start: int, end: int) -> memoryview:
+        """Return the bytes of a range."""
+        found = self._objects.piece(self._key, start, end, self._facts)
+        if self._cache is not None and self.entry is not None:
+            with self._lock:
+                self._fetched += end - start
+                due = self._fetched >= _LOOKED_AT
+                if due:
+                    self._fetched = 0
+            if due:
+                self._make_room(self._cache)
+        return found
+
+    def _make_room(self, cache: Cache) -> None:
+        try:
+            cache.make_room()
+        except OSError as error:
+            self.warn(error.strerror or str(error))
+
+    def warn(self, why: str) -> None:
+        """Say that bytes cannot be kept on the disk."""
+        url, folder = self._objects.url(self._key), "" if self._cache is None else f" in {self._cache.folder}"
+        warnings.warn(f"{url}: bytes are kept in memory, not{folder}: {why}", RuntimeWarning, stacklevel=2)
+
+
+def open_far(
+    objects: Objects,
+    key: str,
+    facts: Facts | None = None,
+    *,
+    cache: Cache | None = None,
+    verify: str = "once",
+    threads: int | None = None,
+) -> _nandarray.Store:
+    """Open the store in an object, for reading.
+
+    Parameters
+    ----------
+    objects : Objects
+        The objects of its place.
+    key : str
+        Its key there.
+    facts : Facts, optional
+        Its facts, if they are known: without them they are requested.
+    cache : Cache, optional
+        Where its bytes are kept; without one they are in memory, a bounded part of them.
+    verify : {"once", "always", "never"}
+        As in :func:`nandarray.open`.
+    threads : int, optional
+        As in :func:`nandarray.open`.
+
+    Raises
+    ------
+    StoreMissingError
+        There is no such object.
+    NotAStoreError
+        It holds something else.
+    """
+    url = objects.url(key)
+    if facts is None:
+        facts = _facts(objects, key)
+    if not facts.bytes:
+        raise NotAStoreError(f"{url} is not a nandarray store: it is empty")
+    if facts.etag is None and cache is not None:
+        cache = None  # nothing says whether what was kept is of the same object
+    _ends_once()
+    source = _Source(objects, key, facts, cache)
+    trusting = verify != "never"
+
+    def far_of(entry: Entry | None) -> _nandarray.Far:
+        source.entry = entry
+        kept = None if entry is None else entry.files
+        return _nandarray.Far(url, facts.bytes, source.fetch, source.warn, kept=kept, trusting=trusting)
+
+    far = None
+    if cache is not None:
+        try:
+            far = cache.open(url, facts, far_of)
+        except OSError as error:
+            source.warn(error.strerror or str(error))
+    far = far or far_of(None)
+    return _nandarray.Store.open_far(far, verify=verify, threads=threads)
+
+
+def open_place(
+    place: Place, kept: tuple[Any, int | None], *, facts: Facts | None = None, **options: Any
+) -> tuple[_nandarray.Store, Facts]:
+    """Open the store in an object, and return it with the object's facts; ``kept`` is ``cache`` and ``cache_bytes``."""
+    cache = cache_of(*kept)
+    if facts is None:
+        facts = _facts(place.objects, place.key)
+    return open_far(place.objects, place.key, facts, cache=cache, **options), facts
+
+
+def opening(path: str, facts: Facts, storage: Any, cache: Any, bound: int | None, **options: Any) -> Any:
+    """Return how a store is opened elsewhere as it was here: what :mod:`nandarray.array.pickling` pickles."""
+    folder = os.path.abspath(cache) if cache else cache
+    held = None if storage is None else Storage(storage)
+    again = {"facts": facts, "storage": held, "cache": folder, "cache_bytes": bound, **options}
+    return path, tuple(again.items())
+
+
+def _facts(objects: Objects, key: str) -> Facts:
+    try:
+        return objects.facts(key)
+    except FileNotFoundError as error:
+        url = objects.url(key)
+        raise StoreMissingError(error.errno, "there is no such object", url) from error
+
+
+_ended = False
+
+
+def _ends_once() -> None:
+    """Have the end of Python wait for requests; once in a process."""
+    global _ended
+    if not _ended:
+        _ended = True
+        atexit.register(_nandarray.far_end)
+        os.register_at_fork(after_in_child=_nandarray.far_forked)
+
+
+def refuse(mode: Any, options: dict[str, Any], url: str) -> None:
+    """Refuse what only stores on this machine take."""
+    if mode != "r":
+        raise InvalidError(f"{url} is far away and is read only: mode must be 'r', not {mode!r}; write a file, copy it")
+    if wrong := [name for name, value in options.items() if value is not None]:
+        raise InvalidError(f"{url} is far away, and takes no {' or '.join(wrong)}: copy it here first")

@@ -42,10 +42,23 @@ SIDE = 16
 _names = itertools.count()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NANDARRAY_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def served() -> Any:
     with s3() as storage:
         yield storage
+
+
+@pytest.fixture(scope="module")
+def workers() -> Any:
+    with ProcessPoolExecutor(2, SPAWN) as pool:
+        yield pool
 
 
 @pytest.fixture(autouse=True)
@@ -182,7 +195,7 @@ def write_some(fork: Any, rows: list[int]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_versions_forks_and_reclaiming(kind: str, tmp_path: Path, served: Any) -> None:
+def test_versions_forks_and_reclaiming(kind: str, tmp_path: Path, served: Any, workers: Any) -> None:
     path, storage = objects_of(kind, tmp_path, served)
     with written(path, storage) as store:
         with store.transaction("forked") as tx:
@@ -191,8 +204,7 @@ def test_versions_forks_and_reclaiming(kind: str, tmp_path: Path, served: Any) -
                 receipts = [write_some(fork, rows) for rows in ([5, 6], [7, 9])]
             else:
                 fork = pickle.loads(pickle.dumps(fork))
-                with ProcessPoolExecutor(2, SPAWN) as pool:
-                    receipts = list(pool.map(write_some, [fork, fork], [[5, 6], [7, 9]]))
+                receipts = list(workers.map(write_some, [fork, fork], [[5, 6], [7, 9]]))
             tx.merge(itertools.chain(*receipts))
         model = np.full((SIDE, SIDE), -1)
         model[:4] = np.arange(4 * SIDE).reshape(4, SIDE)
@@ -204,8 +216,9 @@ def test_versions_forks_and_reclaiming(kind: str, tmp_path: Path, served: Any) -
         assert store.diff(2, 3)["written"]["a"]
         assert store.compact()["parts"] >= 2
         assert [one["message"] for one in store.versions()][-2:] == ["forked", "compact"]
-        np.testing.assert_array_equal(store.at(version=2)["a"][:], before)
-        assert store.expire_versions(keep=1, older_than=0) == [1]  # 2 is open here
+        with store.at(version=2) as old:
+            np.testing.assert_array_equal(old["a"][:], before)
+            assert store.expire_versions(keep=1, older_than=0) == [1]
         store.gc(older_than=0, jobs_older_than=0)
         assert store.check()["ok"]
     with parts.open_folder(path, "r", storage=storage) as store:
@@ -223,10 +236,10 @@ def test_versions_forks_and_reclaiming(kind: str, tmp_path: Path, served: Any) -
                     refused()
 
 
-def test_arrays_are_pickled_to_workers(served: Any) -> None:
+def test_arrays_are_pickled_to_workers(served: Any, workers: Any) -> None:
     with written("pickled.nand", served) as store:
-        with store.transaction() as tx, ProcessPoolExecutor(2, SPAWN) as pool:
-            list(pool.map(fill_row, [tx["a"]] * 3, [5, 6, 11]))
+        with store.transaction() as tx:
+            list(workers.map(fill_row, [tx["a"]] * 3, [5, 6, 11]))
         assert [store["a"][row, 0] for row in (5, 6, 11, 12)] == [5, 6, 11, -1]
 
 
@@ -248,7 +261,9 @@ def test_what_a_killed_worker_wrote_is_written_again(served: Any) -> None:
         process.join()
         with fork.writer() as writer:
             kept = writer.write("a", slice(8, 9), np.full((1, SIDE), 8))
-        lost = parts.Receipt(fork.job, fork.job + "0" * 16, kept.array, (0, 0), (1, SIDE), ((0, 0), (1, 1), (2, 2), (3, 3)))
+        lost = parts.Receipt(
+            fork.job, fork.job + "0" * 16, kept.array, (0, 0), (1, SIDE), ((0, 0), (1, 1), (2, 2), (3, 3))
+        )
         tx.merge([kept, lost])
         with pytest.raises(nandarray.ReceiptError) as refused:
             tx.commit(wait_s=0.1)
@@ -270,7 +285,7 @@ def commit_some(path: str, storage: Any, number: int, count: int) -> None:
 @pytest.mark.parametrize("kind", ["memory", "s3"])
 def test_commits_of_disjoint_writers_are_all_there(kind: str, tmp_path: Path, served: Any) -> None:
     path, storage = objects_of(kind, tmp_path, served)
-    writers, count = 8, 8 if os.environ.get("NANDARRAY_DEEP") else 3
+    writers, count = (8, 8) if os.environ.get("NANDARRAY_DEEP") else (4, 3)
     with parts.create(path, storage=storage) as store:
         store.create("a", (writers, 4 * count), "i8", shards=(1, 4), building_block=(1, 4), fill_value=-1)
         store.flush()
@@ -480,7 +495,7 @@ def test_damage_is_not_copied(tmp_path: Path, memory: Any) -> None:
     with grown(str(home)):
         part = max((home / "parts").iterdir(), key=lambda one: one.stat().st_mtime)
         data = bytearray(part.read_bytes())
-        data[-5000] ^= 1
+        data[len(data.rstrip(b"\0")) - 1] ^= 1
         part.write_bytes(data)
         with pytest.raises(nandarray.PartError, match="damaged, and was not copied"):
             parts.push(home, "sky.nand", storage=memory)
@@ -493,14 +508,16 @@ class Cut(BaseException):
 
 
 @pytest.mark.parametrize("way", ["push", "pull", "sync"])
-def test_a_copy_that_ends_anywhere_goes_on(way: str, tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_ends_anywhere_goes_on(
+    way: str, tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(exchange, "_SIDE_BY_SIDE", 1)
     home = str(tmp_path / "home.nand")
     with grown(home) as store:
         if way == "pull":
             parts.push(home, "far.nand", storage=memory)
         ended = True
-        for step in itertools.count(0, 3 if not os.environ.get("NANDARRAY_DEEP") else 1):
+        for step in itertools.count(0, 1 if os.environ.get("NANDARRAY_DEEP") else 9):
             url, folder = f"sky{step}.nand", str(tmp_path / f"copy{step}.nand")
 
             def cut(number: int, *_: str, step: int = step) -> None:
@@ -525,7 +542,7 @@ def test_a_copy_that_ends_anywhere_goes_on(way: str, tmp_path: Path, memory: Any
             with copy:
                 assert len(copy.versions()) == 5, step
                 np.testing.assert_array_equal(copy["a"][:], store["a"][:])
-                if step % 9 == 0:
+                if step % 27 == 0:
                     same_everywhere(store, copy)
             shutil.rmtree(folder, ignore_errors=True)
             if not ended:
@@ -546,8 +563,8 @@ def test_tagged_versions_that_expired_at_the_target_come_back(tmp_path: Path, me
             np.testing.assert_array_equal(far.at(tag="again")["a"][:], store.at(version=2)["a"][:])
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=8))
-@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=4))
+@settings(max_examples=30 if os.environ.get("NANDARRAY_DEEP") else 4, deadline=None)
 def test_two_places_meet(turns: list[tuple[bool, int]]) -> None:
     from obstore.store import MemoryStore
 

@@ -19,7 +19,14 @@ from nandarray.array.creation import check_word
 from nandarray.array.names import UNFINISHED, is_unfinished
 from nandarray.array.served import connect
 from nandarray.array.store import Mode, Store
-from nandarray.errors import InvalidError, MediaError, NotAStoreError, StoreFullError, refuse_homeless
+from nandarray.errors import (
+    InvalidError,
+    MediaError,
+    NotAStoreError,
+    StoreFullError,
+    StoreMissingError,
+    refuse_homeless,
+)
 from nandarray.index.shapes import check_number
 from nandarray.urls import is_served, split_remote
 
@@ -70,7 +77,8 @@ def open(
         :func:`nandarray.serve`) or by the controller's device of this machine's kernel (``/dev/nvmeX``); or
         ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves. A served store takes no option but
         ``mode``. Or an object far away, by its URL (``s3://BUCKET/KEY``, ``gs://``, ``az://``, ``https://``): it is
-        read only, and takes ``verify``, ``threads`` and the last three options. Without a path, a store on a modelled
+        read only, and takes ``verify``, ``threads`` and the last three options; a store of parts in a bucket is
+        written, too. Without a path, a store on a modelled
         device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
@@ -250,13 +258,34 @@ def _far(
 
     if path is None:
         raise InvalidError("storage must come with a path: the URL or the key of an object in it")
-    place = source.place_of(os.fspath(path), where[0])
-    source.refuse(mode, local, place.url)
-    native, facts = source.open_place(place, where[1:], **options)
-    again = source.opening(os.fspath(path), facts, *where, **options)
+    name = os.fspath(path)
+    place = source.place_of(name, where[0])
+    source.refuse("r", local, place.url)
+    if mode != "r":
+        if (parted := _far_parts(name, mode, where, options)) is not None:
+            return parted
+        source.refuse(mode, local, place.url)
+    try:
+        native, facts = source.open_place(place, where[1:], **options)
+    except StoreMissingError:
+        if (parted := _far_parts(name, mode, where, options)) is None:
+            raise
+        return parted
+    again = source.opening(name, facts, *where, **options)
     store = Store(native, mode, again)
     store._facts = facts
     return store
+
+
+def _far_parts(name: str, mode: Mode, where: tuple[Any, Any, int | None], options: dict[str, Any]) -> Store | None:
+    """Return a store of parts in a bucket; None where there is none."""
+    from nandarray import parts
+
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        return parts.open_folder(name, mode, given, storage=where[0], kept=where[1:])
+    except StoreMissingError:
+        return None
 
 
 def _served(url: str, mode: Mode) -> Store:

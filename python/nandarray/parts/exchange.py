@@ -29,7 +29,7 @@ from nandarray.errors import (
     NotFoundError,
     PartError,
 )
-from nandarray.parts.blobs.base import Blobs, Kept, part_key
+from nandarray.parts.blobs.base import BlobFacts, Blobs, part_key
 from nandarray.parts.blobs.places import blobs_of
 from nandarray.parts.history import FOLDERS, HEAD, History, is_parted
 from nandarray.parts.leases import Alive, Lease
@@ -43,7 +43,7 @@ __all__ = ["Tell", "pull", "push", "sync"]
 Tell = Callable[[str, int, int], None]
 
 _SIDE_BY_SIDE = 4
-_NONE = Kept(0, -1, -1)
+_NONE = BlobFacts(0, -1, -1)
 _T = TypeVar("_T")
 _Path = str | os.PathLike[str]
 

@@ -117,6 +117,8 @@ class PartsSource(Source):
         #: Function that says how an array is opened in another process.
         self.reduces: Callable[[PartSpace], tuple[Any, ...] | None] | None = None
         self._arrivals: Callable[[], Arrivals | None] = lambda: None
+        #: Options by which another process opens what is in a bucket.
+        self.far: tuple[tuple[str, Any], ...] = ()
         #: Names of jobs whose folders are to be deleted.
         self.jobs: list[str] = []
         #: Whether a version may be there that names this source's parts, though no answer says so.

@@ -32,7 +32,8 @@ from nandarray.index.shapes import check_number
 from nandarray.parts import changes, protection, reclaim
 from nandarray.parts.away import run_away
 from nandarray.parts.blobs.files import Files, in_folder
-from nandarray.parts.blobs.places import blobs_of
+from nandarray.parts.blobs.objects import KeptBytes
+from nandarray.parts.blobs.places import blobs_of, opening_of
 from nandarray.parts.commit import commit, empty
 from nandarray.parts.forks import Fork, Receipt, worker_source
 from nandarray.parts.history import History, is_parted
@@ -98,6 +99,7 @@ def open_folder(
     options: Mapping[str, Any] | None = None,
     *,
     storage: Any = None,
+    kept: KeptBytes = (None, None),
 ) -> PartedStore:
     """Open a store of parts; :func:`nandarray.open` does so for a folder.
 
@@ -111,6 +113,9 @@ def open_folder(
         Options of :func:`nandarray.open` with which parts are opened.
     storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
         The store of objects, as for :func:`create`.
+    kept : tuple
+        Folder and bound of the cache of what is read of a bucket: ``cache`` and ``cache_bytes`` of
+        :func:`nandarray.open`.
 
     Returns
     -------
@@ -122,7 +127,7 @@ def open_folder(
     StoreMissingError, StoreExistsError
         There is none, or with mode ``"x"`` one.
     """
-    name, files = os.fsdecode(path), blobs_of(path, storage)
+    name, files = os.fsdecode(path), blobs_of(path, storage, kept)
     if not is_parted(files):
         raise StoreMissingError(errno.ENOENT, "has no store of parts", name)
     if mode == "x":
@@ -133,6 +138,8 @@ def open_folder(
         history.identity()
     source = _at(history, lambda: history.newest(intact=read_only), read_only=read_only, options=options or {})
     source.path = name
+    if not isinstance(files, Files):
+        source.far = opening_of(storage, kept)
     store = PartedStore(source, mode)
     if mode == "w":
         for name in list(source.draft.arrays):
@@ -253,7 +260,7 @@ class PartedStore(Store):
         source = _at(history, lambda: history.at(number), read_only=True, options=self._source.options, pinned=True)
         if history.is_stray(source.draft.base):
             raise NotFoundError(f"version {number} of {self.path!r} is in no history: it was made in place of another")
-        source.path = self._source.path
+        source.path, source.far = self._source.path, self._source.far
         return PartedStore(source, "r")
 
     def tag(self, name: str, version: int | None = None) -> None:
@@ -551,7 +558,7 @@ class PartedStore(Store):
             raise ReadOnlyError(f"version {self.version} of {self.path} is not the newest")
         self.flush()
         source = _at(self._history, self._history.newest, read_only=False, options=self._source.options)
-        source.path = self._source.path
+        source.path, source.far = self._source.path, self._source.far
         return PartsTransaction(source, message, self)
 
     def fork(self) -> Fork:
@@ -661,7 +668,11 @@ class PartedStore(Store):
 
     @property
     def _opening(self) -> Opening | None:
-        return self._source.files.root, (*self._source.options.items(), ("version", self.version))
+        source = self._source
+        again = (*source.options.items(), ("version", self.version))
+        if isinstance(source.files, Files):
+            return source.files.root, again
+        return source.path, (*again, *source.far)
 
     @_opening.setter
     def _opening(self, opening: Opening | None) -> None:

@@ -107,7 +107,7 @@ class OpenPart:
     def __init__(self, files: Blobs, job: str, options: Mapping[str, Any]) -> None:
         self.part = job + secrets.token_hex(8)
         self._files, self._options = files, dict(options)
-        self.engine = _nandarray.Store.open(files.unsealed(self.part), "x", **options)
+        self.engine = _nandarray.Store.open(files.unsealed(self.part), "x", geometry=files.geometry, **options)
         self._numbers = itertools.count()
 
     def create(self, entry: Entry, shape: tuple[int, ...]) -> tuple[int, _nandarray.Space]:

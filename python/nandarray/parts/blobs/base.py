@@ -13,14 +13,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from nandarray import _nandarray
 
-__all__ = ["Blobs", "Kept", "part_key"]
+__all__ = ["Blobs", "BlobFacts", "part_key"]
 
 
-class Kept(NamedTuple):
+class BlobFacts(NamedTuple):
     """Size and age of an object."""
 
     #: Bytes that it takes.
@@ -58,6 +58,8 @@ class Blobs(abc.ABC):
     poll_s = 0.05
     #: Whether a listing may lack what was made of late.
     lists_late = False
+    #: Flash geometry of parts that are written; None for the usual one.
+    geometry: ClassVar[dict[str, int] | None] = None
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -91,7 +93,7 @@ class Blobs(abc.ABC):
         """Read an object."""
 
     @abc.abstractmethod
-    def listed(self, folder: str) -> dict[str, Kept]:
+    def listed(self, folder: str) -> dict[str, BlobFacts]:
         """List what is in a folder, by the last parts of the keys, sorted; nothing where there is no such folder.
 
         A folder in it is as young as the youngest object below it.
@@ -102,7 +104,7 @@ class Blobs(abc.ABC):
         return list(self.listed(folder))
 
     @abc.abstractmethod
-    def facts(self, key: str) -> Kept:
+    def facts(self, key: str) -> BlobFacts:
         """Return size and age of an object."""
 
     def has(self, key: str) -> bool:

@@ -29,7 +29,7 @@ from nandarray.errors import (
     StoreExistsError,
     StoreFullError,
 )
-from nandarray.parts.blobs.base import Blobs, Kept, part_key
+from nandarray.parts.blobs.base import BlobFacts, Blobs, part_key
 
 __all__ = ["Files", "head_of", "in_folder", "reported"]
 
@@ -107,17 +107,17 @@ class Files(Blobs):
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def listed(self, folder: str) -> dict[str, Kept]:  # noqa: D102
+    def listed(self, folder: str) -> dict[str, BlobFacts]:  # noqa: D102
         found = {}
         for name in self.names(folder):
             with contextlib.suppress(FileNotFoundError):  # deleted since
                 found[name] = self.facts(f"{folder}/{name}")
         return found
 
-    def facts(self, key: str) -> Kept:  # noqa: D102
+    def facts(self, key: str) -> BlobFacts:  # noqa: D102
         with reported(self.path(key)):
             found = os.stat(self.path(key))
-        return Kept(found.st_blocks * 512, found.st_mtime_ns, found.st_size)
+        return BlobFacts(found.st_blocks * 512, found.st_mtime_ns, found.st_size)
 
     def touch(self, key: str) -> bool:  # noqa: D102
         with reported(self.path(key)):

@@ -22,16 +22,21 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from nandarray import _nandarray
 from nandarray.errors import DeniedError, InvalidError, MediaError, StoreExistsError
-from nandarray.parts.blobs.base import Blobs, Kept, part_key
+from nandarray.parts.blobs.base import BlobFacts, Blobs, part_key
 from nandarray.parts.blobs.files import head_of, reported
 from nandarray.parts.blobs.working import working
+from nandarray.remote.cache import Cache, cache_of
 from nandarray.remote.objects import Facts, Objects, merged
+from nandarray.remote.source import open_far
 
-__all__ = ["ObjectBlobs"]
+__all__ = ["KeptBytes", "ObjectBlobs"]
+
+#: Folder and bound of a cache.
+KeptBytes = tuple[Any, int | None]
 
 #: Requests for one object before an error counts, and the first pause between them in seconds.
 _TRIES = 4
@@ -41,6 +46,8 @@ _SIGN_S = 4.0
 #: Bytes of a part by which it is known, that are kept of those that this process has sealed.
 _HEAD_BYTES = 8192
 _ALIVE = "alive"
+#: Options of parts that are read.
+_READING = ("verify", "threads")
 
 _T = TypeVar("_T")
 
@@ -54,22 +61,29 @@ class ObjectBlobs(Blobs):
         The objects of a bucket.
     prefix : str
         The key below which they are, without a slash at its end.
+    kept : tuple
+        Place and bound of what is kept of sealed parts on this machine, as ``cache`` and ``cache_bytes`` of
+        :func:`nandarray.open`.
     """
 
     settles = False
+    #: An upload has the room between a part's elements, too: 1 MiB of it, where a file's usual blocks leave 14.
+    geometry: ClassVar[dict[str, int] | None] = {"channels": 1, "banks": 1, "pages_per_block": 64}
     poll_s = 0.5
     lists_late = True
 
-    def __init__(self, objects: Objects, prefix: str) -> None:
+    def __init__(self, objects: Objects, prefix: str, kept: KeptBytes = (None, None)) -> None:
         super().__init__(objects.url(prefix))
-        self.objects, self.prefix = objects, prefix
+        self.objects, self.prefix, self._kept_bytes = objects, prefix, kept
+        self._cache: Cache | None = None
+        self._is_cached = True
         #: Lengths and heads of parts that this process has sealed.
         self._heads: dict[str, tuple[int, bytes]] = {}
 
-    def __getstate__(self) -> tuple[Objects, str]:
-        return self.objects, self.prefix
+    def __getstate__(self) -> tuple[Objects, str, KeptBytes]:
+        return self.objects, self.prefix, self._kept_bytes
 
-    def __setstate__(self, state: tuple[Objects, str]) -> None:
+    def __setstate__(self, state: tuple[Objects, str, KeptBytes]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def _key(self, key: str) -> str:
@@ -116,17 +130,17 @@ class ObjectBlobs(Blobs):
     def get(self, key: str) -> bytes:  # noqa: D102
         return bytes(_tried(lambda: self.objects.get(self._key(key)))[0])
 
-    def listed(self, folder: str) -> dict[str, Kept]:  # noqa: D102
-        found: dict[str, Kept] = {}
+    def listed(self, folder: str) -> dict[str, BlobFacts]:  # noqa: D102
+        found: dict[str, BlobFacts] = {}
         top = self._key(folder)
         for key, facts in _tried(lambda: self.objects.listing(top)):
             name = key.removeprefix(f"{top}/").partition("/")[0]
-            kept, has = _kept(facts), found.get(name, Kept(0, -1))
+            kept, has = _kept(facts), found.get(name, BlobFacts(0, -1))
             total = has.bytes + kept.bytes
-            found[name] = Kept(total, max(has.made_ns, kept.made_ns), total)
+            found[name] = BlobFacts(total, max(has.made_ns, kept.made_ns), total)
         return dict(sorted(found.items()))
 
-    def facts(self, key: str) -> Kept:  # noqa: D102
+    def facts(self, key: str) -> BlobFacts:  # noqa: D102
         return _kept(self._facts(key))
 
     def _facts(self, key: str) -> Facts:
@@ -286,17 +300,11 @@ class ObjectBlobs(Blobs):
                 os.unlink(path)
 
     def open_part(self, part: str, options: Mapping[str, Any]) -> _nandarray.Store:  # noqa: D102
-        return _opened(self.objects, self._key(part_key(part)), self._facts(part_key(part)), options)
-
-
-def _opened(objects: Objects, key: str, facts: Facts, options: Mapping[str, Any]) -> _nandarray.Store:
-    """Open an object that is a sealed store."""
-    import tempfile  # STAND-IN
-
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(objects.get(key)[0])
-        file.flush()
-        return _nandarray.Store.open(file.name, "r", **options)
+        if self._is_cached and self._cache is None:
+            self._cache = cache_of(*self._kept_bytes)
+            self._is_cached = self._cache is not None
+        facts, how = self._facts(part_key(part)), {key: options[key] for key in _READING if key in options}
+        return open_far(self.objects, self._key(part_key(part)), facts, cache=self._cache, **how)
 
 
 def _write(number: int, data: memoryview, start: int) -> None:
@@ -309,8 +317,8 @@ def _sign_key(part: str) -> str:
     return f"jobs/{part[:16]}/s-{part}"
 
 
-def _kept(facts: Facts) -> Kept:
-    return Kept(facts.bytes, int(facts.made_at * 1e9) if facts.made_at else -1, facts.bytes)
+def _kept(facts: Facts) -> BlobFacts:
+    return BlobFacts(facts.bytes, int(facts.made_at * 1e9) if facts.made_at else -1, facts.bytes)
 
 
 def _pause(attempt: int) -> None:

@@ -588,3 +588,122 @@ def test_two_places_meet(turns: list[tuple[bool, int]]) -> None:
         np.testing.assert_array_equal(parts.open_folder(place, "r", storage=storage)["a"][:], model)
         assert parts.open_folder(place, "r", storage=storage).check()["ok"]
     assert History(blobs[0]).newest() == History(blobs[1]).newest()
+
+
+# --- Beside everything else -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reaches the bucket by ``s3://bucket/...``."""
+    for key, value in {
+        "AWS_ENDPOINT_URL": served.config["endpoint"],
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+    }.items():
+        monkeypatch.setenv(key, value)
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_url_is_a_single_file_or_a_store_of_parts(tmp_path: Path, served: Any, workers: Any) -> None:
+    import obstore
+
+    url = "s3://bucket/by-url.nand"
+    with pytest.raises(nandarray.StoreMissingError, match="by-url"):
+        nandarray.open(url)
+    with pytest.raises(nandarray.InvalidError, match="read only"):
+        nandarray.open(url, "r+")
+    written(url, None).close()
+    with nandarray.open(url, "r+") as store:
+        store["a"][5] = 5
+    with nandarray.open(url, verify="always", cache=False) as store:
+        assert list(store["a"][3:7, 0]) == [48, -1, 5, -1]
+        assert list(workers.map(total, [store["a"], store["a"]])) == [store["a"][:].sum()] * 2
+        assert pickle.loads(pickle.dumps(store)).version == 3
+        with pytest.raises(nandarray.InvalidError, match="preset"):
+            nandarray.open(url, preset="small")
+    with nandarray.open(url, "w") as store:
+        assert list(store) == []
+    with pytest.raises(nandarray.StoreExistsError):
+        nandarray.open(url, "x")
+    with nandarray.open(tmp_path / "one.nand", "w") as one:
+        one["b"] = np.arange(3)
+    obstore.put(served, "one-file.nand", tmp_path / "one.nand")
+    with nandarray.open("s3://bucket/one-file.nand") as one:
+        assert list(one["b"][:]) == [0, 1, 2]
+    with pytest.raises(nandarray.InvalidError, match="read only"):
+        nandarray.open("s3://bucket/one-file.nand", "r+")
+
+
+def total(array: Any) -> int:
+    return int(array[:].sum())
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_command_line_has_urls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from nandarray.cli.commands import app
+
+    def said(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            app([*words])
+        out = capsys.readouterr()
+        assert ended.value.code in (0, None), out
+        return out.out
+
+    home, url, back = str(tmp_path / "home.nand"), "s3://bucket/by-line.nand", str(tmp_path / "back.nand")
+    grown(home).close()
+    assert "5 versions, 4 parts, 1 tag copied" in said("parts", "push", home, url)
+    assert "0 versions, 0 parts, 0 tags copied" in said("parts", "sync", home, url)
+    assert '"versions": 5' in said("parts", "pull", url, back, "--json")
+    assert said("parts", "versions", url) == said("parts", "versions", home)
+    said("parts", "tag", url, "newest")
+    assert "ok" in said("parts", "check", url)
+    assert "1 tag copied" in said("parts", "sync", back, url)
+    assert "newest=5" in said("parts", "info", back)
+    said("parts", "join", url, str(tmp_path / "one.nand"))
+    said("parts", "split", str(tmp_path / "one.nand"), "s3://bucket/again.nand")
+    assert said("read", "s3://bucket/again.nand", "a", "0:2, 0:3") == said("read", home, "a", "0:2, 0:3")
+
+
+@pytest.mark.usefixtures("environment")
+def test_dask_writes_and_reads_a_bucket() -> None:
+    da = pytest.importorskip("dask.array")
+    url = "s3://bucket/dask.nand"
+    values = np.arange(SIDE * SIDE).reshape(SIDE, SIDE)
+    with parts.create(url) as store:
+        with store.transaction() as tx:
+            nandarray.from_dask(da.from_array(values, chunks=(5, 7)), tx, "d", shards=(4, 4), building_block=(4, 4))
+        lazy = da.from_array(store["d"], chunks=(8, 8))
+        np.testing.assert_array_equal(lazy.compute(scheduler="threads"), values)
+
+
+def test_a_reader_without_rights_to_write_holds_nothing(memory: Any) -> None:
+    written("sky.nand", memory).close()
+
+    def denied(_: int, name: str, key: str) -> None:
+        if name.startswith(("put", "delete")):
+            raise nandarray.DeniedError(key)
+
+    with parts.open_folder("sky.nand", "r", storage=faulty(memory, denied)) as store:
+        assert store["a"][0, 1] == 1
+        assert store.check()["ok"]
+
+
+def test_folders_of_killed_writers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nandarray.parts.blobs import working
+
+    monkeypatch.setattr(working.tempfile, "tempdir", str(tmp_path))
+    left, young = tmp_path / f"{working._PREFIX}left", tmp_path / f"{working._PREFIX}young"
+    for folder in (left, young):
+        folder.mkdir()
+        (folder / "part.open").write_bytes(b"x")
+    os.utime(left, (0, 0))
+    one = working.Working()
+    os.utime(one.folder, (0, 0))
+    two = working.Working()
+    assert sorted(tmp_path.iterdir()) == sorted(map(Path, (young, one.folder, two.folder)))
+    folder = one.folder
+    del one
+    assert not os.path.exists(folder)

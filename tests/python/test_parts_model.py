@@ -1,5 +1,7 @@
 """Random histories of several processes on one store of parts, beside a model: every version equals the model's.
 
+In a bucket (in memory) threads take the place of processes.
+
 A transaction's message has what it did, so the model repeats the versions in their order. Transactions that met
 another one, were given up, or whose process was killed leave no version.
 """
@@ -11,6 +13,7 @@ import multiprocessing
 import os
 import random
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +116,11 @@ def lasting(ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def live(path: str, seed: int) -> None:
-    """One process: transactions, some of which end badly; and what an operator does beside."""
+def live(path: str, seed: int, storage: Any = None) -> None:
+    """One process, or thread: transactions, some of which end badly; and what an operator does beside."""
     rng = random.Random(seed)
     for _ in range(TURNS):
-        with nandarray.open(path, "r+") as store:
+        with parts.open_folder(path, "r+", storage=storage) as store:
             if rng.random() < 0.15:
                 try:
                     store.compact()
@@ -135,7 +138,9 @@ def live(path: str, seed: int) -> None:
                 tx.abort()
                 continue
             if end < 0.14:
-                os.kill(os.getpid(), signal.SIGKILL)
+                if storage is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return  # a thread leaves it there
             try:
                 tx.commit(json.dumps(ops))
             except nandarray.ConflictError:
@@ -161,8 +166,22 @@ def test_histories_of_processes_are_the_models(tmp_path: Path, seed: int) -> Non
     for process in processes:
         process.join()
         assert process.exitcode in (0, -signal.SIGKILL), f"seed {seed}: {process.exitcode}"
+    verify(path, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_histories_in_a_bucket_are_the_models(seed: int) -> None:
+    storage = pytest.importorskip("obstore.store").MemoryStore()
+    parts.create("sky.nand", storage=storage).close()
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        list(pool.map(lambda number: live("sky.nand", 1000 * seed + number, storage), range(PROCESSES)))
+    verify("sky.nand", seed, storage)
+
+
+def verify(path: str, seed: int, storage: Any = None) -> None:
+    """Compare each version with the model's."""
     model: _Model = {}
-    with nandarray.open(path, "r+") as store:
+    with parts.open_folder(path, "r+", storage=storage) as store:
         versions = store.versions()
         assert [one["version"] for one in versions] == list(range(1, store.version + 1)), f"seed {seed}"
         for one in versions:

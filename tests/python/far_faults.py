@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from nandarray.errors import MediaError
-from nandarray.remote.objects import Facts, Objects, Put, Range
+from nandarray.remote.objects import Facts, Objects
 
 
 class FaultyObjects(Objects):
@@ -55,9 +55,6 @@ class FaultyObjects(Objects):
 
     def get_range(self, key: str, start: int, end: int, facts: Facts) -> memoryview:
         return self._asked("get_range", key, start, end, facts)
-
-    def fetch(self, key: str, pieces: Sequence[Range], facts: Facts, put: Put) -> None:
-        self._asked("fetch", key, pieces, facts, put)
 
     def listing(self, folder: str) -> list[tuple[str, Facts]]:
         return self._asked("listing", folder)

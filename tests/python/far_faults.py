@@ -20,8 +20,8 @@ class FaultyObjects(Objects):
     fault : callable, optional
         Called with the number of the request from 0, its name and its key. It returns None, ``"refused"`` (nothing is
         done, as by a 503), ``"lost"`` (it is done, and its answer is lost), ``"there"`` (a create that is refused
-        though the key is free, as by a 409), or ``"late"`` (a listing that lacks the latest manifest). What it raises
-        is raised.
+        though the key is free, as by a 409), or ``"late"`` (a listing that lacks the latest manifest). Its errors
+        are the request's.
     """
 
     def __init__(self, inner: Objects, fault: Callable[[int, str, str], str | None] | None = None) -> None:

@@ -144,7 +144,7 @@ def test_a_part_is_sealed_and_read(kind: str, tmp_path: Path, served: Any) -> No
     Path(files.unsealed(part)).write_bytes(data)
     files.seal(part)
     assert not os.path.exists(files.unsealed(part))
-    files.seal(part)  # its answer may be asked for twice
+    files.seal(part)  # as after a lost answer
     assert files.adopt(part)
     assert files.head(part, 8192) == blobs_again(files).head(part, 8192) == (len(data), data[:8192])
     with files.file_of(part, files.room()) as file:
@@ -155,7 +155,11 @@ def test_a_part_is_sealed_and_read(kind: str, tmp_path: Path, served: Any) -> No
 
 def blobs_again(files: Blobs) -> Blobs:
     """The same objects, by what knows nothing yet."""
-    return Files(files.root) if isinstance(files, Files) else bucket.ObjectBlobs(files.objects, files.prefix)  # type: ignore[attr-defined]
+    return pickle.loads(pickle.dumps(files)) if isinstance(files, Files) else again_far(files)
+
+
+def again_far(files: Any) -> Blobs:
+    return bucket.ObjectBlobs(files.objects, files.prefix)
 
 
 def test_a_server_without_create_if_absent_is_refused(memory: Any) -> None:
@@ -241,6 +245,11 @@ def test_arrays_are_pickled_to_workers(served: Any, workers: Any) -> None:
         with store.transaction() as tx:
             list(workers.map(fill_row, [tx["a"]] * 3, [5, 6, 11]))
         assert [store["a"][row, 0] for row in (5, 6, 11, 12)] == [5, 6, 11, -1]
+        with store.transaction() as tx:
+            with ProcessPoolExecutor(2, SPAWN) as pool:
+                list(pool.map(fill_row, [tx["a"]] * 2, [12, 13]))
+            tx.commit()  # the processes have ended, and have sealed their parts
+        assert [store["a"][row, 0] for row in (12, 13)] == [12, 13]
 
 
 def fill_row(array: Any, row: int) -> None:
@@ -595,7 +604,7 @@ def test_two_places_meet(turns: list[tuple[bool, int]]) -> None:
 
 @pytest.fixture
 def environment(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What reaches the bucket by ``s3://bucket/...``."""
+    """The settings by which ``s3://bucket/...`` is reached."""
     for key, value in {
         "AWS_ENDPOINT_URL": served.config["endpoint"],
         "AWS_REGION": "us-east-1",

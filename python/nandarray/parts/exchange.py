@@ -51,8 +51,8 @@ _Path = str | os.PathLike[str]
 def push(folder: _Path, url: str, *, storage: Any = None, tell: Tell | None = None) -> dict[str, int]:
     """Copy the versions of a store of parts that a bucket lacks to it; or make the store there.
 
-    What is there is left alone, so that a push which was interrupted goes on where it ended. Each part is verified
-    before it is sent. Tags are copied, too.
+    Objects that are there are left alone, so that a push which was interrupted goes on where it ended. Each part is
+    verified before it is sent. Tags are copied, too.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class _Copy:
                 self._count["tags"] += 1
         return self._count
 
-    # --- What is lacking ---------------------------------------------------------------------------------------------
+    # --- Versions to copy --------------------------------------------------------------------------------------------
 
     def _there(self) -> list[int]:
         """Return the versions that the target has; none if there is no store yet."""

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,7 +115,7 @@ class Fork:
     job : str
         The name of the job.
     files : Blobs, optional
-        What keeps the store's objects; the folder if left out.
+        The keeper of the store's objects; the folder if left out.
     """
 
     path: str
@@ -260,6 +261,8 @@ class _Worker:
         self._writing = 0
         self._is_over = False
         threading.Thread(target=self._watch, name="nandarray-job", daemon=True).start()
+        if not self.source.files.adopts:  # no other process could seal its part
+            Finalize(None, self._end, exitpriority=1)
 
     def _note(self, entry: Entry, box: Span, touched: list[tuple[int, int]]) -> None:
         self.source.flush_own()
@@ -297,9 +300,13 @@ class _Worker:
             return False
 
     def _watch(self) -> None:
-        files = self.source.files
         while not self._ended():
-            time.sleep(files.poll_s)
+            time.sleep(self.source.files.poll_s)
+        self._end()
+
+    def _end(self) -> None:
+        """Take no more writes, and seal the part if there is a commit to come."""
+        files = self.source.files
         with self._state:
             self._is_over = True
             while self._writing:

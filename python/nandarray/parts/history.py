@@ -66,7 +66,7 @@ class History:
         StoreExistsError
             There is something else.
         InvalidError
-            What is there cannot keep a store.
+            The place cannot keep a store.
         """
         files.prepare(FOLDERS, key_of(first.version))
         said = {"format": "parts", "version": FORMAT, "uuid": identity}

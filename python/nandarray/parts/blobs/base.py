@@ -1,8 +1,8 @@
-"""What keeps the objects of a store of parts, as the rest of :mod:`nandarray.parts` sees it.
+"""The keeper of a store's objects, a folder or a bucket, as the rest of :mod:`nandarray.parts` sees it.
 
-An object is made whole if it is absent, and never changed; it is read, listed, deleted. Ages are by the clock of what
-keeps it, never by this machine's. Sealed parts are objects, too; a part that is being written is a file of this
-machine, which :meth:`Blobs.seal` makes one. :mod:`nandarray.parts.blobs.files` and
+An object is made whole if it is absent, and never changed; it is read, listed, deleted. Ages are by the clock of the
+folder or the bucket, never by this machine's. Sealed parts are objects, too; a part that is being written is a file of
+this machine, which :meth:`Blobs.seal` makes one. :mod:`nandarray.parts.blobs.files` and
 :mod:`nandarray.parts.blobs.objects` implement it.
 
 Nothing here knows what is in an object.
@@ -28,7 +28,7 @@ class BlobFacts(NamedTuple):
     #: Time when it was made or touched, in nanoseconds since 1970, by the clock of what keeps it; -1 where that is not
     #: known.
     made_ns: int
-    #: Its length in bytes.
+    #: Length in bytes.
     length: int = 0
 
     @property
@@ -58,6 +58,8 @@ class Blobs(abc.ABC):
     poll_s = 0.05
     #: Whether a listing may lack what was made of late.
     lists_late = False
+    #: Whether another process can seal a part whose writer has ended.
+    adopts = True
     #: Flash geometry of parts that are written; None for the usual one.
     geometry: ClassVar[dict[str, int] | None] = None
 
@@ -145,7 +147,7 @@ class Blobs(abc.ABC):
         StoreExistsError
             There is something else than what a creation leaves that was killed.
         InvalidError
-            What is there cannot keep a store: it does not make objects only if they are absent, or does not say when.
+            The place cannot keep a store: it makes objects though they are there, or does not say when it made them.
         """
 
     @abc.abstractmethod

@@ -3,7 +3,7 @@
 ``put_if_absent`` is the store's own create-if-absent (``If-None-Match: *``): of two writers one wins. Its answer may be
 lost, here or beneath, where a library sends a request again: what is there is then compared with what was sent, so that
 of two texts that differ each writer learns its own outcome. :meth:`ObjectBlobs.prepare` tries that a store keeps this
-promise before anything is made in it. Listings may be late; whoever relies on one asks on (``lists_late``).
+promise before anything is made in it. Listings may be late; a reader of one asks on (``lists_late``).
 
 Ages are by the bucket's clock: an object's is when it was made, and it is made again to be young. There are no
 folders: one of a job is there while the object ``alive`` in it is. A part is written to a file of this process
@@ -71,6 +71,7 @@ class ObjectBlobs(Blobs):
     geometry: ClassVar[dict[str, int] | None] = {"channels": 1, "banks": 1, "pages_per_block": 64}
     poll_s = 0.5
     lists_late = True
+    adopts = False
 
     def __init__(self, objects: Objects, prefix: str, kept: KeptBytes = (None, None)) -> None:
         super().__init__(objects.url(prefix))

@@ -1,4 +1,4 @@
-"""From what the caller names to what keeps a store's objects: a folder, or a place in a bucket."""
+"""The keeper of a store's objects for the path or the URL that a caller names: a folder, or a place in a bucket."""
 
 from __future__ import annotations
 

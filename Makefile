@@ -97,6 +97,12 @@ bench-parts: $(STAMPS)/bench $(STAMPS)/native ## stores of parts beside icechunk
 	$(VENV)/peers/bin/python -m pip install --quiet "icechunk>=2.3" "zarr>=3.4" "dask[array]" distributed
 	$(BIN)/python -m bench parts $(BENCH)
 
+.PHONY: bench-remote
+bench-remote: $(STAMPS)/bench $(STAMPS)/native ## stores behind HTTP beside bare ranges, Zarr and icechunk, whose newest versions need Python 3.12 (PEERS_PYTHON=)
+	test -x $(VENV)/peers/bin/python || $(PEERS_PYTHON) -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip install --quiet "icechunk>=2.3" "zarr>=3.4" "obstore>=0.12"
+	$(BIN)/python -m bench remote $(BENCH)
+
 .PHONY: bench-tables
 bench-tables: $(STAMPS)/bench $(STAMPS)/engines $(STAMPS)/native $(STAMPS)/papers ## tables of columns in engines beside Parquet, Lance and Vortex (PEERS_PYTHON=)
 	test -x $(VENV)/peers/bin/python || $(PEERS_PYTHON) -m venv $(VENV)/peers

@@ -92,6 +92,18 @@ def _parts_command(commands: Any) -> None:
     parts.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers: .venv/peers, or this one")
 
 
+def _remote_command(commands: Any) -> None:
+    remote = commands.add_parser("remote", help="stores behind HTTP beside bare ranges, Zarr and icechunk")
+    _output(remote)
+    remote.add_argument("--side", type=int, metavar="N", default=8192, help="of the square array of float32: 256 MiB")
+    remote.add_argument("--bands", type=int, metavar="N", default=8, help="of two blocks that a work reads")
+    remote.add_argument("--latency-ms", type=float, metavar="MS", default=20.0, help="of each answer")
+    remote.add_argument("--rate", type=float, metavar="BYTES", default=200e6, help="a second, of the link")
+    remote.add_argument("--rounds", type=int, default=5)
+    remote.add_argument("--only", nargs="+", metavar="WORK", help="open element rows columns again")
+    remote.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers: .venv/peers, or this one")
+
+
 def _tables_command(commands: Any) -> None:
     tables = commands.add_parser("tables", help="tables of columns in engines, beside Parquet, Lance and Vortex")
     _output(tables)
@@ -108,6 +120,7 @@ def _side_commands(commands: Any) -> None:
     _tables_command(commands)
     _box_commands(commands)
     _parts_command(commands)
+    _remote_command(commands)
     _drive_commands(commands)
     opening = commands.add_parser("open", help="a store with very many arrays, or very many building blocks")
     _output(opening)
@@ -431,6 +444,24 @@ def _offload(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _remote(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import remote
+
+    sizes = remote.Sizes(
+        side=arguments.side,
+        bands=arguments.bands,
+        latency_s=arguments.latency_ms / 1e3,
+        rate=arguments.rate,
+        rounds=arguments.rounds,
+    )
+    works = tuple(arguments.only or remote.WORKS)
+    found = remote.measure(arguments.folder, sizes, works=works, peers=arguments.peers, say=_say)
+    _lines(arguments, command, *remote.table(found), json.dumps([vars(one) for one in found], indent=1))
+    return 0
+
+
 def _parts(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -664,6 +695,7 @@ def main(argv: list[str] | None = None) -> int:
         "queue": _queue,
     }
     act |= {"boxes": _boxes, "codecs": _codecs, "vectors": _vectors, "gpu": _gpu, "parts": _parts, "tables": _tables}
+    act["remote"] = _remote
     return act[arguments.command](arguments, command)
 
 

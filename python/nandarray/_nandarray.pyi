@@ -158,6 +158,7 @@ class Far:
     @property
     def url(self) -> str: ...
     def prefetch(self, ranges: list[tuple[int, int]]) -> None: ...
+    def give(self, bytes: memoryview) -> None: ...  # from the beginning of the object
 
 #: Descriptors of the bytes and of the marks; whether units may be evicted while they are open; whether nobody else has
 #: the files open.

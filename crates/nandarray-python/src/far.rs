@@ -128,6 +128,13 @@ impl PyFar {
         Ok(Self { media: Arc::new(media), url })
     }
 
+    /// Takes bytes from the beginning of the object, which were fetched before.
+    fn give(&self, py: Python<'_>, bytes: PyBuffer<u8>) -> PyResult<()> {
+        let bytes = bytes.to_vec(py)?;
+        py.detach(|| self.media.give(&bytes));
+        Ok(())
+    }
+
     /// Announces that these ranges will be read, as (first byte, end).
     fn prefetch(&self, py: Python<'_>, ranges: Vec<(u64, u64)>) {
         use nandarray::Media;

@@ -14,7 +14,7 @@ import numpy as np
 from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.lazy import Field
-from nandarray.array.pickling import has_versions, location, reopen_array
+from nandarray.array.pickling import Opening, has_versions, reopen_array, whereabouts
 from nandarray.array.view import View
 from nandarray.errors import InvalidError
 from nandarray.index.shapes import aligned_chunks, run_shape
@@ -178,8 +178,8 @@ class Part:
             return part_of, (self.array, self.how)
         if not self.store.read_only:
             self.store.flush()  # another process sees what has been flushed
-        return _again, (location(self.store), self.name, self.how)
+        return _again, (whereabouts(self.store), self.name, self.how)
 
 
-def _again(path: str, name: str, how: How) -> Array | Part:
-    return part_of(reopen_array((path, ()), name), how)
+def _again(opening: Opening, name: str, how: How) -> Array | Part:
+    return part_of(reopen_array(opening, name), how)

@@ -43,6 +43,7 @@ __all__ = [
     "reopen_array",
     "state_of",
     "takes_workers",
+    "whereabouts",
 ]
 
 #: The arguments to open a store again: its path and the options that were given.
@@ -104,6 +105,11 @@ def location(store: Store) -> str:
     """Return by what another process opens a store: an absolute path, or the URL or device of a door."""
     here = not isinstance(store._engine, Source) and store._facts is None
     return os.path.abspath(store.path) if here else store.path
+
+
+def whereabouts(store: Store) -> Opening:
+    """Return how another process opens a store for reading: as it was opened here, if it is far away."""
+    return store._opening if store._facts is not None and store._opening is not None else (location(store), ())
 
 
 def state_of(store: Store) -> Any:

@@ -24,12 +24,14 @@ from nandarray.array.joined import Joined
 from nandarray.array.lazy import AsType
 from nandarray.array.parts import Part, part_of, stored
 from nandarray.array.pickling import (
+    Opening,
     dask_runs_elsewhere,
     has_versions,
     location,
     reopen_array,
     state_of,
     takes_workers,
+    whereabouts,
 )
 from nandarray.errors import InvalidError, ReceiptError
 from nandarray.index.shapes import aligned_chunks
@@ -307,16 +309,16 @@ class _Reader:
         if not array.store.read_only:
             array.store.flush()  # another process sees what has been flushed
         how = array.how if isinstance(array, Part) else ()
-        return _reopen, (location(array.store), array.name, how)
+        return _reopen, (whereabouts(array.store), array.name, how)
 
 
 def _encrypted(array: Array | Part) -> str:
     return f"array {array.name!r} is encrypted and its key stays in this process: use dask's threaded scheduler"
 
 
-def _reopen(path: str, name: str, how: tuple[Any, ...] = ()) -> _Reader:
+def _reopen(opening: Opening, name: str, how: tuple[Any, ...] = ()) -> _Reader:
     """Make a worker's source of data."""
-    return _Reader(part_of(reopen_array((path, ()), name), how))
+    return _Reader(part_of(reopen_array(opening, name), how))
 
 
 def _token(array: Array | Part) -> str:

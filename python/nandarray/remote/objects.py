@@ -96,6 +96,12 @@ class Objects(abc.ABC):
     def get(self, key: str) -> tuple[memoryview, Facts]:
         """Read an object whole."""
 
+    def head(self, key: str, count: int) -> tuple[memoryview, Facts]:
+        """Read the first bytes of an object, fewer if it is shorter, and return them with its facts."""
+        facts = self.facts(key)
+        end = min(count, facts.bytes)
+        return (self.piece(key, 0, end, facts) if end else memoryview(b"")), facts
+
     @abc.abstractmethod
     def get_range(self, key: str, start: int, end: int, facts: Facts) -> memoryview:
         """Read a range of an object, which has these facts still: one request, tried once.
@@ -193,7 +199,9 @@ class Objects(abc.ABC):
                 raise MediaError(f"{where}: the answer has {len(found)} of {end - start} bytes")
             except FileNotFoundError as error:
                 raise ChangedError(f"{where}: the object was deleted since it was opened") from error
-            except (ChangedError, DeniedError):
+            except ChangedError as error:
+                raise ChangedError(str(error) if where in str(error) else f"{where}: {error}") from error
+            except DeniedError:
                 raise
             except MediaError as error:
                 if not left or (ended is not None and ended.is_set()):

@@ -21,6 +21,8 @@ from nandarray.remote.places import Place, Storage, place_of
 
 __all__ = ["open_far", "open_place", "opening", "place_of", "refuse"]
 
+#: Bytes that are fetched with the facts of an object: a store's superblocks are there.
+_HEAD = 64 << 10
 #: Bytes that are fetched between two looks at the cache's bound.
 _LOOKED_AT = 32 << 20
 
@@ -41,7 +43,7 @@ class _Source:
         if self._cache is not None and self.entry is not None:
             with self._lock:
                 self._fetched += end - start
-                due = self._fetched >= _LOOKED_AT
+                due = self._fetched >= min(_LOOKED_AT, self._cache.bound // 8)
                 if due:
                     self._fetched = 0
             if due:
@@ -93,9 +95,26 @@ def open_far(
     NotAStoreError
         It holds something else.
     """
-    url = objects.url(key)
+    first = None
     if facts is None:
-        facts = _facts(objects, key)
+        facts, first = _begun(objects, key)
+    return _opened(objects, key, facts, first, cache, verify=verify, threads=threads)
+
+
+def _begun(objects: Objects, key: str) -> tuple[Facts, memoryview]:
+    """Return the facts of an object and its first bytes, by one request where that can be."""
+    try:
+        first, facts = objects.head(key, _HEAD)
+    except FileNotFoundError as error:
+        url = objects.url(key)
+        raise StoreMissingError(error.errno, "there is no such object", url) from error
+    return facts, first
+
+
+def _opened(
+    objects: Objects, key: str, facts: Facts, first: memoryview | None, cache: Cache | None, **options: Any
+) -> _nandarray.Store:
+    url, verify = objects.url(key), options["verify"]
     if not facts.bytes:
         raise NotAStoreError(f"{url} is not a nandarray store: it is empty")
     if facts.etag is None and cache is not None:
@@ -116,17 +135,19 @@ def open_far(
         except OSError as error:
             source.warn(error.strerror or str(error))
     far = far or far_of(None)
-    return _nandarray.Store.open_far(far, verify=verify, threads=threads)
+    if first is not None:
+        far.give(first)
+    return _nandarray.Store.open_far(far, **options)
 
 
 def open_place(
     place: Place, kept: tuple[Any, int | None], *, facts: Facts | None = None, **options: Any
 ) -> tuple[_nandarray.Store, Facts]:
     """Open the store in an object, and return it with the object's facts; ``kept`` is ``cache`` and ``cache_bytes``."""
-    cache = cache_of(*kept)
+    cache, first = cache_of(*kept), None
     if facts is None:
-        facts = _facts(place.objects, place.key)
-    return open_far(place.objects, place.key, facts, cache=cache, **options), facts
+        facts, first = _begun(place.objects, place.key)
+    return _opened(place.objects, place.key, facts, first, cache, **options), facts
 
 
 def opening(path: str, facts: Facts, storage: Any, cache: Any, bound: int | None, **options: Any) -> Any:
@@ -135,14 +156,6 @@ def opening(path: str, facts: Facts, storage: Any, cache: Any, bound: int | None
     held = None if storage is None else Storage(storage)
     again = {"facts": facts, "storage": held, "cache": folder, "cache_bytes": bound, **options}
     return path, tuple(again.items())
-
-
-def _facts(objects: Objects, key: str) -> Facts:
-    try:
-        return objects.facts(key)
-    except FileNotFoundError as error:
-        url = objects.url(key)
-        raise StoreMissingError(error.errno, "there is no such object", url) from error
 
 
 _ended = False

@@ -264,7 +264,12 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
 
 fn read_directory(stream: &CheckpointStream, superblock: &Superblock) -> Result<Directory> {
     for at in superblock.directory_at {
-        let Ok(bytes) = stream.read(at, superblock.directory_bytes) else { continue };
+        let bytes = match stream.read(at, superblock.directory_bytes) {
+            Ok(bytes) => bytes,
+            // The other copy is not nearer.
+            Err(error @ Error::Media { .. }) if stream.media.is_far() => return Err(error),
+            Err(_) => continue,
+        };
         if crc32c(&bytes) == superblock.directory_crc {
             return postcard::from_bytes(&bytes)
                 .map_err(|e| Error::corrupt(format!("the directory cannot be read: {e}")));
@@ -299,13 +304,18 @@ fn load(
 ) -> Result<Device> {
     let salvage = damage == Damage::Salvaged;
     let (slot, superblock) = &slots[which];
+    let far = media.is_far();
+    if far {
+        announce(media.as_ref(), superblock);
+    }
     let found = read_generation(media, (marks, slots), superblock, damage, options)?;
     let Generation { ftl, counters, segments, checkpoint, catalog, seq, mut opened, journals, replayed, rebuilt } =
         found;
     let Replayed { applied, dropped, durable } = replayed;
     // Chains of this generation and of the other superblock's, whose segments must not be treated as free.
     let mut previous = journals.before.clone();
-    for (_, other) in slots.iter().filter(|(s, _)| s != slot) {
+    // Far away nothing is written, and each look at the other's chains is a round trip.
+    for (_, other) in slots.iter().filter(|(s, _)| s != slot && !far) {
         previous.extend(chain_segments(media, other)?);
     }
     let (chain, end) = journals.last;
@@ -340,12 +350,31 @@ fn load(
     let opening = Opening { dropped, superblock_damaged, unfinished, rebuilt, ..Opening::default() };
     let mut device = device(ftl, counters, (log, opening), catalog, seq, read_only, options)?;
     device.reserve_segments(&device.log.lock());
-    if read_only {
+    if far {
+        // The pages that are free in the open segment are of interest to a writer, and to statistics.
+    } else if read_only {
         device.look_at_open(clean, last)?;
     } else {
         device.opening.written_anew = device.take_up(clean, salvage)?;
     }
     Ok(device)
+}
+
+/// Announces to a medium far away what is read first of a generation: the checkpoint's directory, and the beginning of
+/// the journal.
+fn announce(media: &dyn Media, superblock: &Superblock) {
+    const JOURNAL_BYTES: u64 = 64 << 10;
+    let Superblock { geometry, checkpoint, journal, .. } = *superblock;
+    let at = superblock.directory_at[0];
+    let wanted = [(checkpoint, at, superblock.directory_bytes), (journal, 0, JOURNAL_BYTES)];
+    let places = wanted.into_iter().flat_map(|(start, at, bytes)| {
+        let within = geometry.segments_within(media.len()) > u64::from(start.first);
+        let chain = within.then(|| Chain::begin(geometry, start));
+        chain.map(|chain| chain.next_bytes(at, bytes).collect::<Vec<_>>()).unwrap_or_default()
+    });
+    let mut ranges: Vec<_> = places.map(|(from, len)| (from, from + len)).collect();
+    ranges.sort_unstable();
+    media.prefetch(&ranges);
 }
 
 /// Reads the checkpoint that a superblock names, and replays the journals after it.

@@ -180,6 +180,19 @@ impl RemoteMedia {
     }
 }
 
+impl RemoteMedia {
+    /// Takes bytes of the object that were fetched with its size, from its beginning on: as if they had been asked for.
+    pub fn give(&self, bytes: &[u8]) {
+        let whole = if bytes.len() as u64 == self.shared.len { bytes.len() } else { bytes.len() / UNIT * UNIT };
+        if whole > 0 && !self.is_resident(0, whole as u64) {
+            // What cannot be kept is fetched when it is needed.
+            let _ = self.shared.keep(0, &bytes[..whole]);
+        }
+    }
+}
+
+const UNIT: usize = UNIT_BYTES as usize;
+
 /// Evicts units of an object that turns over from the files in which it is kept, until this many bytes are freed or
 /// nothing is left; the first round spares those that were used since the last one, from a place that `seed` chooses.
 /// Returns the bytes freed.
@@ -281,7 +294,7 @@ impl Shared {
         let mut at = from;
         let mut wrong = None;
         let mut check = |offset: u64, bytes: &[u8]| {
-            if offset != at || offset % UNIT_BYTES != 0 || offset + bytes.len() as u64 > to {
+            if offset != at || !offset.is_multiple_of(UNIT_BYTES) || offset + bytes.len() as u64 > to {
                 wrong = Some(format!("{} bytes at {offset} came; those from {at} to {to} were due", bytes.len()));
                 return;
             }

@@ -27,6 +27,8 @@ struct Script {
     calls: Mutex<Vec<(u64, u64)>>,
     fault: Box<dyn Fn(usize) -> Fault + Send + Sync>,
     wait: Duration,
+    /// Whether no answer comes yet.
+    held: AtomicBool,
     interrupted: AtomicBool,
     warned: AtomicUsize,
 }
@@ -38,6 +40,7 @@ impl Script {
             calls: Mutex::default(),
             fault: Box::new(|_| Fault::None),
             wait: Duration::ZERO,
+            held: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             warned: AtomicUsize::new(0),
         }
@@ -66,6 +69,9 @@ impl Fetch for Handle {
             calls.len() - 1
         };
         std::thread::sleep(script.wait);
+        while script.held.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let bytes = &script.bytes[from as usize..to as usize];
         match (script.fault)(number) {
             Fault::None => put(from, bytes),
@@ -102,8 +108,6 @@ fn read(media: &RemoteMedia, at: usize, len: usize) -> Result<Vec<u8>> {
     let mut out = vec![0; len];
     media.read_at(at as u64, &mut out).map(|()| out)
 }
-
-const UNIT: usize = UNIT_BYTES as usize;
 
 #[test]
 fn results_are_those_of_memory_under_any_interleaving() {
@@ -150,15 +154,14 @@ fn results_are_those_of_memory_under_any_interleaving() {
 #[test]
 fn a_command_is_a_few_pieces_and_a_later_read_waits_for_them() {
     let folder = tempfile::tempdir().unwrap();
-    let mut script = Script::new(256 * UNIT);
-    script.wait = Duration::from_millis(30);
-    let script = Arc::new(script);
+    let script = Arc::new(Script::new(256 * UNIT));
+    script.held.store(true, Ordering::Release);
     let media = medium(&script, Some(files(folder.path(), Stay::Kept, true)));
     let column = |i: u64| (i * 16 * UNIT_BYTES, i * 16 * UNIT_BYTES + 4 * UNIT_BYTES);
     let ranges: Vec<_> = (0..16).map(column).collect();
-    let start = std::time::Instant::now();
     media.prefetch(&ranges);
-    assert!(start.elapsed() < Duration::from_millis(25), "it returns at once");
+    // It has returned, and nothing has come.
+    assert!(!media.is_resident(0, 1));
     std::thread::scope(|s| {
         for &(from, to) in &ranges {
             let (media, script) = (&media, &script);
@@ -167,6 +170,7 @@ fn a_command_is_a_few_pieces_and_a_later_read_waits_for_them() {
                 assert_eq!(got, &script.bytes[from as usize..to as usize]);
             });
         }
+        script.held.store(false, Ordering::Release);
     });
     let calls = script.calls.lock().clone();
     assert_eq!(calls.len(), 16, "nothing twice, and no gap of three quarters: {calls:?}");
@@ -193,7 +197,11 @@ fn a_failed_piece_wakes_all_its_readers_and_the_next_read_tries_again() {
             for i in 0..4 {
                 let media = &media;
                 s.spawn(move || {
-                    let error = read(media, i * UNIT, 2 * UNIT).unwrap_err();
+                    // What came of a short answer is right.
+                    let Err(error) = read(media, i * UNIT, 2 * UNIT) else {
+                        assert!(fault == Fault::Short && i < 3, "{fault:?}");
+                        return;
+                    };
                     assert_eq!(error.kind(), "media");
                     assert!(error.to_string().contains(&format!("at offset {}", i * UNIT)), "{error}");
                 });
@@ -206,14 +214,15 @@ fn a_failed_piece_wakes_all_its_readers_and_the_next_read_tries_again() {
 
 #[test]
 fn a_reader_that_waits_can_be_interrupted() {
-    let mut script = Script::new(8 * UNIT);
-    script.wait = Duration::from_millis(600);
-    let script = Arc::new(script);
+    let script = Arc::new(Script::new(8 * UNIT));
     let media = medium(&script, None);
+    script.held.store(true, Ordering::Release);
     script.interrupted.store(true, Ordering::Release);
-    let start = std::time::Instant::now();
     let error = read(&media, 0, 10).unwrap_err();
-    assert!(error.to_string().contains("interrupted") && start.elapsed() < Duration::from_millis(500), "{error}");
+    assert!(error.to_string().contains("interrupted"), "{error}");
+    script.held.store(false, Ordering::Release);
+    script.interrupted.store(false, Ordering::Release);
+    assert_eq!(read(&media, 0, 10).unwrap(), &script.bytes[..10]);
 }
 
 #[test]

@@ -19,6 +19,8 @@
 pub mod readahead;
 pub mod residency;
 
+use std::ops::Range;
+
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -27,6 +29,7 @@ use self::residency::{ResidencyBackoff, SkiRental, TASKS_MAX};
 use super::plan::Task;
 use super::read::{LARGE_BYTES, Reader, WorkerState};
 use super::work::Work;
+use crate::error::Result;
 use crate::media::EXTENT_BYTES;
 
 /// Number of bytes of building blocks that are prefetched at once.
@@ -74,6 +77,8 @@ pub struct PagePrefetcher<'a, 'w> {
     group: u64,
     /// Whether this is a small cold read, whose requests are charged to [`SkiRental`].
     charges: bool,
+    /// Whether the medium is far away.
+    far: bool,
     cursor: Mutex<PrefetchCursor>,
 }
 
@@ -94,10 +99,9 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         let block = (reader.space.shape.bytes as u64).min(8 << 20);
         let group = (GROUP_BYTES / block).clamp(8, 64);
         let cursor = Mutex::new(PrefetchCursor { next: count, held: Ranges::new() });
-        let (total, window, charges) = (count, 0, false);
-        let mut this = Self { reader, work, predicted, count, total, window, group, charges, cursor };
+        let (total, window, charges, far) = (count, 0, false, reader.ftl.media().is_far());
+        let mut this = Self { reader, work, predicted, count, total, window, group, charges, far, cursor };
         let mut state = WorkerState::default();
-        let far = reader.ftl.media().is_far();
         if far {
             if let Some(first) = this.first_missing(work, &mut state) {
                 this.cursor.get_mut().next = first;
@@ -156,6 +160,28 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
             Some(predicted) if i >= self.count => predicted.task(i - self.count),
             _ => self.work.task(i),
         }
+    }
+
+    /// Returns the number of tasks whose bytes are waited for together: all, unless some come from far away.
+    pub fn together(&self) -> u64 {
+        if self.far && self.window > 0 { (self.window / 4).max(1) } else { u64::MAX }
+    }
+
+    /// Waits for the bytes of some tasks, on a medium far away.
+    pub fn bring(&self, tasks: Range<u64>, state: &mut WorkerState<'a>) -> Result<()> {
+        if !self.far || self.window == 0 {
+            return Ok(());
+        }
+        self.advance(tasks.start, state);
+        let media = self.reader.ftl.media();
+        for i in tasks {
+            let mut places = Ranges::new();
+            self.reader.pages_of(&self.work.task(i), state, &mut |page, len, record, record_len| {
+                places.extend([(page, len), (record, record_len)]);
+            });
+            places.into_iter().try_for_each(|(at, len)| media.bring(at, len))?;
+        }
+        Ok(())
     }
 
     /// Prefetches the pages of the tasks up to a window after the current one, as far as they were not prefetched yet.

@@ -170,13 +170,17 @@ impl<'a> Reader<'a> {
         let (item, large) = (self.space.shape.item_bytes, bytes >= LARGE_BYTES);
         let row_tasks = if large { work.row_tasks(item) } else { 1 };
         let least = if large { LARGE_TASKS_MIN } else { 1 };
-        run(
-            workers,
-            work.len(),
-            cost(&self.space.shape, self.space.spec(), work, bytes),
-            row_tasks,
-            least,
-            &|range, state: &mut WorkerState<'a>| {
+        let cost = cost(&self.space.shape, self.space.spec(), work, bytes);
+        // From far away this thread, which can be interrupted, waits for the bytes of some tasks after the other, while
+        // those of the next are on their way.
+        let together = prefetcher.together();
+        let (mut from, mut waiting) = (0, WorkerState::default());
+        while from < work.len() {
+            let to = work.len().min(from.saturating_add(together));
+            prefetcher.bring(from..to, &mut waiting)?;
+            let cost = (u128::from(cost) * u128::from(to - from) / u128::from(work.len())) as u64;
+            run(workers, to - from, cost, row_tasks, least, &|range, state: &mut WorkerState<'a>| {
+                let range = from + range.start..from + range.end;
                 state.large = large;
                 let mut mover = if large { Mover::rows(item) } else { Mover::ring(item) };
                 // SAFETY: the caller's promise about the buffer; the space's lock keeps the source bytes valid.
@@ -197,8 +201,10 @@ impl<'a> Reader<'a> {
                     mover.finish();
                 }
                 Ok(())
-            },
-        )
+            })?;
+            from = to;
+        }
+        Ok(())
     }
 
     /// Reads tasks of a plan. `tasks` are numbers within the command, and `first` is the number of the plan's first
@@ -229,7 +235,7 @@ impl<'a> Reader<'a> {
             verified = false;
             let loops = (!has_loops).then(|| walk.loops());
             let content = self.content(&walk.at, &mut state.cursor);
-            let mapped = self.mapped_here(&content, &walk.span(item))?;
+            let mapped = self.mapped(&content, &walk.span(item));
             // SAFETY: the caller's promise about the buffer covers the task's elements.
             unsafe {
                 if let Some(mapped) = mapped.filter(|mapped| self.is_verified(mapped.run)) {

@@ -56,7 +56,19 @@ def served() -> Any:
 
 
 @pytest.fixture(scope="module")
-def workers() -> Any:
+def environment(served: Any) -> Any:
+    """The settings by which ``s3://bucket/...`` is reached."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", served.config["endpoint"])
+        patch.setenv("AWS_REGION", "us-east-1")
+        patch.setenv("AWS_ACCESS_KEY_ID", "a")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+        patch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "false")
+        yield
+
+
+@pytest.fixture(scope="module")
+def workers(environment: None) -> Any:
     with ProcessPoolExecutor(2, SPAWN) as pool:
         yield pool
 
@@ -602,19 +614,6 @@ def test_two_places_meet(turns: list[tuple[bool, int]]) -> None:
 # --- Beside everything else -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def environment(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings by which ``s3://bucket/...`` is reached."""
-    for key, value in {
-        "AWS_ENDPOINT_URL": served.config["endpoint"],
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
-    }.items():
-        monkeypatch.setenv(key, value)
-
-
 @pytest.mark.usefixtures("environment")
 def test_a_url_is_a_single_file_or_a_store_of_parts(tmp_path: Path, served: Any, workers: Any) -> None:
     import obstore
@@ -716,3 +715,29 @@ def test_folders_of_killed_writers_are_removed(tmp_path: Path, monkeypatch: pyte
     folder = one.folder
     del one
     assert not os.path.exists(folder)
+
+
+def test_programs_run_at_workers_that_see_the_bucket(served: Any, workers: Any) -> None:
+    with written("near.nand", served) as store:
+        wanted = store["a"].reduce("sum")
+        assert store["a"].reduce("sum", client=workers) == wanted == store["a"][:].sum()
+
+
+def test_parts_that_are_there_are_not_sent_again(tmp_path: Path, memory: Any) -> None:
+    home = str(tmp_path / "home.nand")
+    with grown(home) as store:
+        objects = faulty(memory)
+        parts.push(home, "sky.nand", storage=objects)
+        far = blobs_of("sky.nand", memory)
+        (lost, *_) = far.names("parts")
+        far.delete(f"parts/{lost}")
+        with parts.open_folder("sky.nand", "r", storage=memory) as copy:
+            assert not copy.check()["ok"]
+        store["a"][15] = 15
+        store.flush()
+        objects.requests.clear()
+        done = parts.push(home, "sky.nand", storage=objects)
+        assert (done["versions"], done["parts"]) == (1, 2)
+        assert [name for name, _ in objects.requests].count("put_file") == 2
+        with parts.open_folder("sky.nand", "r", storage=memory) as copy:
+            assert copy.check()["ok"]

@@ -281,9 +281,11 @@ class _Copy:
         for leaf in leaves.values():
             for part, size, head in np.unique(self._old.load(leaf)[["part", "bytes", "head"]]).tolist():
                 rows[part.hex()] = Row(0, part.hex(), size, head)
-        sizes = self._to.listed("parts")
-        lacking = [row for part, row in rows.items() if sizes.get(f"{part}.nand", _NONE).length != row.bytes]
-        self._each("parts", sorted(lacking, key=lambda row: row.part), self._part)
+        for again in (False, True):  # a gc that had begun before the drafts were there may have taken an old one
+            sizes = self._to.listed("parts")
+            lacking = [row for part, row in rows.items() if sizes.get(f"{part}.nand", _NONE).length != row.bytes]
+            if lacking or not again:
+                self._each("parts", sorted(lacking, key=lambda row: row.part), self._part)
 
     def _leaf(self, leaf: Leaf) -> None:
         key = f"leaves/{leaf.sha}.npy"

@@ -75,7 +75,7 @@ class Jobs:
                 source.make_job(job)
                 source.files.put_if_absent(draft_key(job), state.text())
                 self._forks[job] = state
-                return Fork(source.path, job, source.files)
+                return Fork(source.files.root, job, source.files)
 
     def implicit(self) -> Fork:
         """Return the fork that pickled arrays bring along."""

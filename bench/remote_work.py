@@ -1,7 +1,7 @@
 """One work of one system on a store behind HTTP, in a process of its own: what :mod:`bench.remote` starts.
 
 Its argument is a JSON object: the work, the system, the address, folders and sizes; its answer a line
-``figures: {...}``. It imports nothing of the product but in the product's own works, since peers run in another interpreter.
+``figures: {...}``. It imports nothing of the product but in the product's own works: peers run in another interpreter.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from nandarray.interop.spark.options import Options
 from nandarray.interop.spark.types import as_spark, fitted, spark_schema
 from nandarray.interop.tables import TextTable, create
 from nandarray.parts.store import PartedStore
-from nandarray.urls import is_served
+from nandarray.urls import is_url
 
 __all__ = ["Staged", "TableWriter"]
 
@@ -80,10 +80,10 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._schema = as_spark(schema)
         self._overwrite = overwrite
         beside = Path(options.path)
-        if options.staging is None and is_served(options.path):
+        if options.staging is None and is_url(options.path):
             raise InvalidError(f"staging must be given, a folder that all workers reach, to write to {options.path}")
         place = Path(options.staging) if options.staging is not None else beside.parent
-        name = "drive" if is_served(options.path) else beside.name
+        name = "store" if is_url(options.path) else beside.name
         self._folder = place / f"{name}{_SUFFIX}{uuid.uuid4().hex}"
         self._check()
         _remove_old(place, name)
@@ -104,7 +104,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 raise InvalidError(f"{told}, not {', '.join(self._schema.names)}")
 
     def _is_there(self) -> bool:
-        return is_served(self._options.path) or os.path.exists(self._options.path)
+        return is_url(self._options.path) or os.path.exists(self._options.path)
 
     def write(self, iterator: Iterator[Any]) -> Staged:
         """Stage the rows of a partition; called where a task runs."""
@@ -122,7 +122,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the rows of all partitions visible, in their order; called by the driver when every task has ended."""
         staged = [one for one in messages if isinstance(one, Staged)]
-        with open_store(self._options.path, "r+" if is_served(self._options.path) else "a") as store:
+        with open_store(self._options.path, "r+" if is_url(self._options.path) else "a") as store:
             if isinstance(store, PartedStore):
                 with store.transaction(f"Spark: {self._options.table}") as changed:
                     self._add(changed, staged)

@@ -260,9 +260,9 @@ class _Worker:
         self._state = threading.Condition()
         self._writing = 0
         self._is_over = False
+        # No other process could seal its part.
+        self._at_exit = None if self.source.files.adopts else Finalize(None, self._end, exitpriority=1)
         threading.Thread(target=self._watch, name="nandarray-job", daemon=True).start()
-        if not self.source.files.adopts:  # no other process could seal its part
-            Finalize(None, self._end, exitpriority=1)
 
     def _note(self, entry: Entry, box: Span, touched: list[tuple[int, int]]) -> None:
         self.source.flush_own()
@@ -307,6 +307,8 @@ class _Worker:
     def _end(self) -> None:
         """Take no more writes, and seal the part if there is a commit to come."""
         files = self.source.files
+        if self._at_exit is not None:
+            self._at_exit.cancel()
         with self._state:
             self._is_over = True
             while self._writing:

@@ -139,6 +139,8 @@ class History:
                 try:
                     return self.at(number)
                 except NotFoundError:  # it has expired since: list again
+                    if self.files.lists_late:
+                        time.sleep(_PAUSE_S)
                     break
                 except CorruptError:
                     if not intact:

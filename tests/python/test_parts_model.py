@@ -1,6 +1,6 @@
 """Random histories of several processes on one store of parts, beside a model: every version equals the model's.
 
-In a bucket (in memory) threads take the place of processes.
+In a bucket (in memory) threads take the place of processes, and requests fail.
 
 A transaction's message has what it did, so the model repeats the versions in their order. Transactions that met
 another one, were given up, or whose process was killed leave no version.
@@ -19,9 +19,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from far_faults import FaultyObjects
 
 import nandarray
 from nandarray import parts
+from nandarray.parts.blobs import objects as bucket
+from nandarray.remote.places import place_of
 
 SPAWN = multiprocessing.get_context("spawn")
 PROCESSES, TURNS = 4, 8
@@ -170,11 +173,25 @@ def test_histories_of_processes_are_the_models(tmp_path: Path, seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_histories_in_a_bucket_are_the_models(seed: int) -> None:
+@pytest.mark.parametrize("failing", [0.0, 0.03], ids=["whole", "failing"])
+def test_histories_in_a_bucket_are_the_models(
+    failing: float, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = pytest.importorskip("obstore.store").MemoryStore()
     parts.create("sky.nand", storage=storage).close()
+    rng = random.Random(seed)
+
+    def fault(_: int, name: str, __: str) -> str | None:
+        if rng.random() >= failing:
+            return None
+        more = {"put_if_absent": ["there"], "listing": ["late"]}
+        return rng.choice(["lost", "refused", *more.get(name, [])])
+
+    monkeypatch.setattr(bucket, "_PAUSE_S", 0.001)
+    monkeypatch.setenv("NANDARRAY_CACHE", str(tmp_path))
+    objects = FaultyObjects(place_of("sky.nand", storage).objects, fault)
     with ThreadPoolExecutor(PROCESSES) as pool:
-        list(pool.map(lambda number: live("sky.nand", 1000 * seed + number, storage), range(PROCESSES)))
+        list(pool.map(lambda number: live("sky.nand", 1000 * seed + number, objects), range(PROCESSES)))
     verify("sky.nand", seed, storage)
 
 

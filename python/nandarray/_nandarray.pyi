@@ -160,8 +160,8 @@ class Far:
     def prefetch(self, ranges: list[tuple[int, int]]) -> None: ...
     def give(self, bytes: memoryview) -> None: ...  # from the beginning of the object
 
-#: Descriptors of the bytes and of the marks; whether units may be evicted while they are open; whether nobody else has
-#: the files open.
+#: Descriptors of the bytes and of the marks; whether units may be evicted while they are open; whether no other
+#: process has the files open.
 _FarFiles = tuple[int, int, bool, bool]
 
 def far_evict(files: _FarFiles, size: int, bytes: int, seed: int) -> int: ...

@@ -100,6 +100,7 @@ INSIDE = {
     ("nandarray.array.served", "nandarray.gpu"): "start-up: only a served store has a client",
     ("nandarray.array.opening", "nandarray.parts"): "start-up: only a folder has parts",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
+    ("nandarray.array.opening", "nandarray.remote.source"): "start-up: few stores are far away",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",
     ("nandarray.array.store", "nandarray.array.session"): "start-up: few programs run kernels",
     ("nandarray.array.store", "nandarray.nvme"): "start-up: few hosts speak NVMe",

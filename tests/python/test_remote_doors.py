@@ -1,4 +1,4 @@
-"""What stands on a store stands on one far away: programs, Dask, xarray, tables, joined arrays; in bytes that count."""
+"""Programs, Dask, xarray, tables and joined arrays on a store far away, and the bytes that bands of it cost."""
 
 from __future__ import annotations
 

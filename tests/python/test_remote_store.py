@@ -147,6 +147,36 @@ def _sum_of(asked: tuple[bytes, int]) -> int:
     return int(pickle.loads(asked[0])[asked[1]].sum())
 
 
+def test_threads_read_what_a_local_store_has(made: Path, cache: Path) -> None:
+    names = ("plain", "many", "deep/packed", "secret")
+
+    def reads(stores: tuple[Any, Any], seed: int, wrong: list[str]) -> None:
+        chance = np.random.default_rng(seed)
+        for _ in range(40):
+            name = names[chance.integers(len(names))]
+            one, other = (store.get(name, encryption_key=KEY if name == "secret" else None) for store in stores)
+            start = [int(chance.integers(size)) for size in one.shape]
+            count = [int(chance.integers(1, 200)) for _ in start]
+            box = tuple(slice(low, low + n) for low, n in zip(start, count, strict=True))
+            if not np.array_equal(one[box], other[box]) or repr(one) != repr(other):
+                wrong.append(f"{name} {box}")
+
+    for latency in (0.0, 0.005):
+        wrong: list[str] = []
+        with (
+            RangeServer(made, latency_s=latency) as server,
+            nandarray.open(made / "sky.nand") as here,
+            far(server, cache / str(latency), threads=2) as there,
+        ):
+            threads = [threading.Thread(target=reads, args=((here, there), seed, wrong)) for seed in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(120)
+                assert not thread.is_alive(), "it hangs"
+        assert wrong == []
+
+
 def test_a_fork_reads_what_is_here_and_never_hangs(made: Path, cache: Path) -> None:
     with RangeServer(made) as server, far(server, cache) as there:
         there["many"][...]

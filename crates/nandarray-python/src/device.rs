@@ -110,3 +110,15 @@ pub(crate) fn to_py(py: Python<'_>, invalid: &Invalid) -> PyErr {
         Err(error) => error,
     }
 }
+
+/// Adds the functions on descriptions of devices to the module.
+pub(crate) fn add_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(device_presets, m)?)?;
+    m.add_function(wrap_pyfunction!(device_preset, m)?)?;
+    m.add_function(wrap_pyfunction!(device_keys, m)?)?;
+    m.add_function(wrap_pyfunction!(device_json, m)?)?;
+    m.add_function(wrap_pyfunction!(device_toml, m)?)?;
+    m.add_function(wrap_pyfunction!(device_units, m)?)?;
+    m.add_function(wrap_pyfunction!(device_import_mqsim, m)?)?;
+    Ok(())
+}

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 
 use crate::errors::detached;
 
-/// An exception of Python with its text, which is made where it is raised: nobody who prints it needs the GIL.
+/// An exception of Python with its text, which is made where it is raised, so that printing it takes no GIL.
 #[derive(Debug)]
 struct Raised {
     error: PyErr,
@@ -108,8 +108,8 @@ pub(crate) struct PyFar {
 impl PyFar {
     /// Takes an object of `bytes` bytes. `fetch(first, end)` returns a buffer with these bytes. `kept` has descriptors
     /// of the files in which they are kept, of bytes and of marks; whether they may be evicted while they are open; and
-    /// whether nobody else has them open. Without it they are kept in memory. `warn(text)` is called once if there is no room in the files. `trusting` is
-    /// whether bytes from before the machine's last start are used.
+    /// whether no other process has them open. Without it they are kept in memory. `warn(text)` is called once if there
+    /// is no room in the files. `trusting` is whether bytes from before the machine's last start are used.
     #[new]
     #[pyo3(signature = (url, bytes, fetch, warn, *, kept=None, trusting=true))]
     fn new(
@@ -176,4 +176,12 @@ pub(crate) fn far_end(py: Python<'_>) {
 #[pyfunction]
 pub(crate) fn far_forked() {
     remote::forget_fetches();
+}
+
+/// Adds objects far away to the module.
+pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyFar>()?;
+    m.add_function(wrap_pyfunction!(far_evict, m)?)?;
+    m.add_function(wrap_pyfunction!(far_end, m)?)?;
+    m.add_function(wrap_pyfunction!(far_forked, m)?)
 }

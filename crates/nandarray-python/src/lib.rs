@@ -68,7 +68,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("NVME_WRITE_ROWS_MAX", nandarray::nvme::WRITE_ROWS_MAX)?;
     m.add_class::<store::PyStore>()?;
     m.add_class::<space::PySpace>()?;
-    m.add_class::<far::PyFar>()?;
+    far::add(m)?;
     m.add_class::<transaction::PyTransaction>()?;
     m.add_class::<nvme::PyNvme>()?;
     m.add_class::<nvme_tcp::PyNvmeServer>()?;
@@ -85,9 +85,6 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<session::PySessionJob>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(store::check_name, m)?)?;
-    m.add_function(wrap_pyfunction!(far::far_evict, m)?)?;
-    m.add_function(wrap_pyfunction!(far::far_end, m)?)?;
-    m.add_function(wrap_pyfunction!(far::far_forked, m)?)?;
     m.add_function(wrap_pyfunction!(get::get, m)?)?;
     m.add_function(wrap_pyfunction!(get::get_sub_block, m)?)?;
     m.add_function(wrap_pyfunction!(index::selection::select, m)?)?;
@@ -116,13 +113,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(nvme_entries::nvme_store_box_entry, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_entries::nvme_unload_entry, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_watch::nvme_event_kinds, m)?)?;
-    m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
-    m.add_function(wrap_pyfunction!(device::device_preset, m)?)?;
-    m.add_function(wrap_pyfunction!(device::device_keys, m)?)?;
-    m.add_function(wrap_pyfunction!(device::device_json, m)?)?;
-    m.add_function(wrap_pyfunction!(device::device_toml, m)?)?;
-    m.add_function(wrap_pyfunction!(device::device_units, m)?)?;
-    m.add_function(wrap_pyfunction!(device::device_import_mqsim, m)?)?;
+    device::add_functions(m)?;
     m.add_function(wrap_pyfunction!(replay::replay, m)?)?;
     m.add_function(wrap_pyfunction!(offload::program_disassemble, m)?)?;
     m.add_function(wrap_pyfunction!(offload::program_metadata, m)?)?;

@@ -152,21 +152,11 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
-    if storage is not None or split_remote(path) is not None:
-        local: dict[str, Any] = {"device": device, "bytes_in": bytes_in, "trace": trace, "capacity": capacity}
-        local |= {"preset": preset, "geometry": geometry, "placement": placement, "gc_policy": gc_policy}
-        local |= {"write_buffer": write_buffer, "seed": seed or None, "io": None if io == "map" else io}
-        local |= {"salvage": salvage or None, "overwrite": overwrite or None}
-        bound = _count("cache_bytes", cache_bytes)
-        return _far(path, mode, local, (storage, cache, bound), verify=verify, threads=_count("threads", threads))
-    if cache is not None or cache_bytes is not None:
-        raise InvalidError(f"cache and cache_bytes are for objects far away, and {path} is none")
+    every: dict[str, Any] = dict(locals())
+    if split_remote(path) is not None or any(value is not None for value in (storage, cache, cache_bytes)):
+        return _far(**every)
     if is_served(path):
-        given = (device, bytes_in, trace, capacity, preset, geometry, placement, gc_policy, threads, write_buffer)
-        plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
-        if not plain or any(value is not None for value in given):
-            raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
-        return _served(path, mode)
+        return _served(path, mode, every)
     if path is not None and device is None and (folder := _parted(path)) is not None:
         asked = (bytes_in, trace, capacity, preset, geometry, placement, gc_policy, write_buffer)
         if any(value is not None for value in asked) or (seed, salvage, overwrite) != (0, False, False):
@@ -205,8 +195,7 @@ def open(
         native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
     if mode in ("r+", "a") and not salvage:
         _sweep(native)
-    options["threads"] = shape["threads"]
-    again = tuple((key, value) for key, value in options.items() if value not in (None, False))
+    again = tuple((key, value) for key, value in (options | {"threads": shape["threads"]}).items() if value)
     store = Store(native, mode, (os.path.abspath(name), again))
     holders.opened(store)
     return store
@@ -246,33 +235,45 @@ def open_again(path: str, options: Mapping[str, Any]) -> Store:
     return store
 
 
+def _given(options: Mapping[str, Any]) -> list[str]:
+    """Return the names of options that are not what they are by default."""
+    return [name for name, value in options.items() if value not in (None, False, 0, "map", "once")]
+
+
 def _far(
+    *,
     path: str | os.PathLike[str] | None,
     mode: Mode,
-    local: dict[str, Any],
-    where: tuple[Any, Any, int | None],
-    **options: Any,
+    storage: Any,
+    cache: Any,
+    cache_bytes: Any,
+    verify: Any,
+    threads: Any,
+    **local: Any,
 ) -> Store:
-    """Return a store in an object far away."""
+    """Return a store in an object far away; ``local`` are the options that it does not take."""
     from nandarray.remote import source
 
     if path is None:
         raise InvalidError("storage must come with a path: the URL or the key of an object in it")
+    if storage is None and split_remote(path) is None:
+        raise InvalidError(f"cache and cache_bytes are for objects far away, and {path} is none")
     name = os.fspath(path)
-    place = source.place_of(name, where[0])
-    source.refuse("r", local, place.url)
+    place = source.place_of(name, storage)
+    source.refuse("r", _given(local), place.url)
+    options = {"verify": verify, "threads": _count("threads", threads)}
+    where = (storage, cache, _count("cache_bytes", cache_bytes))
     if mode != "r":
         if (parted := _far_parts(name, mode, where, options)) is not None:
             return parted
-        source.refuse(mode, local, place.url)
+        source.refuse(mode, [], place.url)
     try:
         native, facts = source.open_place(place, where[1:], **options)
     except StoreMissingError:
         if (parted := _far_parts(name, mode, where, options)) is None:
             raise
         return parted
-    again = source.opening(name, facts, *where, **options)
-    store = Store(native, mode, again)
+    store = Store(native, mode, source.opening(name, facts, *where, **options))
     store._facts = facts
     return store
 
@@ -288,8 +289,10 @@ def _far_parts(name: str, mode: Mode, where: tuple[Any, Any, int | None], option
         return None
 
 
-def _served(url: str, mode: Mode) -> Store:
+def _served(url: str, mode: Mode, options: Mapping[str, Any]) -> Store:
     """Return a store that a server has."""
+    if set(_given(options)) > {"path", "mode"}:
+        raise InvalidError(f"{url} takes no option but mode: its server has opened the store")
     if mode not in ("r", "r+"):
         raise InvalidError(f"{url} is served and cannot be made: mode is 'r' or 'r+', not {mode!r}")
     return connect(url, mode=mode)

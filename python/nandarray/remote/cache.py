@@ -43,7 +43,7 @@ _DISK_SHARE = 10
 _BYTES_MIN = 64 << 20
 #: Part of the bound that is free after an eviction, as a divisor.
 _FREED_SHARE = 8
-#: Where the marks say whether an entry may be evicted while it is open (``media/remote/units.rs``).
+#: Offset in the marks of the byte that is 1 if an entry may be evicted while it is open (``media/remote/units.rs``).
 _MODE_AT = 12
 _SUFFIXES = (".data", ".marks", ".json")
 _T = TypeVar("_T")
@@ -68,12 +68,12 @@ class Entry:
 
     def __init__(self, data: int, marks: int) -> None:
         self.data, self.marks = data, marks
-        #: Whether its bytes may be evicted while it is open; and whether nobody else has it open.
+        #: Whether its bytes may be evicted while it is open; and whether no other process has it open.
         self.turning, self.alone = False, True
 
     @property
     def files(self) -> tuple[int, int, bool, bool]:
-        """What the engine takes of it."""
+        """The files and the mode, as the engine takes them."""
         return self.data, self.marks, self.turning, self.alone
 
     def close(self) -> None:

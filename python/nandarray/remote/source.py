@@ -11,6 +11,7 @@ import atexit
 import os
 import threading
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from nandarray import _nandarray
@@ -28,11 +29,11 @@ _LOOKED_AT = 32 << 20
 
 
 class _Source:
-    """What the engine calls for ranges of an object."""
+    """The function that the engine calls for ranges of an object."""
 
     def __init__(self, objects: Objects, key: str, facts: Facts, cache: Cache | None) -> None:
         self._objects, self._key, self._facts, self._cache = objects, key, facts, cache
-        #: Held until the engine drops the function: its lock keeps the bytes.
+        #: The entry, whose lock keeps the bytes until the engine drops the function.
         self.entry: Entry | None = None
         self._fetched = 0
         self._lock = threading.Lock()
@@ -82,7 +83,7 @@ def open_far(
     facts : Facts, optional
         Its facts, if they are known: without them they are requested.
     cache : Cache, optional
-        Where its bytes are kept; without one they are in memory, a bounded part of them.
+        The cache of its bytes; without one they are in memory, a bounded part of them.
     verify : {"once", "always", "never"}
         As in :func:`nandarray.open`.
     threads : int, optional
@@ -170,9 +171,9 @@ def _ends_once() -> None:
         os.register_at_fork(after_in_child=_nandarray.far_forked)
 
 
-def refuse(mode: Any, options: dict[str, Any], url: str) -> None:
+def refuse(mode: Any, options: Iterable[str], url: str) -> None:
     """Refuse what only stores on this machine take."""
     if mode != "r":
         raise InvalidError(f"{url} is far away and is read only: mode must be 'r', not {mode!r}; write a file, copy it")
-    if wrong := [name for name, value in options.items() if value is not None]:
+    if wrong := list(options):
         raise InvalidError(f"{url} is far away, and takes no {' or '.join(wrong)}: copy it here first")

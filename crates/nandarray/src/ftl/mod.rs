@@ -139,7 +139,7 @@ pub struct Ftl {
     capacity_bytes: u64,
     probe: Option<Arc<dyn Probe>>,
     state: Mutex<FtlState>,
-    /// Held while pages that do not match are fetched again, on a medium far away.
+    /// Lock of the thread that fetches mismatching pages again, on a medium far away.
     doubts: Mutex<()>,
 }
 

@@ -87,7 +87,7 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// reads them later, when the modelled time of the read has passed, and without another announcement.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
-    /// Whether bytes that are not resident come from another machine, so that each wait for some takes a round trip, and
+    /// Whether absent bytes come from another machine, so that each wait for some takes a round trip, and
     /// [`Self::slice`] returns `None` until they have come.
     fn is_far(&self) -> bool {
         false
@@ -98,7 +98,7 @@ pub trait Media: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
-    /// Is told that these bytes do not match their checksums. Returns whether other bytes may be there when they are
+    /// Learns that these bytes do not match their checksums. Returns whether other bytes may be there when they are
     /// read again.
     fn distrust(&self, _offset: u64, _len: u64) -> bool {
         false

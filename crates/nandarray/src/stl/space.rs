@@ -157,6 +157,10 @@ pub trait StoredIndex: Send + Sync + std::fmt::Debug {
     fn bytes(&self) -> Result<Vec<u8>>;
     /// Returns the number of building blocks in the index.
     fn blocks(&self) -> u64;
+    /// Whether loading waits for another machine, and the stored index stays as it is: it is loaded without a lock then.
+    fn is_far(&self) -> bool {
+        false
+    }
 }
 
 /// A space's index, loaded or not.
@@ -359,8 +363,21 @@ impl Space {
         if matches!(inner.index, IndexState::Loaded(_)) {
             return Ok(inner);
         }
+        let far = match &inner.index {
+            IndexState::Stored(stored) if stored.is_far() => Some(stored.clone()),
+            _ => None,
+        };
         drop(inner);
-        drop(self.write()?);
+        match far.map(|stored| stored.load()) {
+            Some(loaded) => {
+                let index = loaded?;
+                let mut inner = self.inner.write();
+                if matches!(inner.index, IndexState::Stored(_)) {
+                    inner.index = IndexState::Loaded(index);
+                }
+            }
+            None => drop(self.write()?),
+        }
         let inner = self.inner.read();
         Self::alive(&inner)?;
         Ok(inner)

@@ -83,4 +83,8 @@ impl StoredIndex for CheckpointIndex {
     fn blocks(&self) -> u64 {
         self.place.blocks
     }
+
+    fn is_far(&self) -> bool {
+        self.stream.media.is_far()
+    }
 }

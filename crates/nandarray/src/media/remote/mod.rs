@@ -5,7 +5,7 @@
 //! take pieces of them, merged over small gaps, and fetch them side by side. A reader waits for the piece that has its
 //! units ([`Media::bring`]), and asks for nothing that is on its way. No lock is held while a fetch function runs, or
 //! while a waiting reader asks whether it is interrupted. Errors of a piece are those of the readers that wait for it;
-//! one that nobody waits for is forgotten, and the next read tries again.
+//! one without a reader is forgotten, and the next read tries again.
 //!
 //! Bytes are lent in place if they are here and stay ([`Stay::Kept`]); [`Media::slice`] never waits. Where the disk is
 //! full, units are kept in a bounded part of memory. A unit whose bytes do not match their checksums is fetched once
@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::queue::{Flights, Queue};
+use self::queue::{PieceQueue, ProcessQueue};
 pub use self::units::{Kept, Stay};
 use self::units::{UNIT_BYTES, Units, units_of};
 use super::Media;
@@ -78,7 +78,7 @@ pub trait Fetch: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Is told, once, that units cannot be kept on the disk, and are kept in memory from now on.
+    /// Learns, once, that units cannot be kept on the disk, and are kept in memory from now on.
     fn without_room(&self, _why: &io::Error) {}
 }
 
@@ -112,7 +112,7 @@ struct Shared {
     units: Option<Units>,
     spill: OnceLock<Spill>,
     /// The queue of this process: one forked from it has its own, as it has no threads of this one.
-    flights: AtomicPtr<Flights>,
+    flights: AtomicPtr<ProcessQueue>,
     /// Units that were fetched once more because their bytes were not trusted.
     doubted: Mutex<HashSet<u64>>,
     closed: AtomicBool,
@@ -131,13 +131,16 @@ struct Spill {
 /// Whether no more threads are started, because the process ends; and the number of those that run.
 static ENDING: AtomicBool = AtomicBool::new(false);
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// Lock and signal for the end of a thread.
+static ENDED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 
 /// Lets no more threads fetch, and waits for those that do; readers then fetch for themselves. For the end of a process
 /// whose fetch functions need what ends with it.
 pub fn end_fetches() {
     ENDING.store(true, Ordering::Release);
+    // In a forked process the lock may be held for ever, and no thread runs.
     while RUNNING.load(Ordering::Acquire) > 0 {
-        std::thread::sleep(Duration::from_millis(2));
+        let _ = ENDED.1.wait_for(&mut ENDED.0.lock(), PATIENCE);
     }
 }
 
@@ -185,7 +188,7 @@ impl RemoteMedia {
     pub fn give(&self, bytes: &[u8]) {
         let whole = if bytes.len() as u64 == self.shared.len { bytes.len() } else { bytes.len() / UNIT * UNIT };
         if whole > 0 && !self.is_resident(0, whole as u64) {
-            // What cannot be kept is fetched when it is needed.
+            // Bytes without room are fetched when they are needed.
             let _ = self.shared.keep(0, &bytes[..whole]);
         }
     }
@@ -216,7 +219,7 @@ impl Drop for RemoteMedia {
 impl Drop for Shared {
     fn drop(&mut self) {
         let flights = *self.flights.get_mut();
-        // SAFETY: made by `Box::into_raw`, and nobody has a reference to it any more. That of a forked process is as
+        // SAFETY: made by `Box::into_raw`, and no reference to it is left. That of a forked process is as
         // the fork found it: it may be locked for ever, and is left alone.
         unsafe {
             if (*flights).home.is_here() {
@@ -227,18 +230,18 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    fn flights(&self) -> &Flights {
+    fn flights(&self) -> &ProcessQueue {
         let known = self.flights.load(Ordering::Acquire);
         // SAFETY: flights are freed with `self` alone.
         let flights = unsafe { &*known };
         if flights.home.is_here() {
             return flights;
         }
-        let fresh = Box::into_raw(Box::<Flights>::default());
+        let fresh = Box::into_raw(Box::<ProcessQueue>::default());
         match self.flights.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: as above; the flights of the other process are never freed here.
             Ok(_) => unsafe { &*fresh },
-            // SAFETY: as above; nobody has seen the fresh ones.
+            // SAFETY: as above; no other thread has seen the fresh ones.
             Err(theirs) => unsafe {
                 drop(Box::from_raw(fresh));
                 &*theirs
@@ -310,7 +313,7 @@ impl Shared {
     }
 
     /// Fetches a piece that was taken from the queue; the lock is released meanwhile.
-    fn fly(&self, piece: &std::ops::Range<u64>, queue: &mut MutexGuard<'_, Queue>) {
+    fn fly(&self, piece: &std::ops::Range<u64>, queue: &mut MutexGuard<'_, PieceQueue>) {
         let (from, to) = (piece.start * UNIT_BYTES, (piece.end * UNIT_BYTES).min(self.len));
         let done = MutexGuard::unlocked(queue, || {
             let mut kept = Ok(());
@@ -350,7 +353,7 @@ impl Shared {
     }
 
     /// Starts threads for what is wanted, as far as there may be some.
-    fn start(self: &Arc<Self>, queue: &mut Queue) {
+    fn start(self: &Arc<Self>, queue: &mut PieceQueue) {
         let useful = queue.pieces().min(THREADS);
         while queue.idle + queue.starting < useful && queue.threads < THREADS && !ENDING.load(Ordering::Acquire) {
             let mine = self.clone();
@@ -361,6 +364,7 @@ impl Shared {
                 drop(mine);
                 // Not below zero in a process that was forked meanwhile: it has no such thread.
                 let _ = RUNNING.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+                ENDED.1.notify_all();
             };
             if std::thread::Builder::new().name("nandarray-far".to_owned()).spawn(run).is_err() {
                 // Readers fetch for themselves.
@@ -457,7 +461,7 @@ impl Media for RemoteMedia {
                 }
             }
         }
-        // What comes is evicted at once: the bytes go to the caller alone.
+        // Units are evicted as soon as they come: the bytes go to the caller alone.
         let units = units_of(offset, len);
         let (from, to) = (units.start * UNIT_BYTES, (units.end * UNIT_BYTES).min(shared.len));
         let done = shared.fetch(from, to, &mut |at, bytes| {

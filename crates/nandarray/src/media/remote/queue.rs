@@ -1,9 +1,9 @@
-//! What is wanted of an object far away, what is on its way, and who waits for it.
+//! The queue of an object far away: units that are wanted, pieces on their way, and readers that wait.
 //!
-//! Units are wanted once, whoever asks for them. A piece is taken where a reader waits, otherwise in the order of the
-//! object from the place of the last piece on, as an elevator does. It is joined with what is wanted behind it over
-//! gaps of at most [`GAP_UNITS`], as long as at most a quarter more is fetched than was wanted: a gap costs bytes, a
-//! request a round trip, and requests are made side by side.
+//! Units are wanted once, however many readers ask for them. A piece is taken where a reader waits, otherwise in the
+//! order of the object from the place of the last piece on, as an elevator does. It is joined with the wanted units
+//! behind it over gaps of at most [`GAP_UNITS`], as long as at most a quarter more is fetched than was wanted: a gap
+//! costs bytes, a request a round trip, and requests are made side by side.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -23,29 +23,29 @@ pub(super) const PIECE_UNITS: u64 = (4 << 20) / UNIT_BYTES;
 const WASTE_SHARE: u64 = 4;
 
 /// The queue of a process.
-pub(super) struct Flights {
-    pub(super) queue: Mutex<Queue>,
+pub(super) struct ProcessQueue {
+    pub(super) queue: Mutex<PieceQueue>,
     /// Signalled when something is wanted, or has come.
     pub(super) news: Condvar,
     pub(super) home: Home,
 }
 
-impl Default for Flights {
+impl Default for ProcessQueue {
     fn default() -> Self {
         Self { queue: Mutex::default(), news: Condvar::new(), home: Home::here() }
     }
 }
 
-/// What is wanted, on its way, and waited for.
+/// Wanted units, pieces on their way, and waiting readers.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct PieceQueue {
     /// Ranges of wanted units by their beginnings, apart from one another.
     wanted: BTreeMap<u64, u64>,
     units: u64,
     /// Units that readers wait for, in the order in which they asked.
     urgent: VecDeque<u64>,
     flying: Vec<Range<u64>>,
-    waiting: Vec<Waiter>,
+    waiting: Vec<PieceWaiter>,
     next_waiter: u64,
     /// The unit behind the piece that was taken last.
     hand: u64,
@@ -55,13 +55,13 @@ pub(super) struct Queue {
     pub(super) starting: usize,
 }
 
-struct Waiter {
+struct PieceWaiter {
     number: u64,
     units: Range<u64>,
     error: Option<FetchError>,
 }
 
-impl Queue {
+impl PieceQueue {
     /// Wants a unit, unless it is wanted or on its way; `urgently` if a reader waits for it.
     pub(super) fn want(&mut self, unit: Range<u64>, urgently: bool) {
         debug_assert_eq!(unit.end, unit.start + 1, "one unit");
@@ -160,7 +160,7 @@ impl Queue {
         let at = self.flying.iter().position(|flying| flying == piece).expect("it was taken");
         self.flying.swap_remove(at);
         if let Some(error) = error {
-            let waits = |w: &&mut Waiter| w.units.start < piece.end && piece.start < w.units.end;
+            let waits = |w: &&mut PieceWaiter| w.units.start < piece.end && piece.start < w.units.end;
             self.waiting.iter_mut().filter(waits).for_each(|w| w.error = Some(error.clone()));
         }
     }
@@ -168,7 +168,7 @@ impl Queue {
     /// Adds a waiter for units; returns its number.
     pub(super) fn waiter(&mut self, units: Range<u64>) -> u64 {
         self.next_waiter += 1;
-        self.waiting.push(Waiter { number: self.next_waiter, units, error: None });
+        self.waiting.push(PieceWaiter { number: self.next_waiter, units, error: None });
         self.next_waiter
     }
 

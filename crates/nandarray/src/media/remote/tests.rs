@@ -12,7 +12,7 @@ use crate::sim::Chance;
 
 type Answer = std::result::Result<(), FetchError>;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
@@ -197,7 +197,7 @@ fn a_failed_piece_wakes_all_its_readers_and_the_next_read_tries_again() {
             for i in 0..4 {
                 let media = &media;
                 s.spawn(move || {
-                    // What came of a short answer is right.
+                    // The bytes of a short answer are right.
                     let Err(error) = read(media, i * UNIT, 2 * UNIT) else {
                         assert!(fault == Fault::Short && i < 3, "{fault:?}");
                         return;

@@ -15,7 +15,7 @@
 //! evicted while a process has it open. Units of one that turns over may be evicted at any time, so they are only
 //! copied ([`Units::copy`]): the number of evictions, which is odd during one, is compared before and after. Bytes are
 //! written under a shared lock of the data (`flock`), and evicted under an exclusive one, so that a mark never tells of
-//! bytes that are gone. Which mode an object has, and when something is evicted, is decided above.
+//! bytes that are gone. The layers above decide on modes and on times of evictions.
 //!
 //! Marks are read through a mapping whose disk blocks are allocated, and written by system calls: a full disk is an
 //! error, never a signal.
@@ -50,7 +50,7 @@ const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;
 const USED: u8 = 2;
 
-/// What may happen to the units of an object that is open.
+/// The fate of units while their object is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
     /// They stay, and are lent in place.
@@ -66,9 +66,9 @@ pub struct Kept {
     pub data: File,
     /// File that says which of them are there.
     pub marks: File,
-    /// What may happen to bytes that are there.
+    /// The fate of bytes that are there.
     pub stay: Stay,
-    /// Whether nobody else has the files open, so that they may be made ready anew.
+    /// Whether no other process has the files open, so that they may be made ready anew.
     pub alone: bool,
 }
 
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Units {
 
 impl Units {
     /// Takes the two files of an object of `len` bytes, which are made ready if they are new. `trusting` is whether
-    /// units are used that were there when the machine started. Nobody else opens or evicts them meanwhile.
+    /// units are used that were there when the machine started. No other process opens or evicts them meanwhile.
     ///
     /// # Errors
     /// Those of the system, a full disk among them; the files are those of something else, and another process has them
@@ -192,8 +192,8 @@ impl Units {
             None => {
                 let from = window as u64 * WINDOW_BYTES;
                 let bytes = WINDOW_BYTES.min(self.len - from) as usize;
-                // SAFETY: nobody shortens the file or evicts units of it while it is open, and bytes of a unit that is
-                // present are only ever replaced by the same ones.
+                // SAFETY: no process shortens the file or evicts units of it while it is open, and bytes of a unit
+                // that is present are only ever replaced by the same ones.
                 let map = unsafe { MmapOptions::new().offset(from).len(bytes).map(&self.data).ok()? };
                 let _ = map.advise(Advice::Random);
                 cell.get_or_init(|| map)

@@ -262,6 +262,7 @@ class _Copy:
 
     def _begin(self, versions: list[Manifest], *, is_new: bool) -> None:
         """Make room for a new store, and jobs that keep what is copied."""
+        self._to.check_writer()
         own = _job(self._identity.encode())
         if is_new and own not in self._to.names("jobs"):  # else an earlier copy has begun it
             self._to.prepare(FOLDERS, key_of(versions[0].version))

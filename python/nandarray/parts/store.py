@@ -136,6 +136,7 @@ def open_folder(
     history = History(files)
     if not read_only:  # readers go by the manifests, each of which says its format
         history.identity()
+        files.check_writer()
     source = _at(history, lambda: history.newest(intact=read_only), read_only=read_only, options=options or {})
     source.path = name
     if not isinstance(files, Files):

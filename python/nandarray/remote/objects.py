@@ -77,6 +77,9 @@ class Objects(abc.ABC):
         The URL of the place, for messages: that of an object is ``root/key``.
     """
 
+    #: Whether :meth:`put_if_absent` is one step, so that of two processes one wins, and no reader sees half of it.
+    creates_at_once = True
+
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
 

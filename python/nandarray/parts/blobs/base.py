@@ -151,6 +151,16 @@ class Blobs(abc.ABC):
         """
 
     @abc.abstractmethod
+    def check_writer(self) -> None:
+        """Refuse a writer where objects are not made if absent in one step.
+
+        Raises
+        ------
+        InvalidError
+            They are not: two writers would lose each other's versions.
+        """
+
+    @abc.abstractmethod
     def make_folder(self, key: str) -> None:
         """Make a folder below the root; a FileExistsError says that it is there."""
 

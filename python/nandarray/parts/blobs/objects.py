@@ -173,6 +173,7 @@ class ObjectBlobs(Blobs):
     # --- Folders -----------------------------------------------------------------------------------------------------
 
     def prepare(self, folders: tuple[str, ...], first: str) -> None:  # noqa: D102, ARG002 (a bucket has no folders)
+        self.check_writer()
         there = [key.removeprefix(f"{self.prefix}/") for key, _ in self.objects.listing(self.prefix)]
         if other := [key for key in there if key != first and not key.startswith("tmp/")]:
             raise StoreExistsError(errno.EEXIST, f"has {other[0]!r}, and a new store must begin empty", self.root)
@@ -199,6 +200,13 @@ class ObjectBlobs(Blobs):
             )
         if not facts.made_at:
             raise InvalidError(f"{self.root}: this store does not say when objects were made, so nothing could age")
+
+    def check_writer(self) -> None:  # noqa: D102
+        if not self.objects.creates_at_once:
+            raise InvalidError(
+                f"{self.root}: this file system looks whether an object is there and makes it then, so two writers "
+                "would lose each other's versions; stores of obstore, and s3fs, make it in one step"
+            )
 
     def make_folder(self, key: str) -> None:  # noqa: D102
         if not self.put_if_absent(f"{key}/{_ALIVE}", uuid.uuid4().bytes):

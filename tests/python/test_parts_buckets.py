@@ -186,10 +186,10 @@ def test_a_server_without_create_if_absent_is_refused(memory: Any) -> None:
 
 def test_a_file_system_that_looks_and_makes_then_is_read_alone(tmp_path: Path) -> None:
     home, system = str(tmp_path / "home.nand"), fsspec.filesystem("file")
-    with pytest.raises(nandarray.InvalidError, match="makes it then"):
+    with pytest.raises(nandarray.InvalidError, match="make it then"):
         parts.create(home, storage=system)
     with written(home, None) as store:
-        with pytest.raises(nandarray.InvalidError, match="makes it then"):
+        with pytest.raises(nandarray.InvalidError, match="make it then"):
             nandarray.open(home, "r+", storage=system)
         with nandarray.open(home, storage=system) as far:
             np.testing.assert_array_equal(far["a"][:], store["a"][:])

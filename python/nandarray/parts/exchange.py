@@ -60,7 +60,7 @@ def push(folder: _Path, url: str, *, storage: Any = None, tell: Tell | None = No
         The store.
     url : str
         The place in a bucket (``s3://BUCKET/KEY``), or another folder.
-    storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
+    storage : obstore.store.ObjectStore, optional
         The store of objects of ``url``, as for :func:`create`.
     tell : callable, optional
         Function that is called with what is copied (``"leaves"``, ``"parts"``, ``"versions"``), how many of them were,

@@ -60,7 +60,7 @@ def create(path: str | os.PathLike[str], *, storage: Any = None) -> PartedStore:
     path : path_like
         The folder, which must be absent, empty, or what a creation has left that was killed; or the URL of a place in
         a bucket, of which the same holds (``s3://BUCKET/KEY``).
-    storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
+    storage : obstore.store.ObjectStore, optional
         The store of objects, with its credentials; ``path`` is a key in it then, or a URL. Without it obstore makes
         one for a URL, with what the environment says.
 

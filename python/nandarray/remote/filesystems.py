@@ -17,9 +17,6 @@ from nandarray.remote.objects import Facts, Objects, Put, Range
 
 __all__ = ["Filesystems"]
 
-#: File systems that send a condition to make an object if it is absent; the others look, and make it then.
-_CREATE = ("s3", "s3a")
-
 
 class Filesystems(Objects):
     """Objects of a file system of fsspec.
@@ -32,11 +29,12 @@ class Filesystems(Objects):
         A path in it below which the keys are, as the file system writes it.
     """
 
+    #: Nothing of fsspec says that a file system makes an object in one step, and that of local files does not.
+    creates_at_once = False
+
     def __init__(self, system: Any, root: str) -> None:
         super().__init__(root)
         self._system = system
-        protocol = system.protocol if isinstance(system.protocol, str) else next(iter(system.protocol), "")
-        self.creates_at_once = protocol in _CREATE
 
     def facts(self, key: str) -> Facts:  # noqa: D102
         with _reported(self.url(key)):

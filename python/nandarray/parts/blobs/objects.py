@@ -204,8 +204,8 @@ class ObjectBlobs(Blobs):
     def check_writer(self) -> None:  # noqa: D102
         if not self.objects.creates_at_once:
             raise InvalidError(
-                f"{self.root}: this file system looks whether an object is there and makes it then, so two writers "
-                "would lose each other's versions; stores of obstore, and s3fs, make it in one step"
+                f"{self.root}: a file system of fsspec may look whether an object is there and make it then, so two "
+                "writers could lose each other's versions; write with a store of obstore, which makes it in one step"
             )
 
     def make_folder(self, key: str) -> None:  # noqa: D102

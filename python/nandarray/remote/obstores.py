@@ -98,6 +98,10 @@ class Obstores(Objects):
                 return False
             return True
 
+    def put(self, key: str, data: bytes | memoryview) -> None:  # noqa: D102
+        with _reported(self.url(key)):
+            self._obstore.put(self._store, key, bytes(data), use_multipart=False)
+
     def put_file(self, key: str, path: str) -> None:  # noqa: D102
         with _reported(self.url(key)):
             self._obstore.put(self._store, key, Path(path), chunk_size=_SENT_BYTES, max_concurrency=_SENT_AT_ONCE)

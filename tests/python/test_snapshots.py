@@ -101,6 +101,65 @@ def test_a_snapshot_is_read_by_another_process_and_beside_the_writer(path: Path)
     assert again.store.read_only
 
 
+def test_another_snapshot_with_the_name_is_another(path: Path) -> None:
+    """What was opened of one that was deleted is an error, here and where it was sent, and never the other's."""
+    with nandarray.open(path, "w") as store:
+        store["g/x"] = np.zeros(3)
+        store.snapshot("latest")
+        old = store.at("latest")
+        array, sent = old["g/x"], [pickle.dumps(one) for one in (old, old["g"], old["g/x"])]
+        store["g/x"][:] = 1
+        store.delete_snapshot("latest")
+        store.snapshot("latest")
+        gone = "snapshot .latest. .*was deleted, and another one has its name"
+        for use in (lambda: old["g/x"], lambda: list(old), lambda: "g/x" in old, lambda: old["g"].attrs["a"]):
+            with pytest.raises(ClosedError, match=gone):
+                use()
+        with pytest.raises(ClosedError, match="the snapshot of the array was deleted"):
+            array[:]
+        assert store.at("latest")["g/x"][:].tolist() == [1, 1, 1]
+        store.flush()
+    for one in sent:
+        with pytest.raises(ClosedError, match=gone):
+            pickle.loads(one)
+
+
+POINT = np.dtype([("x", "f8"), ("y", "i4")])
+
+
+def test_graphs_and_datasets_of_snapshots_are_theirs(path: Path) -> None:
+    """Dask and xarray know by names and in other processes which snapshot is meant."""
+    from nandarray.interop.zarr_store import ZarrStore
+
+    with nandarray.open(path, "w") as store:
+        values = store.create("x", data=np.zeros((4, 5)))
+        points = store.create("p", data=np.zeros(6, POINT))
+        for turn in (1, 2):
+            values[:], points[:] = turn, np.full(6, turn).astype(POINT)
+            store.snapshot(f"s{turn}")  # not flushed: what is sent takes care of it
+        values[:], points[:] = 5, np.full(6, 5).astype(POINT)
+        one, two = store.at("s1"), store.at("s2")
+        for pick, expected in ((lambda shown: shown["x"], 20), (lambda shown: shown["p"]["x"], 6)):
+            graphs = [nandarray.to_dask(pick(shown)) for shown in (one, two)]
+            assert int((graphs[1] - graphs[0]).sum().compute(scheduler="sync")) == expected
+            assert int(pickle.loads(pickle.dumps(graphs[1])).sum().compute(scheduler="sync")) == 2 * expected
+            assert nandarray.to_dask(pick(one)).name == graphs[0].name
+            tokens = {pick(shown).__dask_tokenize__() for shown in (one, two, store.at("s1")) if pick(one).shape == (4, 5)}
+            assert len(tokens) in (0, 2)
+        dataset = pickle.loads(pickle.dumps(nandarray.to_xarray(one)))
+        assert (dataset["x"].values == 1).all()
+        assert ZarrStore(one) != ZarrStore(two)
+        assert ZarrStore(one) == ZarrStore(store.at("s1"))
+    with nandarray.open(path) as store:
+        live, shown = (nandarray.to_dask(at["x"]) for at in (store, store.at("s2")))
+        assert int((live - shown).sum().compute(scheduler="sync")) == 60
+    with nandarray.open(path, "r", device="samsung-970-pro") as store:
+        kept = nandarray.to_dask(store.at("s2")["x"])
+        assert int(kept.sum().compute(scheduler="sync")) == 40
+        with pytest.raises(TypeError, match="modelled"):
+            pickle.dumps(kept)
+
+
 def fill(store: Any, turns: range) -> None:
     for turn in turns:
         store["a"][:] = turn

@@ -395,12 +395,13 @@ class Store(Group):
         >>> store.at("before")["x"][:]
         array([0, 1, 2])
         """
+        engine = self._engine.at(snapshot_name(name))
         opening = self._opening
         if opening is not None:
             path, options = opening
-            opening = path, (*options, ("snapshot", name))
-        shown = Store(self._engine.at(snapshot_name(name)), "r", opening)
-        shown._snapshot = name, self
+            opening = path, (*options, ("snapshot", (name, engine.taken)))
+        shown = Store(engine, "r", opening)
+        shown._facts, shown._snapshot = self._facts, (name, self)
         self._shown.add(shown)
         return shown
 

@@ -485,6 +485,18 @@ impl Device {
         self.find_at(snapshot, name)
     }
 
+    /// Returns the number of the command that took a snapshot, and its time: another snapshot that gets the same name
+    /// later has others.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`] if there is no such snapshot.
+    pub fn snapshot_taken(&self, name: &str) -> Result<(u64, u64)> {
+        let _inside = self.enter()?;
+        let catalog = self.catalog.read();
+        let snapshot = catalog.kept.find(name)?;
+        Ok((snapshot.seq, snapshot.time))
+    }
+
     pub(super) fn list_at(&self, snapshot: &str, prefix: &str) -> Result<Vec<String>> {
         let catalog = self.catalog.read();
         let from = catalog.kept.find(snapshot)?.spaces.range(prefix.to_owned()..);

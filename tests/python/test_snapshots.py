@@ -10,6 +10,7 @@ import json
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from nandarray.errors import (
     StoreFullError,
     WrongKeyError,
 )
+from nandarray.interop import sql
 
 KEY = bytes(range(32))
 KINDS: list[dict[str, Any]] = [{}, {"compression": "zstd:1+shuffle"}, {"encryption_key": KEY}]
@@ -122,6 +124,23 @@ def test_another_snapshot_with_the_name_is_another(path: Path) -> None:
     for one in sent:
         with pytest.raises(ClosedError, match=gone):
             pickle.loads(one)
+
+
+def test_snapshots_are_listed_while_a_thread_deletes_some(path: Path) -> None:
+    with nandarray.open(path, "w") as store:
+        store["x"] = np.zeros(3)
+        store.snapshot("stays")
+
+        def come_and_go() -> None:
+            for turn in range(300):
+                store.snapshot(f"t{turn}")
+                store.delete_snapshot(f"t{turn}")
+
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(come_and_go)
+            while not done.done():
+                assert store.snapshots()[0]["name"] == "stays"
+            done.result()
 
 
 POINT = np.dtype([("x", "f8"), ("y", "i4")])
@@ -292,6 +311,8 @@ def test_what_cannot_be_is_refused(path: Path) -> None:
         for serve in (old.nvme, lambda: nandarray.serve(old, f"{path}.sock")):
             with pytest.raises(InvalidError, match='snapshot "s" cannot be served'):
                 serve()
+        with pytest.raises(InvalidError, match="a path must come with a snapshot, 's'"):
+            sql.register(None, old, "a")
         assert "snapshot 's'" in repr(old)
         array = old["a"]
         store.delete_snapshot("s")

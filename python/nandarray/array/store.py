@@ -9,6 +9,7 @@ Elsewhere: opening (:mod:`nandarray.array.opening`), moving data (:mod:`nandarra
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import weakref
@@ -24,7 +25,7 @@ from nandarray.array.futures import Future, Submitted, Threaded
 from nandarray.array.group import Group
 from nandarray.array.names import is_hidden, snapshot_name
 from nandarray.array.pickling import reduce_store
-from nandarray.errors import ClosedError, ExistsError, InvalidError
+from nandarray.errors import ClosedError, ExistsError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from nandarray.array.pickling import Opening
@@ -334,8 +335,9 @@ class Store(Group):
         found = []
         for name, taken, _, held in self._engine.snapshots():
             at = datetime.fromtimestamp(taken / 1e9, UTC).isoformat(timespec="milliseconds")
-            arrays = sum(not is_hidden(one) for one in self._engine.at(name).names(""))
-            found.append({"name": name, "taken_at": at, "arrays": arrays, "bytes_held": held})
+            with contextlib.suppress(NotFoundError):  # another thread has deleted it
+                arrays = sum(not is_hidden(one) for one in self._engine.at(name).names(""))
+                found.append({"name": name, "taken_at": at, "arrays": arrays, "bytes_held": held})
         return found
 
     def delete_snapshot(self, name: str) -> None:

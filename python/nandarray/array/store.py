@@ -9,7 +9,6 @@ Elsewhere: opening (:mod:`nandarray.array.opening`), moving data (:mod:`nandarra
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 import weakref
@@ -335,9 +334,13 @@ class Store(Group):
         found = []
         for name, taken, _, held in self._engine.snapshots():
             at = datetime.fromtimestamp(taken / 1e9, UTC).isoformat(timespec="milliseconds")
-            with contextlib.suppress(NotFoundError):  # another thread has deleted it
+            try:
                 arrays = sum(not is_hidden(one) for one in self._engine.at(name).names(""))
-                found.append({"name": name, "taken_at": at, "arrays": arrays, "bytes_held": held})
+            except (NotFoundError, ClosedError):  # another thread has deleted it, and maybe taken another
+                if self.closed:
+                    raise
+                continue
+            found.append({"name": name, "taken_at": at, "arrays": arrays, "bytes_held": held})
         return found
 
     def delete_snapshot(self, name: str) -> None:

@@ -300,8 +300,8 @@ impl Catalog {
     }
 }
 
-/// Spaces, each with the version of it that a new snapshot keeps. The links to these are made without the catalog's lock:
-/// the lock of a space may be held for as long as a program reads it in place.
+/// Spaces, each with the version of it that a new snapshot keeps. The links to these are made without the catalog's
+/// lock: the lock of a space may be held for as long as a program reads it in place.
 #[must_use = "a space that does not know its next older version frees pages that this one has"]
 #[derive(Debug, Default)]
 pub(super) struct Links(Vec<(Arc<Space>, Arc<Space>)>);

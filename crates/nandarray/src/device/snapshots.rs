@@ -53,7 +53,7 @@ pub(super) struct Snapshot {
 
 /// The snapshots of a store, and all versions of spaces that they keep.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptVersions {
     by_name: BTreeMap<String, Snapshot>,
     by_id: HashMap<SpaceId, Arc<Space>>,
     /// The versions of each space, by its number, the newest first.
@@ -62,7 +62,7 @@ pub(super) struct Kept {
     numbered: SpaceId,
 }
 
-impl Kept {
+impl KeptVersions {
     /// Whether there is no snapshot.
     pub(super) fn is_empty(&self) -> bool {
         self.by_name.is_empty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,20 @@ def test_dask_computes_over_it(made: Path, cache: Path) -> None:
         np.testing.assert_allclose(lazy.mean(axis=0).compute(scheduler="threads"), grid().mean(axis=0), rtol=1e-5)
         two = lazy[:600].sum().compute(scheduler="processes", num_workers=1)
         np.testing.assert_allclose(two, grid()[:600].sum(), rtol=1e-4)
+
+
+def test_snapshots_of_it_stay_apart_where_they_are_sent(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "b.nand", "w") as store:
+        for turn in (1, 2, 3):
+            store.require_array("x", (6,), "i4")[:] = turn
+            store.snapshot(f"s{turn}")
+    with RangeServer(tmp_path) as server, nandarray.open(f"{server.url}/b.nand", cache=tmp_path / "cache") as there:
+        one, two = there.at("s1"), there.at("s2")
+        lazy = nandarray.to_dask(two["x"]) - nandarray.to_dask(one["x"])
+        assert lazy.sum().compute(scheduler="sync") == 6
+        for sent in (two, nandarray.to_xarray(two)):
+            again = pickle.loads(pickle.dumps(sent))["x"]
+            assert np.asarray(again[:]).tolist() == [2] * 6
 
 
 def test_xarray_opens_it(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

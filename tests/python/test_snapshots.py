@@ -10,6 +10,7 @@ import json
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from nandarray.errors import (
     StoreFullError,
     WrongKeyError,
 )
+from nandarray.interop import sql
 
 KEY = bytes(range(32))
 KINDS: list[dict[str, Any]] = [{}, {"compression": "zstd:1+shuffle"}, {"encryption_key": KEY}]
@@ -99,6 +101,86 @@ def test_a_snapshot_is_read_by_another_process_and_beside_the_writer(path: Path)
     again = pickle.loads(sent)
     assert again[:].tolist() == [0, 1, 2, 3]
     assert again.store.read_only
+
+
+def test_another_snapshot_with_the_name_is_another(path: Path) -> None:
+    """Arrays of one that was deleted are errors, here and where they were sent, and never those of the other."""
+    with nandarray.open(path, "w") as store:
+        store["g/x"] = np.zeros(3)
+        store.snapshot("latest")
+        old = store.at("latest")
+        array, sent = old["g/x"], [pickle.dumps(one) for one in (old, old["g"], old["g/x"])]
+        store["g/x"][:] = 1
+        store.delete_snapshot("latest")
+        store.snapshot("latest")
+        gone = "snapshot .latest. .*was deleted, and another one has its name"
+        for use in (lambda: old["g/x"], lambda: list(old), lambda: "g/x" in old, lambda: old["g"].attrs["a"]):
+            with pytest.raises(ClosedError, match=gone):
+                use()
+        with pytest.raises(ClosedError, match="the snapshot of the array was deleted"):
+            array[:]
+        assert store.at("latest")["g/x"][:].tolist() == [1, 1, 1]
+        store.flush()
+    for one in sent:
+        with pytest.raises(ClosedError, match=gone):
+            pickle.loads(one)
+
+
+def test_snapshots_are_listed_while_a_thread_deletes_some(path: Path) -> None:
+    with nandarray.open(path, "w") as store:
+        store["x"] = np.zeros(3)
+        store.snapshot("stays")
+
+        def come_and_go() -> None:
+            for _ in range(300):
+                store.snapshot("t")
+                store.delete_snapshot("t")
+
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(come_and_go)
+            while not done.done():
+                assert store.snapshots()[0]["name"] == "stays"
+            done.result()
+
+
+POINT = np.dtype([("x", "f8"), ("y", "i4")])
+
+
+def test_graphs_and_datasets_of_snapshots_are_theirs(path: Path) -> None:
+    """Dask and xarray know by names and in other processes which snapshot is meant."""
+    from nandarray.interop.zarr_store import ZarrStore
+
+    with nandarray.open(path, "w") as store:
+        values = store.create("x", data=np.zeros((4, 5)))
+        points = store.create("p", data=np.zeros(6, POINT))
+        for turn in (1, 2):
+            values[:], points[:] = turn, np.full(6, turn).astype(POINT)
+            store.snapshot(f"s{turn}")  # not flushed: what is sent takes care of it
+        values[:], points[:] = 5, np.full(6, 5).astype(POINT)
+        one, two = store.at("s1"), store.at("s2")
+        for pick, expected in ((lambda shown: shown["x"], 20), (lambda shown: shown["p"]["x"], 6)):
+            graphs = [nandarray.to_dask(pick(shown)) for shown in (one, two)]
+            assert int((graphs[1] - graphs[0]).sum().compute(scheduler="sync")) == expected
+            assert int(pickle.loads(pickle.dumps(graphs[1])).sum().compute(scheduler="sync")) == 2 * expected
+            assert nandarray.to_dask(pick(one)).name == graphs[0].name
+        tokens = [shown["x"].__dask_tokenize__() for shown in (one, two, store.at("s1"))]
+        assert tokens[0] == tokens[2] != tokens[1]
+        dataset = pickle.loads(pickle.dumps(nandarray.to_xarray(one)))
+        assert (dataset["x"].values == 1).all()
+        assert ZarrStore(one) != ZarrStore(two)
+        assert ZarrStore(one) == ZarrStore(store.at("s1"))
+    with nandarray.open(path) as store:
+        live, shown = (nandarray.to_dask(at["x"]) for at in (store, store.at("s2")))
+        assert int((live - shown).sum().compute(scheduler="sync")) == 60
+    with nandarray.open(path.with_name("modelled"), "w", device="samsung-970-pro") as store:
+        for turn in (1, 2):
+            store[f"x{turn}"] = np.full(9, turn)
+            store.snapshot(f"s{turn}")
+            store["x1"][:] = 5
+        kept = [nandarray.to_dask(store.at(name)["x1"]) for name in ("s1", "s2")]
+        assert int((kept[1] - kept[0]).sum().compute(scheduler="sync")) == 36
+        with pytest.raises(TypeError, match="modelled"):
+            pickle.dumps(kept[0])
 
 
 def fill(store: Any, turns: range) -> None:
@@ -233,6 +315,8 @@ def test_what_cannot_be_is_refused(path: Path) -> None:
         for serve in (old.nvme, lambda: nandarray.serve(old, f"{path}.sock")):
             with pytest.raises(InvalidError, match='snapshot "s" cannot be served'):
                 serve()
+        with pytest.raises(InvalidError, match="a path must come with a snapshot, 's'"):
+            sql.register(None, old, "a")
         assert "snapshot 's'" in repr(old)
         array = old["a"]
         store.delete_snapshot("s")

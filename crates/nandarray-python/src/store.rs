@@ -59,7 +59,7 @@ pub(crate) struct PyStore {
     read_only: bool,
     clock: Mutex<Option<Py<PyClock>>>,
     /// The snapshot whose arrays are seen; `None` for the store as it is.
-    snapshot: Option<String>,
+    snapshot: Option<Shown>,
 }
 
 #[pymethods]
@@ -166,7 +166,8 @@ impl PyStore {
 
     /// Returns the store as a snapshot keeps it, for reading.
     fn at(&self, py: Python<'_>, snapshot: String) -> PyResult<Self> {
-        self.command(py, command::ListAt { snapshot: &snapshot, prefix: "" })?;
+        let taken = fail(py, fail(py, device_of(&self.device))?.snapshot_taken(&snapshot))?;
+        let snapshot = Shown { name: snapshot, taken };
         let device = Arc::new(RwLock::new(Some(fail(py, runtime_of(&self.device))?)));
         let clock = Mutex::new(self.clock(py));
         Ok(Self { device, opening: self.opening.clone(), read_only: true, clock, snapshot: Some(snapshot) })
@@ -180,6 +181,12 @@ impl PyStore {
     fn delete_snapshot(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.check_live(py)?;
         self.command(py, command::DeleteSnapshot { name })
+    }
+
+    /// Number of the command that took the snapshot that is seen, and its time; `None` for a store as it is.
+    #[getter]
+    fn taken(&self) -> Option<(u64, u64)> {
+        self.snapshot.as_ref().map(|shown| shown.taken)
     }
 
     /// Returns name, time, number of arrays and bytes held of every snapshot, the oldest first.
@@ -422,7 +429,11 @@ impl PyStore {
         let key = encryption_key.as_deref();
         let space = match &self.snapshot {
             None => self.command(py, command::Open { name, key })?,
-            Some(snapshot) => self.command(py, command::OpenAt { snapshot, name, key })?,
+            Some(shown) => {
+                let space = self.command(py, command::OpenAt { snapshot: &shown.name, name, key })?;
+                fail(py, shown.check(&*fail(py, device_of(&self.device))?))?;
+                space
+            }
         };
         Ok(self.handle(&space, encryption_key))
     }
@@ -463,7 +474,11 @@ impl PyStore {
     fn names(&self, py: Python<'_>, prefix: &str) -> PyResult<Vec<String>> {
         match &self.snapshot {
             None => self.command(py, command::List { prefix }),
-            Some(snapshot) => self.command(py, command::ListAt { snapshot, prefix }),
+            Some(shown) => {
+                let names = self.command(py, command::ListAt { snapshot: &shown.name, prefix })?;
+                fail(py, shown.check(&*fail(py, device_of(&self.device))?))?;
+                Ok(names)
+            }
         }
     }
 
@@ -538,6 +553,26 @@ impl PyStore {
     }
 }
 
+/// A snapshot whose arrays a store sees.
+struct Shown {
+    name: String,
+    /// As [`Device::snapshot_taken`] told it.
+    taken: (u64, u64),
+}
+
+impl Shown {
+    /// Checks, after a command on the snapshot, that it was this one: another may have got its name since.
+    fn check(&self, device: &Device) -> Result<(), Error> {
+        let name = &self.name;
+        match device.snapshot_taken(name)? {
+            taken if taken == self.taken => Ok(()),
+            _ => Err(Error::Closed(format!(
+                "snapshot {name:?} was deleted, and another one has its name: open that one by at({name:?})"
+            ))),
+        }
+    }
+}
+
 impl PyStore {
     fn command<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
         let device = fail(py, device_of(&self.device))?;
@@ -549,7 +584,11 @@ impl PyStore {
         let device = fail(py, device_of(&self.device))?;
         Ok(match &self.snapshot {
             None => device.describe(name),
-            Some(snapshot) => device.describe_at(snapshot, name),
+            Some(shown) => {
+                let found = device.describe_at(&shown.name, name);
+                fail(py, shown.check(&device))?;
+                found
+            }
         })
     }
 
@@ -560,8 +599,8 @@ impl PyStore {
 
     /// Refuses to serve a snapshot: hosts would see the store as it is.
     fn check_served(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(snapshot) = &self.snapshot else { return Ok(()) };
-        let what = format!("snapshot {snapshot:?} cannot be served: serve the store, or a copy of the snapshot");
+        let Some(Shown { name, .. }) = &self.snapshot else { return Ok(()) };
+        let what = format!("snapshot {name:?} cannot be served: serve the store, or a copy of the snapshot");
         fail(py, Err(Error::Invalid(what)))
     }
 

@@ -216,6 +216,34 @@ fn snapshots_beside_writers_have_whole_rows_and_keep_them() {
     });
 }
 
+/// Versions of spaces are compared while others of them end.
+#[test]
+fn snapshots_end_while_others_are_listed() {
+    within(60, "the end of snapshots", || {
+        let device = open(Arc::new(FaultMedia::default()), Mode::Append, &store_options(1, 4_000)).unwrap();
+        for name in ["a", "b", "c"] {
+            create(&device, name, &[64, 64], None);
+            Op::Write { name: name.into(), part: Part::all(&[64, 64]), salt: 1 }.run(&device).unwrap();
+        }
+        let take = |name: &str| device.execute(command::TakeSnapshot { name, time: 0 }).unwrap();
+        let delete = |name: &str| device.execute(command::DeleteSnapshot { name }).unwrap();
+        take("base");
+        let running = AtomicBool::new(true);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while running.load(Ordering::Relaxed) {
+                    assert!(!device.execute(command::Snapshots).unwrap().is_empty());
+                }
+            });
+            for _ in 0..rounds(5_000, 50_000) {
+                take("t");
+                delete("t");
+            }
+            running.store(false, Ordering::Relaxed);
+        });
+    });
+}
+
 const ACCOUNTS: u64 = 24;
 const BOOKS: [&str; 3] = ["x", "y", "z"];
 const AMOUNT: u32 = 1_000;

@@ -132,3 +132,33 @@ fn elements_that_are_not_plain_bytes_on_the_medium_are_not_lent() {
     assert!(number(&device, "bytes_gathered") > 0);
     assert!(!is_lent(&device, "a", &Part::boxed(&[110], &[5])), "in the write buffer");
 }
+
+/// A program may read an array in place for long: snapshots wait for it, and those who read other arrays do not.
+#[test]
+fn a_snapshot_that_waits_for_a_lent_array_keeps_nobody_from_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = &store(folder.path());
+    for name in ["a", "b"] {
+        create(device, name, &[ELEMENTS], &[BLOCK], None);
+        write_noise(device, name, Part::all(&[ELEMENTS]), 2);
+    }
+    let snapshots = [Op::Snapshot("s".into()), Op::DeleteSnapshot("s".into())];
+    device.execute(nandarray::command::Flush).unwrap();
+    let space = open_space(device, "a").unwrap();
+    for op in &snapshots {
+        std::thread::scope(|s| {
+            let mut waits = |_: &[u8]| {
+                s.spawn(|| op.run(device).unwrap());
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                let (done, wait) = std::sync::mpsc::channel();
+                s.spawn(move || done.send(read(device, "b", &Part::all(&[ELEMENTS])).unwrap().len()).unwrap());
+                let found = wait.recv_timeout(std::time::Duration::from_secs(20));
+                assert!(found.is_ok(), "{op:?} keeps others from reading");
+            };
+            let lends = |compound: &nandarray::Compound<'_>| {
+                Part::all(&[ELEMENTS]).target(1, &[4], |target| compound.lend(space.id, target, &mut waits))
+            };
+            device.compound(false, lends).unwrap().unwrap();
+        });
+    }
+}

@@ -16,7 +16,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nandarray.array.fork import StoreLock
 from nandarray.array.served import connect
@@ -41,6 +41,8 @@ __all__ = [
     "reduce_ragged",
     "reduce_store",
     "reopen_array",
+    "reopen_store",
+    "snapshot_of",
     "state_of",
     "takes_workers",
     "whereabouts",
@@ -109,7 +111,14 @@ def location(store: Store) -> str:
 
 def whereabouts(store: Store) -> Opening:
     """Return how another process opens a store for reading: as it was opened here, if it is far away."""
+    if store._snapshot is not None:
+        return cast("Opening", _opening(store, "an array"))
     return store._opening if store._facts is not None and store._opening is not None else (location(store), ())
+
+
+def snapshot_of(store: Store) -> tuple[Any, ...] | None:
+    """Return what names the snapshot that a store shows, also when another has its name; None for a store as it is."""
+    return None if store._snapshot is None else (store._snapshot[0], store._engine.taken)
 
 
 def state_of(store: Store) -> Any:
@@ -117,6 +126,8 @@ def state_of(store: Store) -> Any:
     engine: Any = store._engine
     if isinstance(engine, Source) and (state := engine.state()) is not None:
         return state
+    if store._snapshot is not None:
+        return snapshot_of(store)  # whatever is written to the file
     if store._facts is not None:
         return tuple(store._facts)
     path = location(store)
@@ -145,7 +156,7 @@ def dask_token(array: Array, *how: Any) -> Any:
         return uuid.uuid4().hex  # its elements may change at any time
     path = location(store)
     lasts = store._facts is not None or isinstance(store._engine, Source) or has_versions(store) or os.path.exists(path)
-    version = state_of(store) if lasts else None
+    version = state_of(store) if lasts or store._snapshot is not None else None
     return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
 
 
@@ -195,6 +206,8 @@ def _opening(store: Store, what: str, what_for: str = "pickled") -> Opening | Wr
     if reason is not None:
         raise TypeError(reason)
     assert store._opening is not None
+    if store._snapshot is not None:
+        _flush_below(store)
     if store.read_only:
         return store._opening
     if store._writer is not None or not isinstance(store._engine, Source):
@@ -203,12 +216,31 @@ def _opening(store: Store, what: str, what_for: str = "pickled") -> Opening | Wr
     return path, (*options, ("mode", store.mode))
 
 
+def _flush_below(store: Store) -> None:
+    """Flush the store that a snapshot is of, if it is open for writing: another process sees what has been flushed."""
+    while store._snapshot is not None:
+        store = store._snapshot[1]
+    if not store.read_only:
+        store.flush()
+
+
+def _as_taken(store: Store, name: str, taken: tuple[int, int]) -> Store:
+    """Return a store as a snapshot keeps it, unless another snapshot got its name."""
+    shown = store.at(name)
+    if shown._engine.taken != taken:
+        raise ClosedError(f"snapshot {name!r} of {store.path!r} was deleted, and another one has its name")
+    return shown
+
+
 def _open(opening: Opening | WriterAddress) -> Store:
     import nandarray
 
     if not isinstance(opening, tuple):
         return connected(opening)
     path, options = opening
+    if options and options[-1][0] == "snapshot":  # the last one: of a snapshot of a snapshot's store
+        live = tuple(one for one in options if one[0] != "snapshot")
+        return _as_taken(_open((path, live)), *options[-1][1])
     if "facts" in dict(options):
         from nandarray.array.opening import open_again
 
@@ -216,10 +248,8 @@ def _open(opening: Opening | WriterAddress) -> Store:
     given = {"mode": "r", **dict(options)}
     if is_served(path):
         return connect(path, **given)
-    version, snapshot = given.pop("version", None), given.pop("snapshot", None)
+    version = given.pop("version", None)
     store: Any = nandarray.open(path, **given)
-    if snapshot is not None:
-        return store.at(snapshot)  # type: ignore[no-any-return]
     return store if version is None else store.at(version=version)  # type: ignore[no-any-return]
 
 
@@ -256,6 +286,11 @@ def _version(path: str) -> _Version:
     except FileNotFoundError as error:
         raise StoreMissingError(error.errno, error.strerror, path) from None
     return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def reopen_store(opening: Opening | WriterAddress) -> Store:
+    """Open a store in this process, or return the one that is open already."""
+    return _in_store(opening, lambda store: store)
 
 
 def reopen_array(opening: Opening | WriterAddress, name: str) -> Array:

@@ -24,7 +24,7 @@ from nandarray.array.futures import Future, Submitted, Threaded
 from nandarray.array.group import Group
 from nandarray.array.names import is_hidden, snapshot_name
 from nandarray.array.pickling import reduce_store
-from nandarray.errors import ClosedError, ExistsError, InvalidError
+from nandarray.errors import ClosedError, ExistsError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from nandarray.array.pickling import Opening
@@ -334,7 +334,12 @@ class Store(Group):
         found = []
         for name, taken, _, held in self._engine.snapshots():
             at = datetime.fromtimestamp(taken / 1e9, UTC).isoformat(timespec="milliseconds")
-            arrays = sum(not is_hidden(one) for one in self._engine.at(name).names(""))
+            try:
+                arrays = sum(not is_hidden(one) for one in self._engine.at(name).names(""))
+            except (NotFoundError, ClosedError):  # another thread has deleted it, and maybe taken another
+                if self.closed:
+                    raise
+                continue
             found.append({"name": name, "taken_at": at, "arrays": arrays, "bytes_held": held})
         return found
 
@@ -395,12 +400,13 @@ class Store(Group):
         >>> store.at("before")["x"][:]
         array([0, 1, 2])
         """
+        engine = self._engine.at(snapshot_name(name))
         opening = self._opening
         if opening is not None:
             path, options = opening
-            opening = path, (*options, ("snapshot", name))
-        shown = Store(self._engine.at(snapshot_name(name)), "r", opening)
-        shown._snapshot = name, self
+            opening = path, (*options, ("snapshot", (name, engine.taken)))
+        shown = Store(engine, "r", opening)
+        shown._facts, shown._snapshot = self._facts, (name, self)
         self._shown.add(shown)
         return shown
 

@@ -53,7 +53,7 @@ def register(connection: Any, store: Store | Group, pattern: str, *, path: str |
     pattern : str
         Names of arrays of one shape, with ``*`` and ``?``; or the name of a table.
     path : str or path, optional
-        The path as queries write it; the store's if left out.
+        The path as queries write it; the store's if left out, which a snapshot's store does not have for itself.
 
     Returns
     -------
@@ -73,6 +73,11 @@ def register(connection: Any, store: Store | Group, pattern: str, *, path: str |
         raise InvalidError(f"a store or a group must be registered, not {store!r}; execute opens paths")
     if not isinstance(path, str | os.PathLike | None):
         raise InvalidError(f"a path must be a text, not {path!r}")
+    if path is None and store.store._snapshot is not None:
+        raise InvalidError(
+            f"a path must come with a snapshot, {store.store._snapshot[0]!r}: queries that name the file mean the store"
+            " as it is"
+        )
     key = _key(os.fspath(store.store.path if path is None else path), pattern)
     dataset = _table(store, pattern).dataset()
     connection.register(key, dataset)

@@ -34,6 +34,7 @@ from zarr.storage._utils import _normalize_byte_range_index
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.base import Grid
 from nandarray.array.group import Group
+from nandarray.array.pickling import snapshot_of
 from nandarray.array.ragged import Ragged
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 
@@ -105,7 +106,8 @@ class ZarrStore(Store):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrStore):
             return False
-        return (self._where, self.read_only) == (other._where, other.read_only)
+        one, two = ((*it._where, snapshot_of(it._group.store), it.read_only) for it in (self, other))
+        return one == two
 
     def __hash__(self) -> int:
         return hash(self._where)

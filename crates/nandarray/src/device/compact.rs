@@ -122,9 +122,11 @@ impl Device {
             && !self.metadata_fits_in_front()
     }
 
-    /// Whether the metadata is as small as possible: one checkpoint and a journal of one segment.
+    /// Whether the metadata is as small as possible: one checkpoint and a journal of one segment, in the format of the
+    /// next checkpoint.
     fn has_least_metadata(&self) -> bool {
-        self.log.lock().has_least_metadata()
+        let log = self.log.lock();
+        log.has_least_metadata() && log.superblock().version == self.format_version(&log)
     }
 
     /// Whether there is room to rewrite the metadata entirely before the segment that is now its last.

@@ -208,7 +208,7 @@ struct Catalog {
     by_id: HashMap<SpaceId, Arc<Space>>,
     next: SpaceId,
     /// The snapshots, and the versions of spaces that they keep.
-    kept: snapshots::Kept,
+    kept: snapshots::KeptVersions,
 }
 
 impl Catalog {

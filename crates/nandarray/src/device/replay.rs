@@ -236,10 +236,11 @@ impl Replay<'_> {
             JournalOp::Switch { .. } => {}
             JournalOp::Snapshot { name, time, seq } => {
                 check_snapshot_name(&name)?;
-                self.catalog.freeze(&name, time, seq, (self.ftl.geometry(), self.framing))?;
+                self.catalog.freeze(&name, time, seq, (self.ftl.geometry(), self.framing))?.make();
             }
             JournalOp::DeleteSnapshot(name) => {
-                let dead = self.catalog.unfreeze(&name)?;
+                let dead = self.catalog.ending(&name)?.end()?;
+                self.catalog.forget_snapshot(&name);
                 self.dead(&dead)?;
             }
             JournalOp::Move(moved) => self.moved(&moved)?,

@@ -53,7 +53,7 @@ pub(super) struct Snapshot {
 
 /// The snapshots of a store, and all versions of spaces that they keep.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptVersions {
     by_name: BTreeMap<String, Snapshot>,
     by_id: HashMap<SpaceId, Arc<Space>>,
     /// The versions of each space, by its number, the newest first.
@@ -62,7 +62,7 @@ pub(super) struct Kept {
     numbered: SpaceId,
 }
 
-impl Kept {
+impl KeptVersions {
     /// Whether there is no snapshot.
     pub(super) fn is_empty(&self) -> bool {
         self.by_name.is_empty()
@@ -156,14 +156,14 @@ impl Catalog {
         live.map(|space| space.peek().index.stored_bytes()).sum()
     }
 
-    /// Adds a snapshot of all spaces as they are.
+    /// Adds a snapshot of all spaces as they are. The caller makes the links.
     pub(super) fn freeze(
         &mut self,
         name: &str,
         time: u64,
         seq: u64,
         (geometry, framing): (Geometry, Framing),
-    ) -> Result<()> {
+    ) -> Result<Links> {
         if self.kept.by_name.contains_key(name) {
             return Err(Error::SnapshotExists { name: name.to_owned() });
         }
@@ -178,8 +178,9 @@ impl Catalog {
         self.keep(name, Snapshot { time, seq, spaces })
     }
 
-    /// Adds a snapshot, the newest one.
-    fn keep(&mut self, name: &str, snapshot: Snapshot) -> Result<()> {
+    /// Adds a snapshot, the newest one. The caller makes the links.
+    fn keep(&mut self, name: &str, snapshot: Snapshot) -> Result<Links> {
+        let mut links = Links::default();
         for version in snapshot.spaces.values() {
             let versions = self.kept.versions.entry(version.origin).or_default();
             if versions.first().is_some_and(|newest| newest.frozen >= version.frozen) {
@@ -188,12 +189,12 @@ impl Catalog {
             version.peek_mut().older = versions.first().cloned();
             versions.insert(0, version.clone());
             if let Some(live) = self.by_id.get(&version.origin) {
-                live.peek_mut().older = Some(version.clone());
+                links.0.push((live.clone(), version.clone()));
             }
             self.kept.by_id.insert(version.id, version.clone());
         }
         self.kept.by_name.insert(name.to_owned(), snapshot);
-        Ok(())
+        Ok(links)
     }
 
     /// Adds the snapshots of a directory; `index` gives the index at a place.
@@ -230,32 +231,21 @@ impl Catalog {
             if self.kept.by_name.contains_key(&name) {
                 return Err(bad("it is there twice".to_owned()));
             }
-            self.keep(&name, Snapshot { time, seq, spaces: versions })?;
+            self.keep(&name, Snapshot { time, seq, spaces: versions })?.make();
         }
         Ok(())
     }
 
-    /// Removes a snapshot; returns the pages that only it had. Changes nothing if an index cannot be read.
-    pub(super) fn unfreeze(&mut self, name: &str) -> Result<Vec<Run>> {
-        let mut dead = Vec::new();
-        for version in self.kept.find(name)?.spaces.values() {
-            // The locks of the newer version and of this one load the indexes that are compared.
-            if let Some(newer) = self.newer(version) {
-                drop(newer.write()?);
-            }
-            drop(version.write()?);
-        }
-        let Some(snapshot) = self.kept.by_name.remove(name) else { return Ok(dead) };
+    /// Returns the versions of a snapshot, each with the next newer one of its space.
+    pub(super) fn ending(&self, name: &str) -> Result<Ending> {
+        let versions = self.kept.find(name)?.spaces.values();
+        Ok(Ending(versions.map(|version| (version.clone(), self.newer(version).cloned())).collect()))
+    }
+
+    /// Removes a snapshot, whose versions have ended ([`Ending::end`]).
+    pub(super) fn forget_snapshot(&mut self, name: &str) {
+        let Some(snapshot) = self.kept.by_name.remove(name) else { return };
         for version in snapshot.spaces.into_values() {
-            let newer = self.newer(&version).cloned();
-            dead.extend(held_by(&version, newer.as_deref())?);
-            let mut inner = version.peek_mut();
-            let older = inner.older.take();
-            if let Some(newer) = newer {
-                newer.peek_mut().older = older;
-            }
-            inner.deleted = true;
-            inner.index = IndexState::Loaded(Index::new(version.shape.block.len()));
             self.kept.by_id.remove(&version.id);
             if let Some(versions) = self.kept.versions.get_mut(&version.origin) {
                 versions.retain(|other| other.id != version.id);
@@ -264,7 +254,6 @@ impl Catalog {
                 }
             }
         }
-        Ok(dead)
     }
 
     /// Returns the next newer version of a space than one that a snapshot keeps; `None` if the space was deleted since.
@@ -308,6 +297,53 @@ impl Catalog {
             }
         }
         Ok(lost)
+    }
+}
+
+/// Spaces, each with the version of it that a new snapshot keeps. The links to these are made without the catalog's
+/// lock: the lock of a space may be held for as long as a program reads it in place.
+#[must_use = "a space that does not know its next older version frees pages that this one has"]
+#[derive(Debug, Default)]
+pub(super) struct Links(Vec<(Arc<Space>, Arc<Space>)>);
+
+impl Links {
+    /// Makes each version the next older one of its space. The caller holds the epoch exclusively.
+    pub(super) fn make(self) {
+        for (space, version) in self.0 {
+            space.peek_mut().older = Some(version);
+        }
+    }
+}
+
+/// The versions of a snapshot that is being deleted, each with the next newer version of its space.
+#[derive(Debug)]
+pub(super) struct Ending(Vec<(Arc<Space>, Option<Arc<Space>>)>);
+
+impl Ending {
+    /// Marks the versions as deleted; returns the pages that only they had. Changes nothing if an index cannot be read.
+    /// The caller holds the epoch exclusively, and not the catalog's lock (see [`Links`]).
+    pub(super) fn end(self) -> Result<Vec<Run>> {
+        for (version, newer) in &self.0 {
+            // The locks of the newer version and of this one load the indexes that are compared.
+            if let Some(newer) = newer {
+                drop(newer.write()?);
+            }
+            drop(version.write()?);
+        }
+        let mut dead = Vec::new();
+        for (version, newer) in self.0 {
+            dead.extend(held_by(&version, newer.as_deref())?);
+            // One lock at a time: others lock versions from the newest to the oldest.
+            let older = version.peek().older.clone();
+            if let Some(newer) = newer {
+                newer.peek_mut().older = older;
+            }
+            let mut inner = version.peek_mut();
+            inner.older = None;
+            inner.deleted = true;
+            inner.index = IndexState::Loaded(Index::new(version.shape.block.len()));
+        }
+        Ok(dead)
     }
 }
 
@@ -375,7 +411,8 @@ impl Device {
             }
             let seq = self.next_seq();
             let framing = Framing::of_format(log.superblock().version);
-            self.catalog.write().freeze(name, time, seq, (self.geometry(), framing))?;
+            let links = self.catalog.write().freeze(name, time, seq, (self.geometry(), framing))?;
+            links.make();
             log.expect_spread(self.catalog.read().bytes_of_indexes());
             log.queue([JournalOp::Snapshot { name: name.to_owned(), time, seq }]);
         }
@@ -389,7 +426,9 @@ impl Device {
             let _epoch = self.epoch.write();
             self.still_open()?;
             let mut log = self.log.lock();
-            let dead = self.catalog.write().unfreeze(name)?;
+            let ending = self.catalog.read().ending(name)?;
+            let dead = ending.end()?;
+            self.catalog.write().forget_snapshot(name);
             log.queue([JournalOp::DeleteSnapshot(name.to_owned())]);
             self.ftl.release(dead.into_iter());
         }
@@ -444,6 +483,18 @@ impl Device {
     pub fn describe_at(&self, snapshot: &str, name: &str) -> Result<Arc<Space>> {
         let _inside = self.enter()?;
         self.find_at(snapshot, name)
+    }
+
+    /// Returns the number of the command that took a snapshot, and its time: another snapshot that gets the same name
+    /// later has others.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`] if there is no such snapshot.
+    pub fn snapshot_taken(&self, name: &str) -> Result<(u64, u64)> {
+        let _inside = self.enter()?;
+        let catalog = self.catalog.read();
+        let snapshot = catalog.kept.find(name)?;
+        Ok((snapshot.seq, snapshot.time))
     }
 
     pub(super) fn list_at(&self, snapshot: &str, prefix: &str) -> Result<Vec<String>> {

@@ -440,9 +440,10 @@ impl Space {
         Ok(())
     }
 
-    fn alive(inner: &Inner) -> Result<()> {
+    fn alive(&self, inner: &Inner) -> Result<()> {
         if inner.deleted {
-            return Err(Error::Closed(format!("array {:?} was deleted", inner.record.name)));
+            let what = if self.frozen.is_some() { "the snapshot of array" } else { "array" };
+            return Err(Error::Closed(format!("{what} {:?} was deleted", inner.record.name)));
         }
         Ok(())
     }
@@ -458,7 +459,7 @@ impl Space {
     /// [`Error::Closed`] if the space was deleted; the errors of loading the index.
     pub fn read(&self) -> Result<RwLockReadGuard<'_, Inner>> {
         let inner = self.inner.read();
-        Self::alive(&inner)?;
+        self.alive(&inner)?;
         if matches!(inner.index, IndexState::Loaded(_)) {
             return Ok(inner);
         }
@@ -477,12 +478,12 @@ impl Space {
             }
             None => {
                 let mut inner = self.inner.write();
-                Self::alive(&inner)?;
+                self.alive(&inner)?;
                 inner.load()?;
             }
         }
         let inner = self.inner.read();
-        Self::alive(&inner)?;
+        self.alive(&inner)?;
         Ok(inner)
     }
 
@@ -492,7 +493,7 @@ impl Space {
     /// As [`Self::read`].
     pub fn write(&self) -> Result<RwLockWriteGuard<'_, Inner>> {
         let mut inner = self.inner.write();
-        Self::alive(&inner)?;
+        self.alive(&inner)?;
         inner.load()?;
         if let Some(older) = &inner.older {
             drop(older.read()?);

@@ -35,7 +35,7 @@ from nandarray.array.lazy import Field
 from nandarray.array.listing import groups_below, open_array, ragged_kind
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part
-from nandarray.array.pickling import location
+from nandarray.array.pickling import Opening, location, reopen_store, whereabouts
 from nandarray.array.ragged import Ragged
 from nandarray.array.store import Store
 from nandarray.array.view import View
@@ -71,9 +71,15 @@ class _OpenStore(FileManager["Store"]):
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._store.read_only:
             self._store.flush()  # another process sees what has been flushed
-        if self._store._facts is not None:
+        if self._store._facts is not None and self._store._snapshot is None:
             return _OpenStore, (self._store,)  # with the access that it was opened with
+        if self._store._snapshot is not None:
+            return _reopened, (whereabouts(self._store),)
         return _manager, (location(self._store),)
+
+
+def _reopened(opening: Opening) -> _OpenStore:
+    return _OpenStore(reopen_store(opening))
 
 
 def _manager(path: str) -> CachingFileManager[Any]:

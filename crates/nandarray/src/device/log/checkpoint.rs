@@ -134,7 +134,7 @@ impl Device {
 
     /// Returns the format version of the next checkpoint: earlier versions of the engine read a store without
     /// snapshots.
-    fn format_version(&self, log: &Log) -> u32 {
+    pub(in crate::device) fn format_version(&self, log: &Log) -> u32 {
         if log.for_snapshots || !self.catalog.read().kept.is_empty() {
             return SNAPSHOT_FORMAT;
         }

@@ -20,6 +20,8 @@ class Tree:
     def __init__(self, group: Members) -> None:
         # Taken now: it can be shown when the store is closed.
         self._name, self._members = group.name, notebook.nest(group)
+        #: In a notebook the root has the name of the store.
+        self._title = group.store.path if group.name == "/" else group.name
 
     def __str__(self) -> str:
         lines = [plain(self._name)]
@@ -29,7 +31,7 @@ class Tree:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return notebook.tree_html(self._name, self._members)
+        return notebook.tree_html(self._title, self._members)
 
 
 def _draw(branch: Mapping[str, Any], indent: str, lines: list[str]) -> None:

@@ -66,6 +66,9 @@ class Kept(NamedTuple):
 class Entry:
     """An open entry: its files, until it is dropped."""
 
+    #: Kept for entries that are dropped after the modules, when Python ends.
+    _close = staticmethod(os.close)
+
     def __init__(self, data: int, marks: int) -> None:
         self.data, self.marks = data, marks
         #: Whether its bytes may be evicted while it is open; and whether no other process has it open.
@@ -81,7 +84,7 @@ class Entry:
         files, self.data, self.marks = (self.data, self.marks), -1, -1
         for file in files:
             if file >= 0:
-                os.close(file)
+                self._close(file)
 
     def __del__(self) -> None:
         """Close the files."""

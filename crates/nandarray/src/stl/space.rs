@@ -159,7 +159,7 @@ pub trait StoredIndex: Send + Sync + std::fmt::Debug {
     fn blocks(&self) -> u64;
     /// Returns the number of stored bytes.
     fn stored_bytes(&self) -> u64;
-    /// Whether loading waits for another machine, and the stored index stays as it is: it is loaded without a lock then.
+    /// Whether loading waits for another machine, and the stored index stays as it is, so that no lock is needed.
     fn is_far(&self) -> bool {
         false
     }

@@ -27,6 +27,7 @@ from nandarray import (
 )
 
 pytest.importorskip("obstore")
+fsspec = pytest.importorskip("fsspec")
 
 KEY = bytes(range(32))
 UNIT = 64 << 10
@@ -240,6 +241,36 @@ def test_an_object_that_is_replaced_is_never_mixed(made: Path, tmp_path: Path, c
             many[900:].sum()
         with far(server, cache, "copy.nand") as new:
             np.testing.assert_array_equal(new["many"][900:], np.arange(2_700_000, 3_000_000).reshape(100, 3000))
+
+
+@pytest.mark.parametrize("kind", ["strong", "weak", "none", "files"])
+def test_what_is_written_anew_in_its_place_is_never_mixed(kind: str, tmp_path: Path, cache: Path) -> None:
+    path, shape = tmp_path / "a.nand", (1000, 1000)
+    versions = []
+    for value in (1, 2):
+        with nandarray.open(path, "w") as store:
+            store["x"] = np.full(shape, value)
+        versions.append(path.read_bytes())
+    assert len(versions[0]) == len(versions[1])
+
+    def write(version: int) -> None:
+        with path.open("r+b") as file:  # the file keeps its number
+            file.write(versions[version])
+        os.utime(path, (version, version))
+
+    with RangeServer(tmp_path, etags=kind) as server:
+        storage = fsspec.filesystem("file") if kind == "files" else None
+        url = str(path) if storage else f"{server.url}/a.nand"
+        write(0)
+        with nandarray.open(url, storage=storage, cache=cache, verify="never") as store:
+            assert store["x"][0, 0] == 1
+            write(1)
+            with pytest.raises(ChangedError, match="a.nand: bytes .* replaced"):
+                store["x"][...]
+        for _ in range(2):
+            with nandarray.open(url, storage=storage, cache=cache, verify="never") as store:
+                assert (store["x"][...] == 2).all()
+        assert any(cache.glob("*.data")) == (kind in ("strong", "files"))
 
 
 def test_an_interrupt_ends_a_wait(made: Path, cache: Path) -> None:

@@ -2,8 +2,8 @@
 
 :class:`Objects` is the interface. :mod:`nandarray.remote.obstores` and :mod:`nandarray.remote.filesystems` implement
 it. Ranges are merged into pieces here, and pieces are fetched side by side, by threads of the process. An object is
-read as it was when its facts were requested: each request carries its etag, and one that was replaced since is a
-:class:`~nandarray.ChangedError`, never a mixture of two. A body that ends early and a lost connection are tried again.
+read as it was when its facts were requested: each answer is held against them, and an object that was replaced since is
+a :class:`~nandarray.ChangedError`, never a mixture of two (:meth:`Facts.same`). A body that ends early and a lost connection are tried again.
 
 Nothing is kept here, and nothing here knows what is in an object.
 """
@@ -48,6 +48,17 @@ class Facts(NamedTuple):
     etag: str | None
     #: Time when the object was made, in seconds since 1970, by the store's clock; 0 where the store does not say.
     made_at: float
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the version tells this object from every other one, at any time: not a weak etag (``W/``)."""
+        return self.etag is not None and not self.etag.startswith("W/")
+
+    def same(self, now: Facts) -> bool:
+        """Return whether an object with the facts ``now`` is this one still; by its age, too, without such a version."""
+        if (now.bytes, now.etag) != (self.bytes, self.etag):
+            return False
+        return self.lasting or now.made_at == self.made_at
 
 
 def merged(ranges: Iterable[Range], gap: int = GAP_BYTES, piece: int = PIECE_BYTES) -> list[Range]:

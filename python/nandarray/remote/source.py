@@ -118,7 +118,7 @@ def _opened(
     url, verify = objects.url(key), options["verify"]
     if not facts.bytes:
         raise NotAStoreError(f"{url} is not a nandarray store: it is empty")
-    if facts.etag is None and cache is not None:
+    if not facts.lasting:
         cache = None  # nothing says whether what was kept is of the same object
     _ends_once()
     source = _Source(objects, key, facts, cache)

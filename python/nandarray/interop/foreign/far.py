@@ -50,8 +50,8 @@ class FarFile(File):
         self._lock = StoreLock()
 
     def state(self) -> Any:
-        """Return the object's version and size; None where its store has no versions."""
-        return None if self.facts.etag is None else (self.facts.etag, self.facts.bytes)
+        """Return the object's version and size; None where its store has no versions that last."""
+        return (self.facts.etag, self.facts.bytes) if self.facts.lasting else None
 
     def ahead(self, ranges: Sequence[Range]) -> None:
         """Fetch ranges that will be read next, one request for those that lie together; each is kept for one read."""

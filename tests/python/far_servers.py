@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 #: Faults that a request may meet: the connection ends at once, in mid-body; an error of the server; another etag.
 FAULTS = ("drop", "short", "500", "503", "etag")
@@ -169,6 +170,13 @@ def _range(header: str | None, size: int) -> tuple[int, int]:
     if not first:
         return max(size - int(last), 0), size
     return int(first), min(int(last) + 1, size) if last else size
+
+
+def hasty(url: str) -> Any:
+    """Return an obstore store of a server that tries nothing again."""
+    from obstore.store import HTTPStore
+
+    return HTTPStore(url, client_options={"allow_http": True}, retry_config={"max_retries": 0})
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from far_servers import RangeServer, s3
+from far_servers import RangeServer, hasty, s3
 
 import nandarray
 from nandarray import (
@@ -220,13 +220,7 @@ def test_what_is_no_store_is_told_with_its_url(tmp_path: Path, cache: Path) -> N
         with pytest.raises(StoreMissingError, match=f"{server.url}/none"):
             far(server, cache, "none")
     with pytest.raises(MediaError, match=f"{server.url}/text"):
-        far(server, cache, "text", storage=_hasty(server.url))
-
-
-def _hasty(url: str) -> Any:
-    from obstore.store import HTTPStore
-
-    return HTTPStore(url, client_options={"allow_http": True}, retry_config={"max_retries": 0})
+        far(server, cache, "text", storage=hasty(server.url))
 
 
 def test_an_object_that_is_replaced_is_never_mixed(made: Path, tmp_path: Path, cache: Path) -> None:

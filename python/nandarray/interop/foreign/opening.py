@@ -172,6 +172,7 @@ def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, l
         warnings.warn(f"left out of {path}: {listed}{more}", UserWarning, stacklevel=5)
     source = ForeignSource(path, contents, file, stack.pop_all(), limit)
     far = storage is not None or split_remote(path) is not None
+    source.waits = not far
     if not far:
         return Store(source, "r", (os.path.abspath(path), ()))  # type: ignore[arg-type]
     held = None if storage is None else Storage(storage)

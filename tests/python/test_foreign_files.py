@@ -320,6 +320,17 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
             store["out"]
 
 
+def test_attributes_that_no_store_can_have_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        file["x"] = X
+        file["x"].attrs.update({"unit": "K", "of": file["x"].ref, "table": np.zeros(9_000_000)})
+        file.attrs["none"] = h5py.Empty("f4")
+    with pytest.warns(UserWarning, match=r"attributes left out of .*none; x:of; x:table"):
+        store = nandarray.open(tmp_path / "a.h5")
+    assert (dict(store["x"].attrs), dict(store.attrs)) == ({"unit": "K"}, {})
+    np.testing.assert_array_equal(store["x"][...], X)
+
+
 @pytest.mark.parametrize("format", [2, 3])
 def test_a_codec_that_is_not_known_is_named_and_the_rest_is_read(format: int, tmp_path: Path) -> None:
     root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=format)

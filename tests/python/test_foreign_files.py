@@ -422,6 +422,25 @@ def test_files_far_away_read_the_same(made: Path, name: str, tmp_path: Path) -> 
         nandarray.open(f"{server.url}/none.h5")
 
 
+def test_chunks_far_away_that_are_too_large_are_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore")
+    from nandarray.interop.foreign import zarr_objects
+
+    monkeypatch.setattr(zarr_objects, "_WHOLE_MOST", 1 << 20)
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    for name, more in (("whole", {}), ("sharded", {"shards": (800, 1000)})):
+        array = root.create_array(name, shape=(800, 1000), chunks=(400, 1000), dtype="f8", compressors=None, **more)
+        array[...] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the specification of Zarr 3 has none
+        zarr.consolidate_metadata(tmp_path / "a.zarr", zarr_format=3)
+    with RangeServer(tmp_path) as server, nandarray.open(f"{server.url}/a.zarr") as store:
+        for name in ("whole", "sharded"):
+            with pytest.raises(nandarray.CorruptError, match=f"{name}/c/0/0.* 1048576"):
+                store[name][0]
+        assert server.sent < 1 << 20
+
+
 def test_a_bucket_is_listed(made: Path) -> None:
     pytest.importorskip("moto")
     import obstore

@@ -47,8 +47,9 @@ class Filesystems(Objects):
             raise MediaError(f"{self.url(key)}: nothing says how large the object is, so no range of it can be read")
         return _facts(found)
 
-    def get(self, key: str) -> tuple[memoryview, Facts]:  # noqa: D102
+    def get(self, key: str, most: int | None = None) -> tuple[memoryview, Facts]:  # noqa: D102
         facts = self.facts(key)
+        self._bounded(key, facts, most)
         with _reported(self.url(key)):
             data = memoryview(self._system.cat_file(self.url(key)))
         if not facts.same(self.facts(key)):

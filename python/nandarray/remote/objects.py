@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import NamedTuple, TypeVar
 
-from nandarray.errors import ChangedError, DeniedError, MediaError
+from nandarray.errors import ChangedError, DeniedError, InvalidError, MediaError
 
 __all__ = ["GAP_BYTES", "PIECE_BYTES", "Facts", "Objects", "Put", "Range", "interruptible", "merged"]
 
@@ -109,8 +109,14 @@ class Objects(abc.ABC):
         """Return what the store says of an object."""
 
     @abc.abstractmethod
-    def get(self, key: str) -> tuple[memoryview, Facts]:
-        """Read an object whole."""
+    def get(self, key: str, most: int | None = None) -> tuple[memoryview, Facts]:
+        """Read an object whole; one of more than ``most`` bytes is an InvalidError, before its bytes are read."""
+
+    def _bounded(self, key: str, facts: Facts, most: int | None) -> None:
+        if most is not None and facts.bytes > most:
+            raise InvalidError(
+                f"{self.url(key)} has {facts.bytes} bytes, and must have at most {most} to be read whole"
+            )
 
     def head(self, key: str, count: int) -> tuple[memoryview, Facts]:
         """Read the first bytes of an object, fewer if it is shorter, and return them with its facts."""

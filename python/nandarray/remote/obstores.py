@@ -49,19 +49,22 @@ class Obstores(Objects):
         with _reported(self.url(key)):
             return _facts(interruptible(lambda: self._obstore.head(self._store, key)))
 
-    def get(self, key: str) -> tuple[memoryview, Facts]:  # noqa: D102
+    def get(self, key: str, most: int | None = None) -> tuple[memoryview, Facts]:  # noqa: D102
         with _reported(self.url(key)):
-            meta, _, data = self._got(key)
+            meta, _, data = self._got(key, most=most)
             facts = _facts(meta)
         if len(data) != facts.bytes:
             raise MediaError(f"{self.url(key)}: the answer has {len(data)} of {facts.bytes} bytes")
         return data, facts
 
-    def _got(self, key: str, options: dict[str, Any] | None = None) -> tuple[Any, tuple[int, ...], memoryview]:
+    def _got(
+        self, key: str, options: dict[str, Any] | None = None, most: int | None = None
+    ) -> tuple[Any, tuple[int, ...], memoryview]:
         """Return what the answer to a request says of the object, the range that it has, and the bytes."""
 
         def get() -> tuple[Any, tuple[int, ...], memoryview]:
             found = self._obstore.get(self._store, key, options=options)
+            self._bounded(key, _facts(found.meta), most)
             return found.meta, tuple(found.range), memoryview(found.bytes())
 
         return interruptible(get)

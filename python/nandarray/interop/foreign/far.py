@@ -191,7 +191,7 @@ class FarObjects(Objects):
         """Return bytes of an object, all of them by default; None where there is none."""
         if not at and count is None:
             try:
-                return bytes(self._objects.get(self._key(key))[0])
+                return bytes(self._objects.get(self._key(key), self.most)[0])
             except FileNotFoundError:
                 return None
         facts = self._known(key)

@@ -65,9 +65,7 @@ def test_ranges_of_an_object(tmp_path: Path) -> None:
             ranges = [(start, end) for start, end in spans]
             assert [bytes(one) for one in objects.read(key, ranges, facts)] == [data[a:b] for a, b in ranges]
             assert bytes(objects.get(key)[0]) == data
-            with pytest.raises(
-                InvalidError, match="object has 5000000 bytes; what is read whole must have at most 100"
-            ):
+            with pytest.raises(InvalidError, match="object has 5000000 bytes, .* at most 100"):
                 objects.get(key, 100)
             with pytest.raises(FileNotFoundError):
                 objects.facts("none")

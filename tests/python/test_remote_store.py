@@ -25,6 +25,8 @@ from nandarray import (
     NotAStoreError,
     StoreMissingError,
 )
+from nandarray.remote.places import place_of
+from nandarray.remote.source import open_far
 
 pytest.importorskip("obstore")
 fsspec = pytest.importorskip("fsspec")
@@ -219,6 +221,10 @@ def test_what_is_no_store_is_told_with_its_url(tmp_path: Path, cache: Path) -> N
                 far(server, cache, name)
         with pytest.raises(StoreMissingError, match=f"{server.url}/none"):
             far(server, cache, "none")
+        objects, key = place_of(f"{server.url}/text")
+        endless = objects.facts(key)._replace(bytes=1 << 60)
+        with pytest.raises(NotAStoreError, match=rf"text must have at most {1 << 46} bytes; .* {1 << 60}"):
+            open_far(objects, key, endless)
     with pytest.raises(MediaError, match=f"{server.url}/text"):
         far(server, cache, "text", storage=hasty(server.url))
 

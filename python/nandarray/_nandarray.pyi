@@ -145,8 +145,8 @@ def program_metadata(text: bytes, entries: list[str]) -> str: ...
 class Far:
     """An object far away, of which stores are opened."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         url: str,
         bytes: int,
         fetch: Callable[[int, int], memoryview],  # the first byte, and the end
@@ -154,7 +154,7 @@ class Far:
         *,
         kept: _FarFiles | None = None,
         trusting: bool = True,  # uses bytes from before the machine's last start
-    ) -> None: ...
+    ) -> Far: ...
     @property
     def url(self) -> str: ...
     def prefetch(self, ranges: list[tuple[int, int]]) -> None: ...
@@ -168,6 +168,7 @@ def far_evict(files: _FarFiles, size: int, bytes: int, seed: int) -> int: ...
 def far_end() -> None: ...
 def far_forked() -> None: ...
 
+@final
 class Store:
     @staticmethod
     def open(

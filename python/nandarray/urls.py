@@ -12,7 +12,19 @@ from __future__ import annotations
 import re
 from typing import Any, TypeGuard
 
-__all__ = ["REMOTE", "SHARED", "SOCKET", "TCP", "TLS", "UNIX", "is_served", "shared_name", "shared_url", "split_remote"]
+__all__ = [
+    "REMOTE",
+    "SHARED",
+    "SOCKET",
+    "TCP",
+    "TLS",
+    "UNIX",
+    "is_served",
+    "is_url",
+    "shared_name",
+    "shared_url",
+    "split_remote",
+]
 
 #: The beginning of the URL of a region of shared memory.
 SHARED = "shm://"
@@ -31,6 +43,11 @@ _SERVED = re.compile(rf"{re.escape(TCP)}|{re.escape(TLS)}|{re.escape(UNIX)}|{re.
 def is_served(path: Any) -> TypeGuard[str]:
     """Whether a path, as :func:`nandarray.open` takes it, is a store that another process or the kernel serves."""
     return isinstance(path, str) and _SERVED.match(path) is not None
+
+
+def is_url(path: Any) -> TypeGuard[str]:
+    """Whether a path is no path of this machine's files: a store that is served, or one far away."""
+    return is_served(path) or split_remote(path) is not None
 
 
 def shared_name(url: str) -> str | None:

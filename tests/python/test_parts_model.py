@@ -1,5 +1,7 @@
 """Random histories of several processes on one store of parts, beside a model: every version equals the model's.
 
+In a bucket (in memory) threads take the place of processes, and requests fail.
+
 A transaction's message has what it did, so the model repeats the versions in their order. Transactions that met
 another one, were given up, or whose process was killed leave no version.
 """
@@ -11,14 +13,18 @@ import multiprocessing
 import os
 import random
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from far_faults import FaultyObjects
 
 import nandarray
 from nandarray import parts
+from nandarray.parts.blobs import objects as bucket
+from nandarray.remote.places import place_of
 
 SPAWN = multiprocessing.get_context("spawn")
 PROCESSES, TURNS = 4, 8
@@ -113,11 +119,11 @@ def lasting(ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def live(path: str, seed: int) -> None:
-    """One process: transactions, some of which end badly; and what an operator does beside."""
+def live(path: str, seed: int, storage: Any = None) -> None:
+    """One process, or thread: transactions, some of which end badly; and what an operator does beside."""
     rng = random.Random(seed)
     for _ in range(TURNS):
-        with nandarray.open(path, "r+") as store:
+        with parts.open_folder(path, "r+", storage=storage) as store:
             if rng.random() < 0.15:
                 try:
                     store.compact()
@@ -135,7 +141,9 @@ def live(path: str, seed: int) -> None:
                 tx.abort()
                 continue
             if end < 0.14:
-                os.kill(os.getpid(), signal.SIGKILL)
+                if storage is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return  # a thread leaves it there
             try:
                 tx.commit(json.dumps(ops))
             except nandarray.ConflictError:
@@ -161,8 +169,36 @@ def test_histories_of_processes_are_the_models(tmp_path: Path, seed: int) -> Non
     for process in processes:
         process.join()
         assert process.exitcode in (0, -signal.SIGKILL), f"seed {seed}: {process.exitcode}"
+    verify(path, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("failing", [0.0, 0.03], ids=["whole", "failing"])
+def test_histories_in_a_bucket_are_the_models(
+    failing: float, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = pytest.importorskip("obstore.store").MemoryStore()
+    parts.create("sky.nand", storage=storage).close()
+    rng = random.Random(seed)
+
+    def fault(_: int, name: str, __: str) -> str | None:
+        if rng.random() >= failing:
+            return None
+        more = {"put_if_absent": ["there"], "listing": ["late"]}
+        return rng.choice(["lost", "refused", *more.get(name, [])])
+
+    monkeypatch.setattr(bucket, "_PAUSE_S", 0.001)
+    monkeypatch.setenv("NANDARRAY_CACHE", str(tmp_path))
+    objects = FaultyObjects(place_of("sky.nand", storage).objects, fault)
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        list(pool.map(lambda number: live("sky.nand", 1000 * seed + number, objects), range(PROCESSES)))
+    verify("sky.nand", seed, storage)
+
+
+def verify(path: str, seed: int, storage: Any = None) -> None:
+    """Compare each version with the model's."""
     model: _Model = {}
-    with nandarray.open(path, "r+") as store:
+    with parts.open_folder(path, "r+", storage=storage) as store:
         versions = store.versions()
         assert [one["version"] for one in versions] == list(range(1, store.version + 1)), f"seed {seed}"
         for one in versions:

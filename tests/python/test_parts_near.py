@@ -16,6 +16,7 @@ import pytest
 import nandarray
 from nandarray import parts, programs
 from nandarray.parts import away, dividing, near
+from nandarray.parts.blobs.files import Files
 from nandarray.parts.crew import Crew, Held
 
 SHAPE = (300, 130)
@@ -290,12 +291,12 @@ def test_work_goes_to_the_parts_and_elsewhere_when_a_worker_is_killed(both: Any,
         assert names[1] not in {one.worker for one in moved}
         client.run(arm, workers=[names[0]])  # beside workers that hold nothing
         assert names[0] not in {one.worker for one in run()}
-        path, sky._source.path = sky._source.path, "/not/here"
+        files, sky._source.files = sky._source.files, Files("/not/here")
         try:
             with pytest.raises(nandarray.PartError, match=r"part [0-9a-f]{32} with shards \[0.*\] of array 'f8' must "):
                 run()
         finally:
-            sky._source.path = path
+            sky._source.files = files
 
 
 def test_a_copy_that_is_damaged_is_read_elsewhere(both: Any, tmp_path: Path) -> None:

@@ -190,6 +190,23 @@ def test_a_fork_reads_what_is_here_and_never_hangs(made: Path, cache: Path) -> N
         assert found == [int(there["many"][3].sum()), int(there["many"][900].sum())]
 
 
+def test_a_fork_that_has_to_fetch_is_told_why_it_cannot(made: Path, cache: Path) -> None:
+    with RangeServer(made) as server, far(server, cache) as there:
+        there["plain"][0, 0]
+        child = multiprocessing.get_context("fork").Process(target=_cannot_fetch, args=(there["many"],))
+        child.start()
+        child.join(60)
+        child.kill()
+        child.join()
+        assert child.exitcode == 0
+
+
+def _cannot_fetch(array: Any) -> None:
+    with pytest.raises(MediaError, match="forked.*spawn"):
+        array[900:].sum()
+    os._exit(0)
+
+
 def _row_of(array: Any, row: int) -> int:
     return int(array[row].sum())
 

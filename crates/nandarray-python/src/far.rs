@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
-use nandarray::remote::{self, Failed, Fetch, FetchError, Kept, RemoteMedia, Stay};
+use nandarray::remote::{self, CacheFiles, Failed, Fetch, FetchError, RemoteMedia, Stay};
 use nandarray::{Error, Result};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -143,13 +143,13 @@ impl PyFar {
     }
 }
 
-fn files((data, marks, turning, alone): (RawFd, RawFd, bool, bool)) -> io::Result<Kept> {
+fn files((data, marks, turning, alone): (RawFd, RawFd, bool, bool)) -> io::Result<CacheFiles> {
     let own = |fd: RawFd| -> io::Result<File> {
         // SAFETY: the caller has the descriptor open for the length of the call.
         unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().map(File::from)
     };
     let stay = if turning { Stay::TurningOver } else { Stay::Kept };
-    Ok(Kept { data: own(data)?, marks: own(marks)?, stay, alone })
+    Ok(CacheFiles { data: own(data)?, marks: own(marks)?, stay, alone })
 }
 
 /// Evicts bytes of an object of `size` bytes from its files, which are those of `Far`'s `kept`; returns how many.

@@ -19,7 +19,14 @@ from nandarray.array.creation import check_word
 from nandarray.array.names import UNFINISHED, is_unfinished
 from nandarray.array.served import connect
 from nandarray.array.store import Mode, Store
-from nandarray.errors import InvalidError, MediaError, NotAStoreError, StoreFullError, refuse_homeless
+from nandarray.errors import (
+    InvalidError,
+    MediaError,
+    NotAStoreError,
+    StoreFullError,
+    StoreMissingError,
+    refuse_homeless,
+)
 from nandarray.index.shapes import check_number
 from nandarray.urls import is_served, split_remote
 
@@ -72,7 +79,8 @@ def open(
         ``mode``. A file of another format (HDF5, NetCDF, a Zarr folder or its ``.zip``) is read in place, with mode "r"
         and no other option. Or an object far away, by its URL (``s3://BUCKET/KEY``, ``gs://``, ``az://``,
         ``https://``): it is read only, and takes ``verify``, ``threads`` and the last three options; one of another
-        format takes ``storage``. Without a path, a store on a modelled device keeps its bytes in memory.
+        format takes ``storage``; a store of parts in a bucket is written, too. Without a path, a store on a modelled
+        device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -293,18 +301,39 @@ def _far(
         raise InvalidError("storage must come with a path: the URL or the key of an object in it")
     if storage is None and split_remote(path) is None:
         raise InvalidError(f"cache and cache_bytes are for objects far away, and {path} is none")
-    if (kind := opening.far_format(os.fspath(path))) is not None:
+    name = os.fspath(path)
+    if (kind := opening.far_format(name)) is not None:
         others = {"cache": cache, "cache_bytes": cache_bytes, "verify": verify, "threads": threads}
-        opening.refuse(os.fspath(path), mode, _given(local | others))
-        return opening.open_far(os.fspath(path), kind, storage)
-    place = source.place_of(os.fspath(path), storage)
-    source.refuse(mode, _given(local), place.url)
+        opening.refuse(name, mode, _given(local | others))
+        return opening.open_far(name, kind, storage)
+    place = source.place_of(name, storage)
+    source.refuse("r", _given(local), place.url)
     options = {"verify": verify, "threads": _count("threads", threads)}
     where = (storage, cache, _count("cache_bytes", cache_bytes))
-    native, facts = source.open_place(place, where[1:], **options)
-    store = Store(native, mode, source.opening(os.fspath(path), facts, *where, **options))
+    if mode != "r":
+        if (parted := _far_parts(name, mode, where, options)) is not None:
+            return parted
+        source.refuse(mode, [], place.url)
+    try:
+        native, facts = source.open_place(place, where[1:], **options)
+    except StoreMissingError:
+        if (parted := _far_parts(name, mode, where, options)) is None:
+            raise
+        return parted
+    store = Store(native, mode, source.opening(name, facts, *where, **options))
     store._facts = facts
     return store
+
+
+def _far_parts(name: str, mode: Mode, where: tuple[Any, Any, int | None], options: dict[str, Any]) -> Store | None:
+    """Return a store of parts in a bucket; None where there is none."""
+    from nandarray import parts
+
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        return parts.open_folder(name, mode, given, storage=where[0], kept=where[1:])
+    except StoreMissingError:
+        return None
 
 
 def _served(url: str, mode: Mode, options: Mapping[str, Any]) -> Store:

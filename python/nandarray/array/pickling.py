@@ -144,7 +144,7 @@ def dask_token(array: Array, *how: Any) -> Any:
                 )
         return uuid.uuid4().hex  # its elements may change at any time
     path = location(store)
-    lasts = store._facts is not None or isinstance(store._engine, Source) or os.path.exists(path)
+    lasts = store._facts is not None or isinstance(store._engine, Source) or has_versions(store) or os.path.exists(path)
     version = state_of(store) if lasts else None
     return ("nandarray", path, array.name, how, array.shape, str(array.dtype), version)
 
@@ -232,7 +232,7 @@ def _in_store(opening: Opening | WriterAddress, use: Callable[[Store], _Found]) 
     with _lock:
         kept = _stores.get(key)
         # An object far away is named with its version.
-        now = _version(opening[0]) if isinstance(opening, tuple) and "facts" not in dict(opening[1]) else _SERVED
+        now = _version(opening[0]) if isinstance(opening, tuple) and "storage" not in dict(opening[1]) else _SERVED
         if kept is not None and not kept[1].closed and kept[0][0] == now[0]:
             with contextlib.suppress(NandarrayError):  # replaced in place, or its connection broke: open it anew
                 # Always: two commits within one tick of the file system's clock leave time and size as they were.

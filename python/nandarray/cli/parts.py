@@ -1,6 +1,7 @@
-"""``nandarray parts``: stores of parts from the outside: versions, tags, what changed, space, and conversion.
+"""``nandarray parts``: stores of parts from the outside: versions, tags, what changed, space, copies, and conversion.
 
-Reading and writing of arrays are the other commands': they take a folder as they take a file.
+Reading and writing of arrays are the other commands': they take a folder, or the URL of a place in a bucket, as they
+take a file.
 """
 
 from __future__ import annotations
@@ -8,38 +9,47 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.progress import MofNCompleteColumn
 
 import nandarray
 from nandarray import parts
-from nandarray.cli.common import Json, StorePath, console, facts_of, print_json, say, table_of
+from nandarray.cli.common import AnyStore, Json, bars, console, facts_of, print_json, say, table_of
 from nandarray.errors import NotAStoreError
+from nandarray.parts.blobs.places import blobs_of
 from nandarray.parts.history import is_parted
 from nandarray.units import count, format_size
+from nandarray.urls import split_remote
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Stores of many parts in a folder: versions, tags, space.", no_args_is_help=True)
+app = typer.Typer(help="Stores of many parts, in a folder or a bucket: versions, tags, copies.", no_args_is_help=True)
 
 Age = Annotated[str, typer.Option("--older-than", metavar="AGE", help="Least age, like 90s, 10m, 1h or 7d.")]
 Version = Annotated[int, typer.Argument(min=1, help="Number of a version.")]
 
 
-def _open(store: Path, mode: str = "r") -> Any:
-    if not is_parted(str(store)):
-        raise NotAStoreError(errno.ENOTDIR, "is no folder with a store of parts", str(store))
+def _open(store: str, mode: str = "r") -> Any:
+    if split_remote(store) is not None:
+        return parts.open_folder(store, mode)  # type: ignore[arg-type]
+    if not is_parted(blobs_of(store)):
+        raise NotAStoreError(errno.ENOTDIR, "is no folder with a store of parts", store)
     return nandarray.open(store, mode)  # type: ignore[arg-type]
 
 
 @contextmanager
-def _undone(path: Path) -> Iterator[None]:
+def _undone(place: str) -> Iterator[None]:
     """Leave nothing at a path where nothing was, or an empty folder, if there is an error."""
+    if split_remote(place) is not None:  # a creation there can be begun again
+        yield
+        return
+    path = Path(place)
     was_there, was_folder = os.path.lexists(path), path.is_dir()
     empty = was_folder and not any(path.iterdir())
     try:
@@ -56,13 +66,13 @@ def _undone(path: Path) -> Iterator[None]:
 
 
 @app.command()
-def create(*, store: StorePath) -> None:
+def create(*, store: AnyStore) -> None:
     """Make an empty store of parts."""
     parts.create(store).close()
 
 
 @app.command()
-def info(*, store: StorePath, as_json: Json = False) -> None:
+def info(*, store: AnyStore, as_json: Json = False) -> None:
     """Show the newest version, and what the parts take."""
     with _open(store) as opened:
         found = opened.stat()
@@ -80,7 +90,7 @@ def info(*, store: StorePath, as_json: Json = False) -> None:
 
 
 @app.command()
-def versions(*, store: StorePath, as_json: Json = False) -> None:
+def versions(*, store: AnyStore, as_json: Json = False) -> None:
     """List the versions, the oldest first."""
     with _open(store) as opened:
         found = opened.versions()
@@ -96,7 +106,7 @@ def versions(*, store: StorePath, as_json: Json = False) -> None:
 
 
 @app.command()
-def diff(*, store: StorePath, old: Version, new: Version, as_json: Json = False) -> None:
+def diff(*, store: AnyStore, old: Version, new: Version, as_json: Json = False) -> None:
     """Show what changed from one version to another."""
     with _open(store) as opened:
         found = opened.diff(old, new)
@@ -119,7 +129,7 @@ def diff(*, store: StorePath, old: Version, new: Version, as_json: Json = False)
 @app.command()
 def tag(
     *,
-    store: StorePath,
+    store: AnyStore,
     name: Annotated[str, typer.Argument(help="The tag.")],
     version: Annotated[
         int | None, typer.Option("--version", min=1, help="The version; the newest if left out.")
@@ -131,7 +141,7 @@ def tag(
 
 
 @app.command()
-def check(*, store: StorePath, as_json: Json = False) -> None:
+def check(*, store: AnyStore, as_json: Json = False) -> None:
     """Verify manifests, leaves and every checksum of the parts; exit code 1 if anything is wrong."""
     with _open(store) as opened:
         found = opened.check()
@@ -147,7 +157,7 @@ def check(*, store: StorePath, as_json: Json = False) -> None:
 
 
 @app.command()
-def compact(*, store: StorePath, as_json: Json = False) -> None:
+def compact(*, store: AnyStore, as_json: Json = False) -> None:
     """Bring shards of small parts together, in a new version."""
     with _open(store, "r+") as opened:
         found = opened.compact()
@@ -160,7 +170,7 @@ def compact(*, store: StorePath, as_json: Json = False) -> None:
 @app.command()
 def expire(
     *,
-    store: StorePath,
+    store: AnyStore,
     keep: Annotated[int, typer.Option(min=1, help="Number of newest versions to keep.")] = 10,
     older_than: Age = "1h",
     as_json: Json = False,
@@ -177,7 +187,7 @@ def expire(
 @app.command()
 def gc(
     *,
-    store: StorePath,
+    store: AnyStore,
     older_than: Age = "1h",
     jobs_older_than: Annotated[
         str, typer.Option(metavar="AGE", help="Least age of transactions that are taken for dead.")
@@ -203,7 +213,7 @@ At = Annotated[
 @app.command()
 def protect(
     *,
-    store: StorePath,
+    store: AnyStore,
     replicas: Annotated[int | None, typer.Option(min=2, help="Files that a part has then, itself included.")] = None,
     data: Annotated[int | None, typer.Option(min=2, max=8, help="Parts that have parity together.")] = None,
     parity: Annotated[int | None, typer.Option(min=1, max=2, help="Parts of these that may be lost.")] = None,
@@ -223,7 +233,7 @@ def protect(
 @app.command()
 def repair(
     *,
-    store: StorePath,
+    store: AnyStore,
     at: At = None,
     partly: Annotated[bool, typer.Option(help="Put parts back though others cannot be.")] = False,
     as_json: Json = False,
@@ -245,11 +255,60 @@ def repair(
     say(f"{whole} put back ({format_size(found['bytes'])})")
 
 
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+
+
+def _copied(how: Callable[..., dict[str, int]], one: str, other: str, *, quiet: bool, as_json: bool) -> None:
+    with bars(MofNCompleteColumn(), quiet=quiet or as_json, verb="copying", transient=True) as tell:
+        found = how(one, other, tell=tell)
+    if as_json:
+        print_json(found)
+        return
+    counts = ", ".join(count(found[key], key[:-1]) for key in ("versions", "parts", "tags"))
+    say(f"{counts} copied ({format_size(found['bytes'])})")
+
+
+@app.command()
+def push(
+    *,
+    folder: Annotated[str, typer.Argument(help="Folder of a store of parts.")],
+    url: Annotated[str, typer.Argument(help="Place in a bucket (s3://BUCKET/KEY), or another folder.")],
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Copy versions that a bucket lacks to it; what was interrupted goes on."""
+    _copied(parts.push, folder, url, quiet=quiet, as_json=as_json)
+
+
+@app.command()
+def pull(
+    *,
+    url: Annotated[str, typer.Argument(help="Place in a bucket with a store of parts.")],
+    folder: Annotated[str, typer.Argument(help="Folder; made if it is absent.")],
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Copy versions that a folder lacks from a bucket; what was interrupted goes on."""
+    _copied(parts.pull, url, folder, quiet=quiet, as_json=as_json)
+
+
+@app.command()
+def sync(
+    *,
+    one: Annotated[str, typer.Argument(help="Folder or URL.")],
+    other: Annotated[str, typer.Argument(help="Folder or URL.")],
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Copy versions that either of two places lacks; refused where both have some of their own."""
+    _copied(parts.sync, one, other, quiet=quiet, as_json=as_json)
+
+
 @app.command()
 def split(
     *,
-    store: StorePath,
-    out: Annotated[Path, typer.Argument(help="Folder of the new store of parts.")],
+    store: AnyStore,
+    out: Annotated[str, typer.Argument(help="Folder of the new store of parts, or a URL.")],
 ) -> None:
     """Copy a store of one file into a new store of parts."""
     with nandarray.open(store) as source, _undone(out), parts.create(out) as made, made.transaction("split") as tx:
@@ -259,8 +318,8 @@ def split(
 @app.command()
 def join(
     *,
-    store: Annotated[Path, typer.Argument(help="Folder of a store of parts.")],
-    out: Annotated[Path, typer.Argument(help="File of the new store.")],
+    store: Annotated[str, typer.Argument(help="Folder of a store of parts, or a URL.")],
+    out: Annotated[str, typer.Argument(help="File of the new store.")],
 ) -> None:
     """Copy the newest version of a store of parts into a new store of one file."""
     with _open(store) as source, _undone(out), nandarray.open(out, "x") as made:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nandarray.interop.dask_nodes import NodePlugin
+    from nandarray.parts.exchange import pull, push, sync
     from nandarray.parts.forks import Fork, ForkWriter, Receipt
     from nandarray.parts.handing import give_up, hand_over, resume
     from nandarray.parts.store import PartedStore, PartsTransaction, create, open_folder
@@ -26,11 +27,15 @@ __all__ = [
     "give_up",
     "hand_over",
     "open_folder",
+    "pull",
+    "push",
     "resume",
+    "sync",
 ]
 
 _MODULES = dict.fromkeys(("Fork", "ForkWriter", "Receipt"), "nandarray.parts.forks")
 _MODULES |= dict.fromkeys(("give_up", "hand_over", "resume"), "nandarray.parts.handing")
+_MODULES |= dict.fromkeys(("pull", "push", "sync"), "nandarray.parts.exchange")
 _MODULES["NodePlugin"] = "nandarray.interop.dask_nodes"
 
 

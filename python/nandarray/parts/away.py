@@ -24,7 +24,7 @@ import numpy as np
 from nandarray import _nandarray
 from nandarray.errors import CancelledError, CorruptError, InvalidError, PartError, ProgramFailedError
 from nandarray.parts.arrivals import arrive
-from nandarray.parts.blobs.files import Files
+from nandarray.parts.blobs.base import Blobs
 from nandarray.parts.chaining import chained
 from nandarray.parts.crew import FOLDERS, Crew, Held, crew_of, held_here, part_file
 from nandarray.parts.dividing import Unit, box_of, divided
@@ -54,7 +54,7 @@ class _Array:
 class _Work:
     """A unit as it is sent: all that a worker needs, but the parts."""
 
-    path: str
+    files: Blobs
     version: int
     arrays: Mapping[str, Entry]
     rows: Mapping[str, Mapping[int, Row]]
@@ -79,7 +79,7 @@ def _work_here(sent: bytes) -> dict[str, Any]:
     """Do a unit in this process; what the engine tells comes back, with the bytes that were read of parts."""
     work: _Work = pickle.loads(sent)  # noqa: S301 (from the process that has sent this function)
     base = Manifest(work.version, 0, "", "", arrays=dict(work.arrays))
-    source = PartsSource(History(Files(work.path)), base, read_only=True, options={}, pinned=True)
+    source = PartsSource(History(work.files), base, read_only=True, options={}, pinned=True)
     source.draft.rows = {identity: dict(rows) for identity, rows in work.rows.items()}
     source.parts = _HeldParts(source.files, {})
     try:
@@ -275,7 +275,7 @@ class _Run:
         self._choose(at)
         asked = replace(self._asked, share=unit.tasks)
         rows, arrays = self._rows[at], self._arrays[at]
-        work = _Work(self._path, self._version, arrays, rows, asked, self._programs, unit.boxes)
+        work = _Work(self._source.files, self._version, arrays, rows, asked, self._programs, unit.boxes)
         sent = pickle.dumps(work, protocol=5)
         place.sent += len(sent)
         self.flying[self._crew.submit(place.worker, _work_here, sent)] = at
@@ -285,7 +285,7 @@ class _Run:
     def done(self, ended: threading.Event) -> list[dict[str, Any]]:
         """Do all units, and return the engine's account of each."""
         identity = self._source.history.identity()
-        self._held = self._crew.ask(held_here, self._path, identity, set().union(*self._parts))
+        self._held = self._crew.ask(held_here, self._source.files, identity, set().union(*self._parts))
         errors: dict[int, BaseException] = {}
         for at in range(len(self._units)):
             self._submit(at)

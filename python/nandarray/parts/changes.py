@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from nandarray.errors import CorruptError, NandarrayError, PartError
+from nandarray.parts.blobs.base import part_key
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span
 from nandarray.parts.source import PartsSource
-from nandarray.parts.writer import OpenParts, misfit, part_key
+from nandarray.parts.writer import OpenParts, misfit
 
 __all__ = ["between", "bring_together", "check", "space"]
 
@@ -145,10 +145,7 @@ class _Check:
 
 def space(history: History, version: int) -> dict[str, Any]:
     """Return the files of a store, and their bytes on disk."""
-    sizes = []
-    for name in history.files.names("parts"):
-        with contextlib.suppress(FileNotFoundError):  # deleted since
-            sizes.append(history.files.facts(f"parts/{name}").st_blocks * 512)
+    sizes = [kept.bytes for kept in history.files.listed("parts").values()]
     return {"version": version, "versions": len(history.numbers()), "parts": len(sizes), "bytes_file": sum(sizes)}
 
 
@@ -172,7 +169,7 @@ def bring_together(source: PartsSource) -> dict[str, Any]:
 
 def _is_small(source: PartsSource, part: str) -> bool:
     try:
-        return source.files.facts(part_key(part)).st_blocks * 512 < _SMALL_BYTES
+        return source.files.facts(part_key(part)).bytes < _SMALL_BYTES
     except FileNotFoundError:
         raise PartError(f"part {part} of {source.path} is not there: nothing was brought together") from None
 

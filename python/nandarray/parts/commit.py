@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from nandarray.errors import CommitUnknownError, ConflictError, PartError
+from nandarray.parts.blobs.base import part_key
 from nandarray.parts.draft import Draft, moved
 from nandarray.parts.history import History, unknown
 from nandarray.parts.leaves import Row, updated
 from nandarray.parts.manifest import ANCESTORS, Entry, Manifest
 from nandarray.parts.source import PartsSource
-from nandarray.parts.writer import part_key
 
 __all__ = ["TRIES", "commit", "drafted", "empty"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nandarray.errors import InvalidError, NandarrayError
-from nandarray.parts.blobs.files import Files
+from nandarray.parts.blobs.base import Blobs
 from nandarray.parts.history import History
 
 __all__ = ["FOLDERS", "Crew", "Held", "crew_of", "held_here", "part_file"]
@@ -42,12 +42,12 @@ def part_file(folder: str, part: str) -> str:
     return os.path.join(folder, f"{part}.nand")
 
 
-def held_here(path: str, identity: str, parts: Collection[str]) -> Held:
+def held_here(files: Blobs, identity: str, parts: Collection[str]) -> Held:
     """Return what this process has of some parts of a store."""
     # A file that cannot be read now, for whatever reason, is not held: others have the part.
     own = frozenset(part for part in parts if any(os.path.exists(part_file(one, part)) for one in FOLDERS))
     try:
-        sees = History(Files(path)).identity() == identity
+        sees = History(files).identity() == identity
     except (NandarrayError, OSError):
         sees = False
     return Held(own, sees)

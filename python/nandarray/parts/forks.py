@@ -12,13 +12,15 @@ A task may run twice, and two tasks may write one shard: :mod:`nandarray.parts.r
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import secrets
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from numpy.typing import ArrayLike
 from nandarray import dtypes
 from nandarray.errors import ClosedError, CorruptError, InvalidError, NandarrayError, NotFoundError
 from nandarray.index import buffers
+from nandarray.parts.blobs.base import Blobs
 from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import History
 from nandarray.parts.manifest import Entry, Manifest, Span, draft_key, parse
@@ -36,8 +39,6 @@ if TYPE_CHECKING:
     from nandarray.parts.source import PartSpace
 
 __all__ = ["Fork", "ForkWriter", "Receipt", "left_receipts", "over_key", "worker_source"]
-
-_POLL_S = 0.05
 
 
 def over_key(job: str) -> str:
@@ -90,16 +91,15 @@ class Receipt:
             raise CorruptError(f"{where}: the receipt is damaged: {error}") from None
 
 
-def left_receipts(files: Files, job: str, known: dict[str, Receipt] | None = None) -> list[Receipt]:
+def left_receipts(files: Blobs, job: str, known: dict[str, Receipt] | None = None) -> list[Receipt]:
     """Return the receipts that workers left in a job's folder, in the order of their writes.
 
     With ``known``, those that it has not, by key, to which they are added.
     """
     known = {} if known is None else known
-    keys = [f"jobs/{job}/{name}" for name in files.names(f"jobs/{job}") if name.startswith("r-")]
-    keys = [key for key in keys if key not in known]
-    keys.sort(key=lambda key: (files.facts(key).st_mtime_ns, key))
-    found = {key: Receipt.parse(files.get(key), files.path(key)) for key in keys}
+    there = {f"jobs/{job}/{name}": kept for name, kept in files.listed(f"jobs/{job}").items() if name.startswith("r-")}
+    keys = sorted((kept.made_ns, key) for key, kept in there.items() if key not in known)
+    found = {key: Receipt.parse(files.get(key), files.path(key)) for _, key in keys}
     known.update(found)
     return list(found.values())
 
@@ -111,13 +111,16 @@ class Fork:
     Parameters
     ----------
     path : str
-        Folder of the store, as workers see it.
+        Folder of the store, as workers see it, or its URL.
     job : str
         The name of the job.
+    files : Blobs, optional
+        The keeper of the store's objects; the folder if left out.
     """
 
     path: str
     job: str
+    files: Blobs | None = field(default=None, compare=False, repr=False)
 
     def writer(self) -> ForkWriter:
         """Open a part for a worker; a context manager, which seals it at its end.
@@ -236,7 +239,7 @@ def _receipt(source: PartsSource, entry: Entry, box: Span, touched: Iterable[tup
 
 
 def _opened(fork: Fork) -> PartsSource:
-    files = Files(fork.path)
+    files = fork.files or Files(fork.path)
     try:
         manifest: Manifest = parse(files.get(draft_key(fork.job)), files.path(draft_key(fork.job)))
     except FileNotFoundError:
@@ -257,13 +260,17 @@ class _Worker:
         self._state = threading.Condition()
         self._writing = 0
         self._is_over = False
+        # No other process could seal its part.
+        self._at_exit = None if self.source.files.adopts else Finalize(None, self._end, exitpriority=1)
         threading.Thread(target=self._watch, name="nandarray-job", daemon=True).start()
 
     def _note(self, entry: Entry, box: Span, touched: list[tuple[int, int]]) -> None:
         self.source.flush_own()
         receipt = _receipt(self.source, entry, box, touched)
         files, job = self.source.files, self._fork.job
-        files.put_if_absent(f"jobs/{job}/r-{secrets.token_hex(8)}.json", receipt.text())
+        # Where the times of two are the same, those of one process are in order.
+        name = f"r-{next(_turns):08x}{secrets.token_hex(4)}.json"
+        files.put_if_absent(f"jobs/{job}/{name}", receipt.text())
         # The commit lists receipts once it has said that it is over: this one may have come too late.
         if files.has(over_key(job)) or not files.has(draft_key(job)):
             raise self._over()
@@ -293,9 +300,15 @@ class _Worker:
             return False
 
     def _watch(self) -> None:
-        files = self.source.files
         while not self._ended():
-            time.sleep(_POLL_S)
+            time.sleep(self.source.files.poll_s)
+        self._end()
+
+    def _end(self) -> None:
+        """Take no more writes, and seal the part if there is a commit to come."""
+        files = self.source.files
+        if self._at_exit is not None:
+            self._at_exit.cancel()
         with self._state:
             self._is_over = True
             while self._writing:
@@ -311,6 +324,7 @@ class _Worker:
             self.source.drop_own(leave=True)
 
 
+_turns = itertools.count()
 _workers: dict[tuple[int, Fork], _Worker] = {}
 _lock = threading.Lock()
 

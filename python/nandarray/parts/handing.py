@@ -21,7 +21,7 @@ from nandarray.parts.store import PartedStore, PartsTransaction
 from nandarray.parts.writer import job_of
 
 if TYPE_CHECKING:
-    from nandarray.parts.blobs.files import Files
+    from nandarray.parts.blobs.base import Blobs
 
 __all__ = ["give_up", "hand_over", "resume"]
 
@@ -125,7 +125,7 @@ def give_up(store: PartedStore, fork: Fork) -> None:
     _delete_open(store._source.files, fork.job)
 
 
-def _delete_open(files: Files, job: str) -> None:
+def _delete_open(files: Blobs, job: str) -> None:
     for name in files.names("parts"):
         if job_of(name) == job and name.endswith(".open"):
             files.delete(f"parts/{name}")

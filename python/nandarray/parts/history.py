@@ -1,4 +1,4 @@
-"""The versions of a store of parts in its folder: found, read, added to; and its leaves.
+"""The versions of a store of parts: found, read, added to; and its leaves.
 
 A version is added by making its manifest, whose number must be free: that is the commit. A version is in the history if
 the next one was made upon it; a commit looks afterwards whether that is so, since the number may have been free
@@ -8,9 +8,7 @@ because the version that had it has expired.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -21,6 +19,7 @@ import numpy as np
 from nandarray.errors import (
     CommitUnknownError,
     CorruptError,
+    DeniedError,
     MediaError,
     NotAStoreError,
     NotFoundError,
@@ -28,67 +27,53 @@ from nandarray.errors import (
     UnsupportedVersionError,
 )
 from nandarray.parts import leaves as tables
-from nandarray.parts.blobs.files import Files
+from nandarray.parts.blobs.base import Blobs
 from nandarray.parts.leaves import Leaf
 from nandarray.parts.manifest import FORMAT, Manifest, key_of, parse, version_of
 
-__all__ = ["HEAD", "History", "is_parted", "unknown"]
+__all__ = ["FOLDERS", "HEAD", "History", "is_parted", "unknown"]
 
 #: The object that says what a folder is.
 HEAD = "nandarray.json"
-_FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "readers", "tmp")
+#: The folders of a store, some of which only a program that writes makes.
+FOLDERS = ("manifests", "leaves", "parts", "tags", "jobs", "readers", "tmp")
 #: Pause between attempts to see a version that was made, in seconds.
 _PAUSE_S = 0.05
 #: Leaves that a process keeps in memory, of 352 KiB as they are written, and of at most 3 MiB.
 _LEAVES = 64
 
 
-def is_parted(path: str) -> bool:
-    """Return whether a path is a folder with a store of parts in it."""
-    return Files(path).has(HEAD)
-
-
-def _is_begun(path: str) -> bool:
-    """Return whether a folder has nothing but what a creation makes that died before its end."""
-    allowed = {"manifests": {os.path.basename(key_of(1))}, "tmp": None}
-    for name in os.listdir(path):
-        if name not in _FOLDERS or not os.path.isdir(os.path.join(path, name)):
-            return False
-        inside = allowed.get(name, set())
-        if inside is not None and not inside.issuperset(os.listdir(os.path.join(path, name))):
-            return False
-    return True
+def is_parted(files: Blobs) -> bool:
+    """Return whether there is a store of parts."""
+    return files.has(HEAD)
 
 
 class History:
-    """The manifests, leaves and tags of one folder."""
+    """The manifests, leaves and tags of one store."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Blobs) -> None:
         self.files = files
         self._lock = threading.Lock()
         self._parsed: tuple[bytes, Manifest] | None = None
         self._tables: OrderedDict[Leaf, np.ndarray[Any, Any]] = OrderedDict()
 
     @staticmethod
-    def make(path: str, identity: str, first: Manifest) -> None:
-        """Make a store of parts with a first version, in a folder that is absent, empty, or was begun so.
+    def make(files: Blobs, identity: str, first: Manifest) -> None:
+        """Make a store of parts with a first version, where there is nothing, or what was begun so.
 
         Raises
         ------
         StoreExistsError
             There is something else.
+        InvalidError
+            The place cannot keep a store.
         """
-        if os.path.lexists(path) and not (os.path.isdir(path) and _is_begun(path)):
-            raise StoreExistsError(errno.EEXIST, "is there, and no empty folder", path)
-        os.makedirs(path, exist_ok=True)
-        for folder in _FOLDERS:
-            os.makedirs(os.path.join(path, folder), exist_ok=True)
-        files = Files(path)
+        files.prepare(FOLDERS, key_of(first.version))
         said = {"format": "parts", "version": FORMAT, "uuid": identity}
         # The head comes last: a folder without one is no store yet.
         files.put_if_absent(key_of(first.version), first.text())
         if not files.put_if_absent(HEAD, json.dumps(said).encode()):
-            raise StoreExistsError(path)
+            raise StoreExistsError(files.root)
 
     def identity(self) -> str:
         """Return the identity of the store.
@@ -117,8 +102,12 @@ class History:
 
     def numbers(self) -> list[int]:
         """List the versions there are, the newest first."""
-        found = [version_of(name) for name in self.files.names("manifests")]
-        return sorted((one for one in found if one is not None), reverse=True)
+        names = map(version_of, self.files.names("manifests"))
+        found = sorted((one for one in names if one is not None), reverse=True)
+        if self.files.lists_late:
+            while self.files.has(key_of(after := found[0] + 1 if found else 1)):
+                found.insert(0, after)
+        return found
 
     def at(self, version: int) -> Manifest:
         """Read a version.
@@ -150,6 +139,8 @@ class History:
                 try:
                     return self.at(number)
                 except NotFoundError:  # it has expired since: list again
+                    if self.files.lists_late:
+                        time.sleep(_PAUSE_S)
                     break
                 except CorruptError:
                     if not intact:
@@ -158,8 +149,10 @@ class History:
                 self.identity()  # a newer store may have none here
                 raise CorruptError(f"{self.files.root} has no manifest that can be read, of {len(there)}")
 
-    def add(self, manifest: Manifest) -> bool:
+    def add(self, manifest: Manifest, text: bytes = b"") -> bool:
         """Add a version if its number is free; return whether it is in the history now.
+
+        ``text`` is that of another place's manifest, if it is a copy.
 
         Raises
         ------
@@ -168,7 +161,7 @@ class History:
         StoreFullError, MediaError
             It is not there.
         """
-        key, text = key_of(manifest.version), manifest.text()
+        key, text = key_of(manifest.version), text or manifest.text()
         failed: OSError | None = None
         try:
             made = self.files.put_if_absent(key, text)
@@ -191,6 +184,8 @@ class History:
             else:
                 return False
         if failed is not None:
+            if not self.files.settles and not isinstance(failed, DeniedError):
+                raise unknown(manifest, failed) from failed
             raise failed
         return False
 
@@ -303,9 +298,7 @@ class History:
     def put(self, sha: str, data: bytes) -> None:
         """Keep a leaf."""
         key = f"leaves/{sha}.npy"
-        # One that is there may be old and named by no version any more: it is young again.
-        while not self.files.touch(key):
-            self.files.put_if_absent(key, data)
+        self.files.keep(key, data)  # one that is there may be old and named by no version any more: it is young again
         table = tables.table_of(data)
         if len(table):  # the next change of the same shards begins with it
             self._keep(Leaf(int(table["shard"][0]), len(table), sha), table)

@@ -75,7 +75,7 @@ class Jobs:
                 source.make_job(job)
                 source.files.put_if_absent(draft_key(job), state.text())
                 self._forks[job] = state
-                return Fork(source.path, job)
+                return Fork(source.files.root, job, source.files)
 
     def take_over(self, job: str, state: Manifest) -> None:
         """Take the fork of another process for this source's own, with the state that its workers began from."""

@@ -17,7 +17,7 @@ import uuid
 import weakref
 
 from nandarray.errors import CorruptError, MediaError
-from nandarray.parts.blobs.files import Files
+from nandarray.parts.blobs.base import Blobs
 from nandarray.parts.manifest import key_of
 
 __all__ = ["LEASE_S", "Alive", "Lease", "held", "sweep"]
@@ -31,7 +31,7 @@ _FOLDER = "readers"
 class Lease:
     """A version that this process holds, until :meth:`release` or the end of this object."""
 
-    def __init__(self, files: Files, version: int) -> None:
+    def __init__(self, files: Blobs, version: int) -> None:
         self.version = version
         self._files, self._key = files, f"{_FOLDER}/{uuid.uuid4().hex}.json"
         self._process = os.getpid()
@@ -68,19 +68,26 @@ class Lease:
 
 
 class Alive:
-    """The folder of a job that this process keeps young, until the end of this object."""
+    """The folder of a job that this process keeps young, until :meth:`release` or the end of this object."""
 
-    def __init__(self, files: Files, key: str) -> None:
-        self._files, self._key = files, key
+    def __init__(self, files: Blobs, key: str) -> None:
+        self._files, self._key, self._ended = files, key, False
+        self._lock = threading.Lock()
         _renewals.add(self)
 
     def renew(self) -> None:
         """Make it young."""
-        with contextlib.suppress(OSError):
-            self._files.touch(self._key)
+        with self._lock, contextlib.suppress(OSError):
+            if not self._ended:
+                self._files.renew_folder(self._key)
+
+    def release(self) -> None:
+        """Renew it no more: what was deleted is not made again."""
+        with self._lock:
+            self._ended = True
 
 
-def _release(files: Files, key: str, process: int) -> None:
+def _release(files: Blobs, key: str, process: int) -> None:
     if os.getpid() == process:  # not of one that was forked
         with contextlib.suppress(OSError):
             files.delete(key)
@@ -128,7 +135,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def held(files: Files, now: float) -> set[int]:
+def held(files: Blobs, now: float) -> set[int]:
     """Return the versions that living leases name.
 
     Raises
@@ -137,9 +144,9 @@ def held(files: Files, now: float) -> set[int]:
         A lease cannot be read, so it is not known which version it holds.
     """
     found = set()
-    for name in files.names(_FOLDER):
+    for name, kept in files.listed(_FOLDER).items():
         key = f"{_FOLDER}/{name}"
-        if not name.endswith(".json") or files.age(key, now) >= LEASE_S:
+        if not name.endswith(".json") or kept.age(now) >= LEASE_S:
             continue
         try:
             found.add(int(json.loads(files.get(key))["version"]))
@@ -150,8 +157,8 @@ def held(files: Files, now: float) -> set[int]:
     return found
 
 
-def sweep(files: Files, now: float) -> None:
+def sweep(files: Blobs, now: float) -> None:
     """Delete leases of processes that are gone."""
-    for name in files.names(_FOLDER):
-        if name.endswith(".json") and files.age(f"{_FOLDER}/{name}", now) >= LEASE_S:
+    for name, kept in files.listed(_FOLDER).items():
+        if name.endswith(".json") and kept.age(now) >= LEASE_S:
             files.delete(f"{_FOLDER}/{name}")

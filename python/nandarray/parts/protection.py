@@ -21,11 +21,12 @@ from typing import Any
 
 from nandarray.errors import CorruptError, InvalidError, PartError, UnsupportedVersionError
 from nandarray.parts import parity
-from nandarray.parts.blobs.files import Files
+from nandarray.parts.blobs.base import Blobs, part_key
+from nandarray.parts.blobs.files import Files, in_folder
 from nandarray.parts.crew import part_file
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Row
-from nandarray.parts.writer import OpenParts, part_key
+from nandarray.parts.writer import OpenParts
 
 __all__ = ["Guard", "Member", "copied", "copy_parts", "drop", "group_parts", "guards", "kept", "named_rows", "place"]
 
@@ -123,7 +124,7 @@ def _check(guard: Guard, name: str) -> None:
             raise ValueError(f"a file must be {' or '.join(sorted(own))}, not {path!r:.200}")
 
 
-def guards(files: Files, damaged: dict[str, str] | None = None) -> list[Guard]:
+def guards(files: Blobs, damaged: dict[str, str] | None = None) -> list[Guard]:
     """Return all guards of a store; the keys of damaged ones go into ``damaged``, with what is wrong.
 
     Raises
@@ -146,12 +147,12 @@ def guards(files: Files, damaged: dict[str, str] | None = None) -> list[Guard]:
     return found
 
 
-def place(files: Files, path: str) -> str:
+def place(files: Blobs, path: str) -> str:
     """Return where a file of a guard lies."""
     return files.path(path)  # an absolute path stays
 
 
-def _parity_path(files: Files, name: str, number: int, folders: Sequence[str]) -> str:
+def _parity_path(files: Blobs, name: str, number: int, folders: Sequence[str]) -> str:
     """Return the path of a parity that is to be written, as a guard has it."""
     file = f"{name}.{'pq'[number]}"
     return os.path.join(os.path.abspath(folders[number % len(folders)]), file) if folders else f"{_FOLDER}/{file}"
@@ -182,7 +183,7 @@ def kept(all_guards: Iterable[Guard], named: Iterable[str]) -> set[str]:
     return {member.part for one in groups if any(m.part in live for m in one.members) for member in one.members}
 
 
-def drop(files: Files, all_guards: Iterable[Guard], named: Iterable[str], older_than: float) -> None:
+def drop(files: Blobs, all_guards: Iterable[Guard], named: Iterable[str], older_than: float) -> None:
     """Delete guards that protect no part that a version names, with their files; and parities that no guard names."""
     live, now = set(named), files.now()
     left = []
@@ -204,7 +205,7 @@ def drop(files: Files, all_guards: Iterable[Guard], named: Iterable[str], older_
 # --- Protecting -------------------------------------------------------------------------------------------------------
 
 
-def _member(files: Files, parts: OpenParts, row: Row) -> Member:
+def _member(files: Blobs, parts: OpenParts, row: Row) -> Member:
     """Return a part's length and digest, if it is intact."""
     found = parts.engine(row).check()
     if errors := [str(one) for one in found["errors"]]:
@@ -222,7 +223,7 @@ def _folders(given: Sequence[str], store: str) -> list[str]:
     return [os.path.abspath(folder) for folder in given]
 
 
-def _keep(files: Files, guard: Guard) -> None:
+def _keep(files: Blobs, guard: Guard) -> None:
     os.makedirs(files.path(_FOLDER), exist_ok=True)
     files.put_if_absent(_key(guard.id), _text(guard))
 
@@ -248,7 +249,7 @@ def copied(source: str, target: str, sha: str) -> int:
 
 def copy_parts(history: History, parts: OpenParts, replicas: int, at: Sequence[str]) -> dict[str, int]:
     """Copy each part that versions name to as many folders as it lacks; return counts."""
-    files = history.files
+    files = in_folder(history.files)
     folders = _folders(at, files.root)
     if len(set(folders)) < replicas - 1:
         raise InvalidError(
@@ -279,7 +280,7 @@ def copy_parts(history: History, parts: OpenParts, replicas: int, at: Sequence[s
 
 def group_parts(history: History, parts: OpenParts, data: int, parities: int, at: Sequence[str]) -> dict[str, int]:
     """Write the parity of those parts that have less of it, in groups of parts of like length; return counts."""
-    files = history.files
+    files = in_folder(history.files)
     folders = _folders(at, files.root)
     protected = {
         one.part

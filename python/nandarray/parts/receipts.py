@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +26,10 @@ from nandarray.parts.leaves import Row, find
 from nandarray.parts.manifest import Entry, Manifest, Span
 from nandarray.parts.pieces import subtract
 from nandarray.parts.source import PartsSource
-from nandarray.parts.writer import adopt, job_of, misfit, seal_facts
+from nandarray.parts.writer import job_of, misfit, seal_facts
 
 __all__ = ["check_all", "settle"]
 
-_POLL_S = 0.02
 _PART = re.compile("[0-9a-f]{32}")
 
 #: The id of an array and the number of a shard.
@@ -166,12 +166,12 @@ def _check_box(name: str, entry: Entry, receipt: Receipt) -> None:
 def _sealed(source: PartsSource, parts: set[str], wait_s: float) -> dict[str, Row]:
     """Seal parts, or see them sealed; return what each is known by, without those that cannot be had."""
     until = time.monotonic() + wait_s
-    waiting, found = sorted(parts), dict[str, Row]()
+    waiting, found, signs = sorted(parts), dict[str, Row](), dict[str, Any]()
     while waiting:
         left = []
         for part in waiting:
             try:
-                if not adopt(source.files, part):
+                if not source.files.adopt(part):
                     left.append(part)
                     continue
                 facts = seal_facts(source.files, part)
@@ -181,9 +181,12 @@ def _sealed(source: PartsSource, parts: set[str], wait_s: float) -> dict[str, Ro
             source.stats.parts_sealed += 1
         waiting = left
         if waiting and time.monotonic() > until:
-            break
+            now = {part: sign for part in waiting if (sign := source.files.sign_of(part)) is not None}
+            if not wait_s or all(sign == signs.get(part) for part, sign in now.items()):
+                break
+            signs, until = now, time.monotonic() + wait_s  # what is being sent arrives
         if waiting:
-            time.sleep(_POLL_S)
+            time.sleep(source.files.poll_s)
     return found
 
 

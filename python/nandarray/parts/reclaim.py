@@ -8,20 +8,18 @@ it; leaves and parts are kept while they are young. Ages are those of the file s
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from typing import Any
 
-from nandarray import _nandarray
-from nandarray.errors import CorruptError, InvalidError, LockedError, NotAStoreError
+from nandarray.errors import InvalidError
 from nandarray.parts import leases, protection
-from nandarray.parts.blobs.files import Files, reported
+from nandarray.parts.blobs.base import Blobs
 from nandarray.parts.history import History
 from nandarray.parts.leaves import Leaf
 from nandarray.parts.manifest import Manifest, base_key, draft_key, key_of, parse
 from nandarray.parts.writer import job_of
 
-__all__ = ["collect", "end_job", "expire", "seconds", "uses"]
+__all__ = ["collect", "expire", "seconds", "uses"]
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _AGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*")
@@ -59,7 +57,7 @@ def uses(history: History, numbers: list[int]) -> tuple[dict[str, Leaf], dict[st
     return named, parts
 
 
-def _drafts(files: Files) -> list[Manifest]:
+def _drafts(files: Blobs) -> list[Manifest]:
     """Return the versions from which jobs began, and the states that forks have.
 
     Workers read them, and a commit compares with them, whatever has expired since.
@@ -107,9 +105,9 @@ def collect(history: History, older_than: float, jobs_older_than: float) -> dict
     """Delete what no version names; return how many files of each kind, and their bytes."""
     files = history.files
     now = files.now()
-    for job in files.names("jobs"):
-        if files.age(f"jobs/{job}", now) >= jobs_older_than:
-            end_job(files, job)
+    for job, kept in files.listed("jobs").items():
+        if kept.age(now) >= jobs_older_than:
+            files.drop_folder(f"jobs/{job}")
     # Jobs first: one that ends after that has made its version by then, which is among those that are read.
     jobs = set(files.names("jobs"))
     leaves, parts = uses(history, history.numbers())
@@ -119,46 +117,24 @@ def collect(history: History, older_than: float, jobs_older_than: float) -> dict
     for name in files.names("leaves"):
         if name.removesuffix(".npy") not in leaves:
             _delete(files, f"leaves/{name}", now - older_than, done)
-    for name in files.names("parts"):
-        part, _, ending = name.partition(".")
-        if part in parts or part in needed or job_of(part) in jobs or files.age(f"parts/{name}", now) < older_than:
+    for name, kept in files.listed("parts").items():
+        part = name.partition(".")[0]
+        if part in parts or part in needed or job_of(part) in jobs or kept.age(now) < older_than:
             continue
-        if ending == "open" and _is_held(files, f"parts/{name}"):
-            continue
-        _delete(files, f"parts/{name}", now, done)
+        if not files.is_written(name):
+            _delete(files, f"parts/{name}", now, done)
     leases.sweep(files, now)
     protection.drop(files, guards, parts, older_than)
-    for name in files.names("tmp"):
-        if files.age(f"tmp/{name}", now) >= max(older_than, 60.0):
+    for name, kept in files.listed("tmp").items():
+        if kept.age(now) >= max(older_than, 60.0):
             files.delete(f"tmp/{name}")
     return done
 
 
-def _is_held(files: Files, key: str) -> bool:
-    """Return whether a process writes an unsealed part; its age stays, though it is recovered."""
-    path = files.path(key)
-    with contextlib.suppress(FileNotFoundError, CorruptError, NotAStoreError), reported(path):
-        facts = os.stat(path)
-        try:
-            _nandarray.Store.open(path, "r+").close()
-        except LockedError:
-            return True
-        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    return False
-
-
-def _delete(files: Files, key: str, before: float, done: dict[str, int]) -> None:
+def _delete(files: Blobs, key: str, before: float, done: dict[str, int]) -> None:
     with contextlib.suppress(FileNotFoundError):
-        facts = os.stat(files.path(key))
-        if facts.st_mtime <= before:
+        kept = files.facts(key)
+        if kept.made_ns >= 0 and kept.made_at <= before:
             files.delete(key)
             done[key.partition("/")[0]] += 1
-            done["bytes"] += facts.st_blocks * 512
-
-
-def end_job(files: Files, job: str) -> None:
-    """Delete the folder of a job."""
-    for name in files.names(f"jobs/{job}"):
-        files.delete(f"jobs/{job}/{name}")
-    with contextlib.suppress(OSError):
-        os.rmdir(files.path(f"jobs/{job}"))
+            done["bytes"] += kept.bytes

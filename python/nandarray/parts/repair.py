@@ -18,11 +18,12 @@ from typing import Any
 
 from nandarray.errors import PartError
 from nandarray.parts import parity
-from nandarray.parts.blobs.files import Files
+from nandarray.parts.blobs.base import part_key
+from nandarray.parts.blobs.files import Files, in_folder
 from nandarray.parts.crew import part_file
 from nandarray.parts.history import History
 from nandarray.parts.protection import Guard, Member, copied, guards, kept, named_rows, place
-from nandarray.parts.writer import OpenParts, part_key
+from nandarray.parts.writer import OpenParts
 
 __all__ = ["repair"]
 
@@ -48,7 +49,7 @@ def repair(history: History, parts: OpenParts, at: Sequence[str], *, partly: boo
         Parts cannot be brought back: all of them are named. Nothing was written; with ``partly`` the others are put
         back.
     """
-    files = history.files
+    files = in_folder(history.files)
     damaged: dict[str, str] = {}
     every = guards(files, damaged)
     rows = named_rows(history)

@@ -44,10 +44,9 @@ from nandarray.parts.leaves import Row, rows_of
 from nandarray.parts.manifest import Entry, Manifest, Span, base_key, key_of
 from nandarray.parts.near import ScratchEngine
 from nandarray.parts.pieces import Piece, pieces, point_groups
-from nandarray.parts.reclaim import end_job
 from nandarray.parts.staging import Staging
 from nandarray.parts.views import move_view
-from nandarray.parts.writer import OpenPart, OpenParts, job_of, misfit, new_job, shard_name
+from nandarray.parts.writer import OpenPart, OpenParts, misfit, new_job, shard_name
 
 __all__ = ["SHARD_BYTES", "PartSpace", "PartsSource", "Stats"]
 
@@ -119,6 +118,8 @@ class PartsSource(Source):
         #: Function that says how an array is opened in another process.
         self.reduces: Callable[[PartSpace], tuple[Any, ...] | None] | None = None
         self._arrivals: Callable[[], Arrivals | None] = lambda: None
+        #: Options by which another process opens what is in a bucket.
+        self.far: tuple[tuple[str, Any], ...] = ()
         #: Names of jobs whose folders are to be deleted.
         self.jobs: list[str] = []
         #: Whether a version may be there that names this source's parts, though no answer says so.
@@ -483,20 +484,23 @@ class PartsSource(Source):
     def let_jobs_go(self) -> None:
         """Leave the folders of all jobs to the process that goes on with them."""
         with self.lock:
-            self.jobs, self._alive = [], []
+            alive, self.jobs, self._alive = self._alive, [], []
+            for one in alive:
+                one.release()
 
     def end_jobs(self, named: Collection[str] | None = None) -> None:
         """Delete the folders of all jobs, which were committed or given up, and their sealed parts but the named."""
         with self.lock:
-            jobs, self.jobs, self._alive = self.jobs, [], []
+            jobs, self.jobs, alive, self._alive = self.jobs, [], self._alive, []
             if not self.is_home:
                 return
+            for one in alive:
+                one.release()
             kept = None if self.may_be_named else named
             for job in jobs:
-                end_job(self.files, job)
-            for name in self.files.names("parts") if kept is not None and jobs else ():
-                part, _, ending = name.partition(".")
-                if job_of(part) in jobs and ending == "nand" and kept is not None and part not in kept:
+                self.files.drop_folder(f"jobs/{job}")
+            for name in () if kept is None else self.files.sealed_names(jobs):
+                if kept is not None and name.removesuffix(".nand") not in kept:
                     self.files.delete(f"parts/{name}")
             if self.fork_job is None:
                 self.job = new_job()

@@ -31,7 +31,9 @@ from nandarray.errors import (
 from nandarray.index.shapes import check_number
 from nandarray.parts import changes, protection, reclaim
 from nandarray.parts.away import run_away
-from nandarray.parts.blobs.files import Files
+from nandarray.parts.blobs.files import Files, in_folder
+from nandarray.parts.blobs.objects import KeptBytes
+from nandarray.parts.blobs.places import blobs_of, opening_of
 from nandarray.parts.commit import commit, empty
 from nandarray.parts.forks import Fork, Receipt, worker_source
 from nandarray.parts.history import History, is_parted
@@ -50,13 +52,17 @@ if TYPE_CHECKING:
 __all__ = ["PartedStore", "PartsTransaction", "create", "open_folder"]
 
 
-def create(path: str | os.PathLike[str]) -> PartedStore:
+def create(path: str | os.PathLike[str], *, storage: Any = None) -> PartedStore:
     """Make a store of parts, and open it for writing.
 
     Parameters
     ----------
     path : path_like
-        The folder, which must be absent, empty, or what a creation has left that was killed.
+        The folder, which must be absent, empty, or what a creation has left that was killed; or the URL of a place in
+        a bucket, of which the same holds (``s3://BUCKET/KEY``).
+    storage : obstore.store.ObjectStore, optional
+        The store of objects, with its credentials; ``path`` is a key in it then, or a URL. Without it obstore makes
+        one for a URL, with what the environment says.
 
     Returns
     -------
@@ -67,6 +73,8 @@ def create(path: str | os.PathLike[str]) -> PartedStore:
     ------
     StoreExistsError
         There is something.
+    InvalidError
+        The bucket makes objects though they are there, so that no commit in it would be safe.
 
     Examples
     --------
@@ -78,23 +86,36 @@ def create(path: str | os.PathLike[str]) -> PartedStore:
     ...     store["a"][:], store.version
     (array([0, 1, 2]), 2)
     """
-    name = os.fsdecode(path)
-    refuse_homeless(Path(name))
-    History.make(name, uuid.uuid4().hex, empty("created"))
-    return open_folder(name, "r+")
+    files = blobs_of(path, storage)
+    if isinstance(files, Files):
+        refuse_homeless(Path(files.root))
+    History.make(files, uuid.uuid4().hex, empty("created"))
+    return open_folder(path, "r+", storage=storage)
 
 
-def open_folder(path: str, mode: Mode, options: Mapping[str, Any] | None = None) -> PartedStore:
+def open_folder(
+    path: str | os.PathLike[str],
+    mode: Mode,
+    options: Mapping[str, Any] | None = None,
+    *,
+    storage: Any = None,
+    kept: KeptBytes = (None, None),
+) -> PartedStore:
     """Open a store of parts; :func:`nandarray.open` does so for a folder.
 
     Parameters
     ----------
-    path : str
-        The folder.
+    path : path_like
+        The folder, or a URL.
     mode : {"r", "r+", "a", "w", "x"}
         As for :func:`nandarray.open`; ``"w"`` deletes all arrays, in a new version: older ones stay.
     options : mapping, optional
         Options of :func:`nandarray.open` with which parts are opened.
+    storage : obstore.store.ObjectStore or fsspec.AbstractFileSystem, optional
+        The store of objects, as for :func:`create`.
+    kept : tuple
+        Folder and bound of the cache of what is read of a bucket: ``cache`` and ``cache_bytes`` of
+        :func:`nandarray.open`.
 
     Returns
     -------
@@ -106,16 +127,20 @@ def open_folder(path: str, mode: Mode, options: Mapping[str, Any] | None = None)
     StoreMissingError, StoreExistsError
         There is none, or with mode ``"x"`` one.
     """
-    if not is_parted(path):
-        raise StoreMissingError(errno.ENOENT, "has no store of parts", path)
+    name, files = os.fsdecode(path), blobs_of(path, storage, kept)
+    if not is_parted(files):
+        raise StoreMissingError(errno.ENOENT, "has no store of parts", name)
     if mode == "x":
-        raise StoreExistsError(path)
+        raise StoreExistsError(name)
     read_only = mode == "r"
-    history = History(Files(os.path.abspath(path)))
+    history = History(files)
     if not read_only:  # readers go by the manifests, each of which says its format
         history.identity()
+        files.check_writer()
     source = _at(history, lambda: history.newest(intact=read_only), read_only=read_only, options=options or {})
-    source.path = path
+    source.path = name
+    if not isinstance(files, Files):
+        source.far = opening_of(storage, kept)
     store = PartedStore(source, mode)
     if mode == "w":
         for name in list(source.draft.arrays):
@@ -239,7 +264,7 @@ class PartedStore(Store):
         source = _at(history, lambda: history.at(number), read_only=True, options=self._source.options, pinned=True)
         if history.is_stray(source.draft.base):
             raise NotFoundError(f"version {number} of {self.path!r} is in no history: it was made in place of another")
-        source.path = self._source.path
+        source.path, source.far = self._source.path, self._source.far
         return PartedStore(source, "r")
 
     def tag(self, name: str, version: int | None = None) -> None:
@@ -409,6 +434,7 @@ class PartedStore(Store):
         (1, 999)
         """
         self._source.check_writable()
+        in_folder(self._source.files)
         self.flush()
         folders = [os.fsdecode(one) for one in ([at] if isinstance(at, str | os.PathLike) else at)]
         parts = OpenParts(self._source.files, self._source.options)
@@ -536,7 +562,7 @@ class PartedStore(Store):
             raise ReadOnlyError(f"version {self.version} of {self.path} is not the newest")
         self.flush()
         source = _at(self._history, self._history.newest, read_only=False, options=self._source.options)
-        source.path = self._source.path
+        source.path, source.far = self._source.path, self._source.far
         return PartsTransaction(source, message, self)
 
     def fork(self) -> Fork:
@@ -646,7 +672,11 @@ class PartedStore(Store):
 
     @property
     def _opening(self) -> Opening | None:
-        return os.path.abspath(self.path), (*self._source.options.items(), ("version", self.version))
+        source = self._source
+        again = (*source.options.items(), ("version", self.version))
+        if isinstance(source.files, Files):
+            return source.files.root, again
+        return source.path, (*again, *source.far)
 
     @_opening.setter
     def _opening(self, opening: Opening | None) -> None:
@@ -659,7 +689,8 @@ class PartedStore(Store):
         """Return how an array is opened in a process that may write to it, too; None where it may not."""
         if self.read_only:
             return None
-        fork = Fork(os.path.abspath(self.path), self._source.job) if self._source.fork_job else self._forks.implicit()
+        files, job = self._source.files, self._source.job
+        fork = Fork(files.root, job, files) if self._source.fork_job else self._forks.implicit()
         return _worker_array, (fork, space.id)
 
 

@@ -25,14 +25,14 @@ from typing import Any
 from nandarray import _nandarray
 from nandarray.errors import (
     CorruptError,
-    LockedError,
     NandarrayError,
     NotAStoreError,
     NotFoundError,
     PartError,
     UnsupportedVersionError,
 )
-from nandarray.parts.blobs.files import Files, reported
+from nandarray.parts.blobs.base import Blobs, part_key
+from nandarray.parts.blobs.files import head_of
 from nandarray.parts.leaves import Row
 from nandarray.parts.manifest import Entry
 
@@ -40,12 +40,10 @@ __all__ = [
     "OpenPart",
     "OpenParts",
     "Sealed",
-    "adopt",
     "facts_of",
     "job_of",
     "misfit",
     "new_job",
-    "part_key",
     "seal_facts",
     "shard_name",
 ]
@@ -73,27 +71,23 @@ def job_of(part: str) -> str:
     return part[:16]
 
 
-def part_key(part: str, *, sealed: bool = True) -> str:
-    """Return the key of a part's file."""
-    return f"parts/{part}.{'nand' if sealed else 'open'}"
-
-
 def shard_name(number: int) -> str:
     """Return the name that a shard has in its part."""
     return f"s/{number}"
 
 
-def seal_facts(files: Files, part: str) -> Sealed:
+def seal_facts(files: Blobs, part: str) -> Sealed:
     """Return by what a sealed part is known."""
-    return facts_of(files.path(part_key(part)))
+    return _sealed(*files.head(part, _HEAD_BYTES))
 
 
 def facts_of(path: str) -> Sealed:
     """Return by what a sealed part in a file is known."""
-    with reported(path), open(path, "rb") as file:
-        head = file.read(_HEAD_BYTES)
-        size = os.fstat(file.fileno()).st_size
-    return Sealed(size, int.from_bytes(hashlib.sha256(head).digest()[:8], "little"))
+    return _sealed(*head_of(path, _HEAD_BYTES))
+
+
+def _sealed(count: int, head: bytes) -> Sealed:
+    return Sealed(count, int.from_bytes(hashlib.sha256(head).digest()[:8], "little"))
 
 
 def misfit(space: _nandarray.Space, entry: Entry, number: int) -> str | None:
@@ -110,10 +104,10 @@ def misfit(space: _nandarray.Space, entry: Entry, number: int) -> str | None:
 class OpenPart:
     """A part that this process writes."""
 
-    def __init__(self, files: Files, job: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, files: Blobs, job: str, options: Mapping[str, Any]) -> None:
         self.part = job + secrets.token_hex(8)
         self._files, self._options = files, dict(options)
-        self.engine = _nandarray.Store.open(files.path(part_key(self.part, sealed=False)), "x", **options)
+        self.engine = _nandarray.Store.open(files.unsealed(self.part), "x", geometry=files.geometry, **options)
         self._numbers = itertools.count()
 
     def create(self, entry: Entry, shape: tuple[int, ...]) -> tuple[int, _nandarray.Space]:
@@ -134,15 +128,14 @@ class OpenPart:
         """End writing, and give the part the name that says so; if that fails, it is open for writing again."""
         try:
             self.engine.close()
-            _sealed(self._files, self.part)
+            self._files.seal(self.part)
             return seal_facts(self._files, self.part)
         except FileNotFoundError:
             told = f"part {self.part} of {self._files.root} is not there any more: its job was ended"
             raise PartError(told) from None
         except BaseException:
             with contextlib.suppress(NandarrayError, OSError):
-                path = self._files.path(part_key(self.part, sealed=False))
-                self.engine = _nandarray.Store.open(path, "r+", **self._options)
+                self.engine = _nandarray.Store.open(self._files.unsealed(self.part), "r+", **self._options)
             raise
 
     def let_go(self) -> None:
@@ -153,38 +146,7 @@ class OpenPart:
     def discard(self) -> None:
         """Delete the part."""
         self.let_go()
-        self._files.delete(part_key(self.part, sealed=False))
-
-
-def _sealed(files: Files, part: str) -> None:
-    """Give a part that no process writes the name of a sealed one."""
-    with contextlib.suppress(FileNotFoundError):  # its writer was quicker
-        files.name(files.path(part_key(part, sealed=False)), part_key(part))
-    files.delete(part_key(part, sealed=False))
-
-
-def adopt(files: Files, part: str) -> bool:
-    """Seal a part whose writer is gone; return whether it is sealed now, by whatever process.
-
-    Raises
-    ------
-    PartError
-        It is not there, or damaged.
-    """
-    if files.has(part_key(part)):
-        return True
-    try:
-        _nandarray.Store.open(files.path(part_key(part, sealed=False)), "r+").close()
-    except LockedError:
-        return False
-    except FileNotFoundError:
-        if files.has(part_key(part)):
-            return True
-        raise PartError(f"part {part} of {files.root} is not there") from None
-    except (CorruptError, NotAStoreError) as error:
-        raise PartError(f"part {part} of {files.root} is damaged: {error}") from error
-    _sealed(files, part)
-    return True
+        self._files.discard(self.part)
 
 
 class _Kept:
@@ -214,7 +176,7 @@ if hasattr(os, "register_at_fork"):
 class OpenParts:
     """The sealed parts of a source that are open for reading: with those of other sources at most 64 a process."""
 
-    def __init__(self, files: Files, options: Mapping[str, Any]) -> None:
+    def __init__(self, files: Blobs, options: Mapping[str, Any]) -> None:
         self._files = files
         self._options = dict(options)
         self._owner = next(_owners)
@@ -256,7 +218,7 @@ class OpenParts:
                 raise PartError(
                     f"{path} is not the part that was sealed: {has}, which must be {row.bytes} and {row.head:016x}"
                 )
-            return _nandarray.Store.open(path, "r", **self._options)
+            return self._files.open_part(row.part, self._options)
         except PartError:
             raise
         except FileNotFoundError:

@@ -33,6 +33,9 @@ class Filesystems(Objects):
         A path in it below which the keys are, as the file system writes it.
     """
 
+    #: Nothing of fsspec says that a file system makes an object in one step, and that of local files does not.
+    creates_at_once = False
+
     def __init__(self, system: Any, root: str) -> None:
         super().__init__(root)
         self._system = system
@@ -87,6 +90,11 @@ class Filesystems(Objects):
                 kind = type(self._system).__name__
                 raise InvalidError(f"{self.url(key)}: {kind} cannot make an object only if it is absent") from error
             return True
+
+    def put(self, key: str, data: bytes | memoryview) -> None:  # noqa: D102
+        with _reported(self.url(key)):
+            self._made_for(key)
+            self._system.pipe_file(self.url(key), bytes(data))
 
     def put_file(self, key: str, path: str) -> None:  # noqa: D102
         with _reported(self.url(key)):

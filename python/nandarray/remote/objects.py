@@ -93,6 +93,9 @@ class Objects(abc.ABC):
         The URL of the place, for messages: that of an object is ``root/key``.
     """
 
+    #: Whether :meth:`put_if_absent` is one step, so that of two processes one wins, and no reader sees half of it.
+    creates_at_once = True
+
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
 
@@ -141,6 +144,10 @@ class Objects(abc.ABC):
     @abc.abstractmethod
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
         """Make an object if its key is free; return whether it was."""
+
+    @abc.abstractmethod
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Make an object, in place of one that is there."""
 
     @abc.abstractmethod
     def put_file(self, key: str, path: str) -> None:

@@ -7,6 +7,7 @@ are set on the obstore store that the caller makes.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,6 +108,10 @@ class Obstores(Objects):
                 return False
             return True
 
+    def put(self, key: str, data: bytes | memoryview) -> None:  # noqa: D102
+        with _reported(self.url(key)):
+            self._obstore.put(self._store, key, bytes(data), use_multipart=False)
+
     def put_file(self, key: str, path: str) -> None:  # noqa: D102
         with _reported(self.url(key)):
             self._obstore.put(self._store, key, Path(path), chunk_size=_SENT_BYTES, max_concurrency=_SENT_AT_ONCE)
@@ -123,10 +128,24 @@ def _facts(meta: Any) -> Facts:
     return Facts(int(meta["size"]), meta.get("e_tag"), meta["last_modified"].timestamp())
 
 
+#: The process in which obstore was called first: its threads are there, and a call in a fork would wait for ever.
+_home: int | None = None
+
+
+def _refuse_forked(url: str) -> None:
+    global _home
+    if _home is None:
+        _home = os.getpid()
+    if _home != os.getpid():
+        why = "this process was forked from one that has called obstore, whose threads did not come along"
+        raise MediaError(f"{url}: {why}: start processes by spawn or forkserver")
+
+
 @contextmanager
 def _reported(url: str) -> Iterator[None]:
     """Raise an error of obstore as one of this package, but a FileNotFoundError where there is no such object."""
     exceptions = require("obstore.exceptions", "remote")
+    _refuse_forked(url)
     try:
         yield
     except (FileNotFoundError, exceptions.NotFoundError) as error:

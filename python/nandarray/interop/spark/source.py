@@ -16,16 +16,17 @@ from nandarray.interop.spark.types import spark_schema
 from nandarray.interop.spark.writing import TableWriter
 from nandarray.interop.spark.writing_files import FileWriter
 from nandarray.interop.spark.writing_parts import PartsWriter
+from nandarray.parts.blobs.files import Files
 from nandarray.parts.history import is_parted
-from nandarray.urls import is_served
+from nandarray.urls import is_url, split_remote
 
 __all__ = ["NandarrayDataSource", "register", "writer_of"]
 
 
 def writer_of(options: Options, schema: Any, *, overwrite: bool) -> TableWriter:
     """Return what writes a frame to a table, by the store that it is in."""
-    is_folder = not is_served(options.path) and is_parted(options.path)
-    return (PartsWriter if is_folder else FileWriter)(options, schema, overwrite=overwrite)
+    has_parts = split_remote(options.path) is not None or not is_url(options.path) and is_parted(Files(options.path))
+    return (PartsWriter if has_parts else FileWriter)(options, schema, overwrite=overwrite)
 
 
 class NandarrayDataSource(DataSource):  # type: ignore[misc]

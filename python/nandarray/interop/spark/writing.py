@@ -21,7 +21,7 @@ from nandarray.errors import InvalidError
 from nandarray.interop.spark.options import Options
 from nandarray.interop.spark.types import as_spark, fitted, spark_schema
 from nandarray.interop.tables import TextTable, create
-from nandarray.urls import is_served
+from nandarray.urls import is_url
 
 __all__ = ["TableWriter", "write_stream"]
 
@@ -63,7 +63,7 @@ class TableWriter(DataSourceArrowWriter, ABC):  # type: ignore[misc]
     def _check(self) -> None:
         """Refuse a frame that does not fit, before any task runs."""
         spark_schema(self._schema)
-        if not is_served(self._options.path) and not os.path.exists(self._options.path):
+        if not is_url(self._options.path) and not os.path.exists(self._options.path):
             return
         with open_store(self._options.path) as store:
             table = self._options.found(store)

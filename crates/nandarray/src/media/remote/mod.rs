@@ -29,7 +29,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::queue::{PieceQueue, ProcessQueue};
-pub use self::units::{Kept, Stay};
+pub use self::units::{CacheFiles, Stay};
 use self::units::{UNIT_BYTES, Units, units_of};
 use super::Media;
 use super::memory::beyond;
@@ -162,7 +162,7 @@ impl RemoteMedia {
     /// Opens an object of `len` bytes. Without `kept`, or if its files cannot be used, bytes are kept in memory alone.
     /// `trusting` is whether bytes are used that may have been there when the machine lost its power: their checksums
     /// are verified.
-    pub fn new(fetch: Box<dyn Fetch>, len: u64, kept: Option<Kept>, trusting: bool) -> Self {
+    pub fn new(fetch: Box<dyn Fetch>, len: u64, kept: Option<CacheFiles>, trusting: bool) -> Self {
         let mut shared = Shared {
             fetch,
             len,
@@ -202,7 +202,7 @@ const UNIT: usize = UNIT_BYTES as usize;
 ///
 /// # Errors
 /// Those of the system.
-pub fn evict(kept: Kept, len: u64, bytes: u64, seed: u64) -> io::Result<u64> {
+pub fn evict(kept: CacheFiles, len: u64, bytes: u64, seed: u64) -> io::Result<u64> {
     assert_eq!(kept.stay, Stay::TurningOver, "units of a kept object are lent");
     let units = Units::open(kept, len, true)?;
     units.evict(bytes, seed % len.div_ceil(UNIT_BYTES).max(1))

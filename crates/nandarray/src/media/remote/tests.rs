@@ -96,11 +96,11 @@ fn file(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
-fn files(folder: &Path, stay: Stay, alone: bool) -> Kept {
-    Kept { data: file(&folder.join("data")), marks: file(&folder.join("marks")), stay, alone }
+fn files(folder: &Path, stay: Stay, alone: bool) -> CacheFiles {
+    CacheFiles { data: file(&folder.join("data")), marks: file(&folder.join("marks")), stay, alone }
 }
 
-fn medium(script: &Arc<Script>, kept: Option<Kept>) -> RemoteMedia {
+fn medium(script: &Arc<Script>, kept: Option<CacheFiles>) -> RemoteMedia {
     RemoteMedia::new(Box::new(Handle(script.clone())), script.bytes.len() as u64, kept, true)
 }
 

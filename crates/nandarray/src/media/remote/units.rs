@@ -61,7 +61,7 @@ pub enum Stay {
 
 /// The files in which the bytes of an object are kept.
 #[derive(Debug)]
-pub struct Kept {
+pub struct CacheFiles {
     /// File of the object's bytes.
     pub data: File,
     /// File that says which of them are there.
@@ -95,8 +95,8 @@ impl Units {
     /// # Errors
     /// Those of the system, a full disk among them; the files are those of something else, and another process has them
     /// open.
-    pub(super) fn open(kept: Kept, len: u64, trusting: bool) -> io::Result<Self> {
-        let Kept { data, marks, stay, alone } = kept;
+    pub(super) fn open(kept: CacheFiles, len: u64, trusting: bool) -> io::Result<Self> {
+        let CacheFiles { data, marks, stay, alone } = kept;
         let count = len.div_ceil(UNIT_BYTES) as usize;
         let bytes = (HEAD_BYTES + count) as u64;
         let start = start_of_machine();
@@ -141,7 +141,7 @@ impl Units {
     /// # Errors
     /// Those of the system.
     pub(super) fn in_memory(len: u64) -> io::Result<Self> {
-        let kept = Kept { data: memory_file()?, marks: memory_file()?, stay: Stay::TurningOver, alone: true };
+        let kept = CacheFiles { data: memory_file()?, marks: memory_file()?, stay: Stay::TurningOver, alone: true };
         Self::open(kept, len, true)
     }
 

@@ -17,7 +17,8 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from nandarray.errors import ChangedError, DeniedError, InvalidError, MediaError
@@ -188,13 +189,19 @@ class Objects(abc.ABC):
         def one(start: int, end: int) -> tuple[int, memoryview]:
             return start, self.piece(key, start, end, facts, ended)
 
-        futures = [_threads().submit(one, *piece) for piece in pieces]
+        left, flying = iter(pieces), set[Future[tuple[int, memoryview]]]()
         try:
-            for future in as_completed(futures):
-                put(*future.result())
+            while True:
+                # A bounded number, as their bytes are in memory until they are put.
+                flying |= {_threads().submit(one, *piece) for piece in islice(left, 2 * _SIDE_BY_SIDE - len(flying))}
+                if not flying:
+                    return
+                done, flying = wait(flying, return_when=FIRST_COMPLETED)
+                while done:
+                    put(*done.pop().result())
         finally:  # an interrupt, too, which does not wait for what is on its way
             ended.set()
-            for future in futures:
+            for future in flying:
                 future.cancel()
 
     def read(self, key: str, ranges: Sequence[Range], facts: Facts) -> list[memoryview]:

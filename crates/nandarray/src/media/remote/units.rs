@@ -214,7 +214,7 @@ impl Units {
     pub(super) fn copy(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
         let before = self.evictions();
         let units = units_of(offset, out.len() as u64);
-        let held = if before % 2 == 0 {
+        let held = if before.is_multiple_of(2) {
             None
         } else {
             // Where the lock is free, the process that evicted was killed: its last unit is marked as absent.

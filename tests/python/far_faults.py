@@ -50,8 +50,8 @@ class FaultyObjects(Objects):
     def facts(self, key: str) -> Facts:
         return self._asked("facts", key)
 
-    def get(self, key: str) -> tuple[memoryview, Facts]:
-        return self._asked("get", key)
+    def get(self, key: str, most: int | None = None) -> tuple[memoryview, Facts]:
+        return self._asked("get", key, most)
 
     def get_range(self, key: str, start: int, end: int, facts: Facts) -> memoryview:
         return self._asked("get_range", key, start, end, facts)

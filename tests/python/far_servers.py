@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 #: Faults that a request may meet: the connection ends at once, in mid-body; an error of the server; another etag.
 FAULTS = ("drop", "short", "500", "503", "etag")
@@ -29,6 +30,8 @@ class RangeServer:
         Time before the answer to each request begins.
     rate : float
         Bytes in a second that the link carries, all connections together; 0 for as many as can be.
+    etags : {"strong", "weak", "none"}
+        Kind of the etags; a condition never holds of a weak one.
     fault : callable, optional
         Called with the number of the request, from 0, and its path; returns one of ``FAULTS``, or None.
     """
@@ -39,9 +42,11 @@ class RangeServer:
         *,
         latency_s: float = 0.0,
         rate: float = 0.0,
+        etags: str = "strong",
         fault: Callable[[int, str], str | None] | None = None,
     ) -> None:
         self.folder, self.latency_s, self.rate, self.fault = folder, latency_s, rate, fault
+        self.etags = etags
         #: Requests so far: method, name, first byte, byte behind the last.
         self.requests: list[tuple[str, str, int, int]] = []
         self.sent = 0
@@ -109,7 +114,7 @@ class RangeServer:
         if fault in ("500", "503"):
             self._refuse(to, int(fault), name)
             return
-        if (wanted := to.headers.get("If-Match")) is not None and wanted != etag:
+        if (wanted := to.headers.get("If-Match")) is not None and (wanted != etag or self.etags != "strong"):
             self._refuse(to, 412, name)
             return
         if to.headers.get("Range") and start >= facts.st_size:
@@ -118,7 +123,9 @@ class RangeServer:
         to.send_response(206 if to.headers.get("Range") else 200)
         to.send_header("Content-Length", str(end - start))
         to.send_header("Accept-Ranges", "bytes")
-        to.send_header("ETag", '"of-another"' if fault == "etag" else etag)
+        if self.etags != "none":
+            kind = "W/" if self.etags == "weak" else ""
+            to.send_header("ETag", kind + ('"of-another"' if fault == "etag" else etag))
         to.send_header("Last-Modified", to.date_time_string(int(facts.st_mtime)))
         if to.headers.get("Range"):
             to.send_header("Content-Range", f"bytes {start}-{end - 1}/{facts.st_size}")
@@ -163,6 +170,13 @@ def _range(header: str | None, size: int) -> tuple[int, int]:
     if not first:
         return max(size - int(last), 0), size
     return int(first), min(int(last) + 1, size) if last else size
+
+
+def hasty(url: str) -> Any:
+    """Return an obstore store of a server that tries nothing again."""
+    from obstore.store import HTTPStore
+
+    return HTTPStore(url, client_options={"allow_http": True}, retry_config={"max_retries": 0})
 
 
 @contextlib.contextmanager

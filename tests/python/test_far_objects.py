@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from far_servers import FAULTS, RangeServer, s3
+from far_servers import FAULTS, RangeServer, hasty, s3
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +65,8 @@ def test_ranges_of_an_object(tmp_path: Path) -> None:
             ranges = [(start, end) for start, end in spans]
             assert [bytes(one) for one in objects.read(key, ranges, facts)] == [data[a:b] for a, b in ranges]
             assert bytes(objects.get(key)[0]) == data
+            with pytest.raises(InvalidError, match="object has 5000000 bytes, .* at most 100"):
+                objects.get(key, 100)
             with pytest.raises(FileNotFoundError):
                 objects.facts("none")
             with pytest.raises(FileNotFoundError):
@@ -84,6 +89,38 @@ def test_an_object_that_is_replaced_is_noticed(tmp_path: Path) -> None:
             path.write_bytes(bytes(100_000))
 
 
+def test_an_interrupt_ends_the_wait_for_any_request(tmp_path: Path) -> None:
+    (tmp_path / "object").write_bytes(bytes(5_000_000))
+    with RangeServer(tmp_path) as server:
+        objects, key = place_of(f"{server.url}/object")
+        facts = objects.facts(key)
+        server.latency_s = 3.0
+        for request in (
+            lambda: objects.facts(key),
+            lambda: objects.head(key, 100),
+            lambda: objects.get(key),
+            lambda: objects.read(key, [(0, 10)], facts),
+            lambda: objects.read(key, [(0, 10), (3_000_000, 3_000_010)], facts),
+        ):
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            begin = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                request()
+            assert time.monotonic() - begin < 2
+
+
+def test_a_request_that_took_long_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "object").write_bytes(bytes(100))
+    monkeypatch.setattr("nandarray.remote.objects._TRIES_S", 0.2)
+    with RangeServer(tmp_path, fault=lambda number, _: "500" if number else None) as server:
+        objects, key = place_of("object", hasty(server.url))
+        facts = objects.facts(key)
+        server.latency_s = 0.3
+        with pytest.raises(MediaError, match="object: bytes 0 to 10"):
+            objects.read(key, [(0, 10)], facts)
+        assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_tried_again_and_told_with_object_and_range(tmp_path: Path, fault: str) -> None:
     data = os.urandom(3_000_000)
@@ -99,10 +136,7 @@ def test_a_fault_is_tried_again_and_told_with_object_and_range(tmp_path: Path, f
         else:
             assert [bytes(one) for one in objects.read(key, ranges, facts)] == [data[a:b] for a, b in ranges]
     with RangeServer(tmp_path, fault=lambda number, _: fault if number else None) as server:
-        from obstore.store import HTTPStore
-
-        hasty = HTTPStore(server.url, client_options={"allow_http": True}, retry_config={"max_retries": 0})
-        objects, key = place_of("object", hasty)
+        objects, key = place_of("object", hasty(server.url))
         facts = objects.facts(key)
         with pytest.raises((ChangedError, MediaError), match="object: (bytes 0 to|the object was replaced)"):
             objects.read(key, ranges, facts)

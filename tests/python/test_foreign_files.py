@@ -320,6 +320,17 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
             store["out"]
 
 
+def test_attributes_that_no_store_can_have_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        file["x"] = X
+        file["x"].attrs.update({"unit": "K", "of": file["x"].ref, "table": np.zeros(9_000_000)})
+        file.attrs["none"] = h5py.Empty("f4")
+    with pytest.warns(UserWarning, match=r"attributes left out of .*none; x:of; x:table"):
+        store = nandarray.open(tmp_path / "a.h5")
+    assert (dict(store["x"].attrs), dict(store.attrs)) == ({"unit": "K"}, {})
+    np.testing.assert_array_equal(store["x"][...], X)
+
+
 @pytest.mark.parametrize("format", [2, 3])
 def test_a_codec_that_is_not_known_is_named_and_the_rest_is_read(format: int, tmp_path: Path) -> None:
     root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=format)
@@ -409,6 +420,24 @@ def test_files_far_away_read_the_same(made: Path, name: str, tmp_path: Path) -> 
             same(own["all"]["x"][...], X)
     with RangeServer(folder) as server, pytest.raises(nandarray.StoreMissingError, match=r"none\.h5"):
         nandarray.open(f"{server.url}/none.h5")
+
+
+def test_chunks_far_away_that_are_too_large_are_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore")
+    from nandarray.interop.foreign import zarr_objects
+
+    monkeypatch.setattr(zarr_objects, "_WHOLE_MOST", 1 << 20)
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    for name, more in (("whole", {}), ("sharded", {"shards": (800, 1000)})):
+        array = root.create_array(name, shape=(800, 1000), chunks=(400, 1000), dtype="f8", compressors=None, **more)
+        array[...] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the specification of Zarr 3 has none
+        zarr.consolidate_metadata(tmp_path / "a.zarr", zarr_format=3)
+    with RangeServer(tmp_path) as server, nandarray.open(f"{server.url}/a.zarr") as store:
+        for name in ("whole", "sharded"):
+            with pytest.raises(nandarray.CorruptError, match=f"{name}/c/0/0.* 1048576"):
+                store[name][0]
 
 
 def test_a_bucket_is_listed(made: Path) -> None:

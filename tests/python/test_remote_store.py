@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from far_servers import RangeServer, s3
+from far_servers import RangeServer, hasty, s3
 
 import nandarray
 from nandarray import (
@@ -25,8 +25,11 @@ from nandarray import (
     NotAStoreError,
     StoreMissingError,
 )
+from nandarray.remote.places import place_of
+from nandarray.remote.source import open_far
 
 pytest.importorskip("obstore")
+fsspec = pytest.importorskip("fsspec")
 
 KEY = bytes(range(32))
 UNIT = 64 << 10
@@ -235,14 +238,12 @@ def test_what_is_no_store_is_told_with_its_url(tmp_path: Path, cache: Path) -> N
                 far(server, cache, name)
         with pytest.raises(StoreMissingError, match=f"{server.url}/none"):
             far(server, cache, "none")
+        objects, key = place_of(f"{server.url}/text")
+        endless = objects.facts(key)._replace(bytes=1 << 60)
+        with pytest.raises(NotAStoreError, match=rf"text must have at most {1 << 46} bytes; .* {1 << 60}"):
+            open_far(objects, key, endless)
     with pytest.raises(MediaError, match=f"{server.url}/text"):
-        far(server, cache, "text", storage=_hasty(server.url))
-
-
-def _hasty(url: str) -> Any:
-    from obstore.store import HTTPStore
-
-    return HTTPStore(url, client_options={"allow_http": True}, retry_config={"max_retries": 0})
+        far(server, cache, "text", storage=hasty(server.url))
 
 
 def test_an_object_that_is_replaced_is_never_mixed(made: Path, tmp_path: Path, cache: Path) -> None:
@@ -257,6 +258,36 @@ def test_an_object_that_is_replaced_is_never_mixed(made: Path, tmp_path: Path, c
             many[900:].sum()
         with far(server, cache, "copy.nand") as new:
             np.testing.assert_array_equal(new["many"][900:], np.arange(2_700_000, 3_000_000).reshape(100, 3000))
+
+
+@pytest.mark.parametrize("kind", ["strong", "weak", "none", "files"])
+def test_what_is_written_anew_in_its_place_is_never_mixed(kind: str, tmp_path: Path, cache: Path) -> None:
+    path, shape = tmp_path / "a.nand", (1000, 1000)
+    versions = []
+    for value in (1, 2):
+        with nandarray.open(path, "w") as store:
+            store["x"] = np.full(shape, value)
+        versions.append(path.read_bytes())
+    assert len(versions[0]) == len(versions[1])
+
+    def write(version: int) -> None:
+        with path.open("r+b") as file:  # the file keeps its number
+            file.write(versions[version])
+        os.utime(path, (version, version))
+
+    with RangeServer(tmp_path, etags=kind) as server:
+        storage = fsspec.filesystem("file") if kind == "files" else None
+        url = str(path) if storage else f"{server.url}/a.nand"
+        write(0)
+        with nandarray.open(url, storage=storage, cache=cache, verify="never") as store:
+            assert store["x"][0, 0] == 1
+            write(1)
+            with pytest.raises(ChangedError, match="a.nand: bytes .* replaced"):
+                store["x"][...]
+        for _ in range(2):
+            with nandarray.open(url, storage=storage, cache=cache, verify="never") as store:
+                assert (store["x"][...] == 2).all()
+        assert any(cache.glob("*.data")) == (kind in ("strong", "files"))
 
 
 def test_an_interrupt_ends_a_wait(made: Path, cache: Path) -> None:

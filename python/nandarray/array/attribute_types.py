@@ -27,7 +27,7 @@ ENUM = "enum"
 _BYTES = "bytes:"
 _DIMENSIONS_MOST = 64
 #: An attribute's most bytes: a type may say a width of text that nothing needs.
-_BYTES_MOST = 64 << 20
+BYTES_MOST = 64 << 20
 #: What :func:`typed` raises for a value that is not of a type, or for what is no type.
 _NOT_OF_IT = (TypeError, ValueError, OverflowError, AttributeError, SyntaxError, RecursionError)
 
@@ -46,8 +46,8 @@ def typed(value: Any, kind: str) -> Any:
     dtype = np.dtype(name)
     if dtype.kind not in "biufcSUMm" or (ndim and not (ndim.isdecimal() and int(ndim) <= _DIMENSIONS_MOST)):
         raise ValueError(f"{kind!r} is no type of an attribute")
-    if np.array(value, dtype=object).size * dtype.itemsize > _BYTES_MOST:
-        raise ValueError(f"an attribute of type {kind!r} has more than {_BYTES_MOST} bytes")
+    if np.array(value, dtype=object).size * dtype.itemsize > BYTES_MOST:
+        raise ValueError(f"an attribute of type {kind!r} has more than {BYTES_MOST} bytes")
     if dtype.kind == "c":
         value = np.array(value, dtype=object)
         array = np.array([complex(item) for item in value.ravel()], dtype).reshape(value.shape)

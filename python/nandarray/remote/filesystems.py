@@ -1,21 +1,25 @@
 """Objects by fsspec: every file system that has an implementation of it.
 
-fsspec's calls carry no etag, so each fetch is followed by a look at the object: one that was replaced is noticed before
-its bytes are used. File systems without etags are held by size and time.
+fsspec's calls carry no etag, so each range is followed by a look at the object: one that was replaced is noticed before
+its bytes are used. Local files have number and time as an etag; what has none is held by size and time.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from nandarray.errors import ChangedError, DeniedError, InvalidError, MediaError, NandarrayError
-from nandarray.remote.objects import Facts, Objects, Put, Range
+from nandarray.remote.objects import Facts, Objects
 
 __all__ = ["Filesystems"]
+
+#: Names under which file systems tell when an object was last written.
+_TIMES = ("LastModified", "last_modified", "Last-Modified", "updated", "mtime", "modified", "created")
 
 
 class Filesystems(Objects):
@@ -40,33 +44,29 @@ class Filesystems(Objects):
         with _reported(self.url(key)):
             self._system.invalidate_cache()
             found = self._system.info(self.url(key))
-        if found.get("type") == "directory" or found.get("size") is None:
+        if found.get("type") == "directory":
             raise FileNotFoundError(errno.ENOENT, "there is no such object", self.url(key))
+        if found.get("size") is None:
+            raise MediaError(f"{self.url(key)}: nothing says how large the object is, so no range of it can be read")
         return _facts(found)
 
-    def get(self, key: str) -> tuple[memoryview, Facts]:  # noqa: D102
+    def get(self, key: str, most: int | None = None) -> tuple[memoryview, Facts]:  # noqa: D102
         facts = self.facts(key)
+        self._bounded(key, facts, most)
         with _reported(self.url(key)):
             data = memoryview(self._system.cat_file(self.url(key)))
+        if not facts.same(self.facts(key)):
+            raise ChangedError(f"{self.url(key)}: the object was replaced while it was read")
         if len(data) != facts.bytes:
             raise MediaError(f"{self.url(key)}: the answer has {len(data)} of {facts.bytes} bytes")
         return data, facts
 
     def get_range(self, key: str, start: int, end: int, facts: Facts) -> memoryview:  # noqa: D102
         with _reported(self.url(key)):
-            return memoryview(self._system.cat_file(self.url(key), start=start, end=end))
-
-    def fetch(self, key: str, pieces: Sequence[Range], facts: Facts, put: Put) -> None:  # noqa: D102
-        found: dict[int, memoryview] = {}
-        super().fetch(key, pieces, facts, found.__setitem__)
-        try:
-            now = self.facts(key)
-        except FileNotFoundError as error:
-            raise ChangedError(f"{self.url(key)}: the object was deleted since it was opened") from error
-        if now != facts:
+            found = memoryview(self._system.cat_file(self.url(key), start=start, end=end))
+        if not facts.same(self.facts(key)):
             raise ChangedError(f"{self.url(key)}: the object was replaced since it was opened")
-        for start, data in found.items():
-            put(start, data)
+        return found
 
     def listing(self, folder: str) -> list[tuple[str, Facts]]:  # noqa: D102
         top = str(self._system._strip_protocol(self.url("")))
@@ -114,14 +114,22 @@ class Filesystems(Objects):
 
 
 def _facts(info: dict[str, Any]) -> Facts:
-    etag = next((str(info[key]) for key in ("ETag", "etag", "e_tag", "md5", "ino") if info.get(key)), None)
-    when = next(
-        (info[key] for key in ("LastModified", "last_modified", "updated", "mtime", "created") if key in info), 0
-    )
-    if isinstance(when, str):
-        when = datetime.fromisoformat(when)
-    made_at = when.timestamp() if isinstance(when, datetime) else float(when or 0)
-    return Facts(int(info["size"]), etag, made_at)
+    etag = next((str(info[key]) for key in ("ETag", "etag", "e_tag", "md5") if info.get(key)), None)
+    made_at = next((_seconds(info[key]) for key in _TIMES if info.get(key)), 0.0)
+    if etag is None and info.get("ino") and info.get("mtime"):
+        # A file that is written anew in its place keeps its number.
+        etag = f"{info['ino']}-{info['mtime']}"
+    return Facts(int(info["size"] or 0), etag, made_at)
+
+
+def _seconds(when: Any) -> float:
+    """Return a time in seconds since 1970; 0 for one in a form of its own."""
+    try:
+        if isinstance(when, str):
+            when = datetime.fromisoformat(when) if when[:4].isdigit() else parsedate_to_datetime(when)
+        return when.timestamp() if isinstance(when, datetime) else float(when)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 :class:`Objects` is the interface. :mod:`nandarray.remote.obstores` and :mod:`nandarray.remote.filesystems` implement
 it. Ranges are merged into pieces here, and pieces are fetched side by side, by threads of the process. An object is
-read as it was when its facts were requested: each request carries its etag, and one that was replaced since is a
-:class:`~nandarray.ChangedError`, never a mixture of two. A body that ends early and a lost connection are tried again.
+read as it was when its facts were requested: each answer is held against them, and an object that was replaced since is
+a :class:`~nandarray.ChangedError`, never a mixture of two (:meth:`Facts.same`). A body that ends early and a lost
+connection are tried again.
 
 Nothing is kept here, and nothing here knows what is in an object.
 """
@@ -16,16 +17,19 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import NamedTuple
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
-from nandarray.errors import ChangedError, DeniedError, MediaError
+from nandarray.errors import ChangedError, DeniedError, InvalidError, MediaError
 
-__all__ = ["GAP_BYTES", "PIECE_BYTES", "Facts", "Objects", "Put", "Range", "merged"]
+__all__ = ["GAP_BYTES", "PIECE_BYTES", "Facts", "Objects", "Put", "Range", "interruptible", "merged"]
+
+_T = TypeVar("_T")
 
 #: First byte of a range, and the one behind its last.
 Range = tuple[int, int]
-#: Takes the bytes of a piece, in any thread: its first byte, and the bytes, which it does not keep.
+#: Takes the bytes of a piece: its first byte, and the bytes.
 Put = Callable[[int, memoryview], None]
 
 #: Largest number of bytes between two ranges that are fetched as one piece.
@@ -37,6 +41,8 @@ _SIDE_BY_SIDE = 16
 #: Number of requests of a piece before its error counts, and the first pause between them in seconds.
 _TRIES = 4
 _PAUSE_S = 0.1
+#: Seconds after which no other request is made: one that took so long had tries of its own.
+_TRIES_S = 30.0
 
 
 class Facts(NamedTuple):
@@ -48,6 +54,17 @@ class Facts(NamedTuple):
     etag: str | None
     #: Time when the object was made, in seconds since 1970, by the store's clock; 0 where the store does not say.
     made_at: float
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the version tells this object from every other one, at any time: not a weak etag (``W/``)."""
+        return self.etag is not None and not self.etag.startswith("W/")
+
+    def same(self, now: Facts) -> bool:
+        """Return whether an object with the facts ``now`` is this one still: by its age, too, if no version lasts."""
+        if (now.bytes, now.etag) != (self.bytes, self.etag):
+            return False
+        return self.lasting or now.made_at == self.made_at
 
 
 def merged(ranges: Iterable[Range], gap: int = GAP_BYTES, piece: int = PIECE_BYTES) -> list[Range]:
@@ -96,8 +113,14 @@ class Objects(abc.ABC):
         """Return what the store says of an object."""
 
     @abc.abstractmethod
-    def get(self, key: str) -> tuple[memoryview, Facts]:
-        """Read an object whole."""
+    def get(self, key: str, most: int | None = None) -> tuple[memoryview, Facts]:
+        """Read an object whole; one of more than ``most`` bytes is an InvalidError, before its bytes are read."""
+
+    def _bounded(self, key: str, facts: Facts, most: int | None) -> None:
+        if most is not None and facts.bytes > most:
+            raise InvalidError(
+                f"{self.url(key)} has {facts.bytes} bytes, and must have at most {most} to be read whole"
+            )
 
     def head(self, key: str, count: int) -> tuple[memoryview, Facts]:
         """Read the first bytes of an object, fewer if it is shorter, and return them with its facts."""
@@ -149,7 +172,7 @@ class Objects(abc.ABC):
         facts : Facts
             The object's facts, which it must have still.
         put : callable
-            Called with the first byte of a piece and its bytes, by several threads at a time.
+            Called with the first byte of a piece and its bytes, in this thread.
 
         Raises
         ------
@@ -163,18 +186,23 @@ class Objects(abc.ABC):
             return
         ended = threading.Event()
 
-        def one(start: int, end: int) -> None:
-            if not ended.is_set():
-                put(start, self.piece(key, start, end, facts, ended))
+        def one(start: int, end: int) -> tuple[int, memoryview]:
+            return start, self.piece(key, start, end, facts, ended)
 
-        futures: list[Future[None]] = [_threads().submit(one, *piece) for piece in pieces]
+        left, flying = iter(pieces), set[Future[tuple[int, memoryview]]]()
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-        finally:  # an interrupt, too: nothing is put after this call
+            while True:
+                # A bounded number, as their bytes are in memory until they are put.
+                flying |= {_threads().submit(one, *piece) for piece in islice(left, 2 * _SIDE_BY_SIDE - len(flying))}
+                if not flying:
+                    return
+                done, flying = wait(flying, return_when=FIRST_COMPLETED)
+                while done:
+                    put(*done.pop().result())
+        finally:  # an interrupt, too, which does not wait for what is on its way
             ended.set()
-            wait(futures)
-        for future in futures:
-            future.result()
+            for future in flying:
+                future.cancel()
 
     def read(self, key: str, ranges: Sequence[Range], facts: Facts) -> list[memoryview]:
         """Read ranges of an object, in any order, and return the bytes of each."""
@@ -194,6 +222,7 @@ class Objects(abc.ABC):
             It cannot be had; the message names object and range.
         """
         where = f"{self.url(key)}: bytes {start} to {end}"
+        last_at = time.monotonic() + _TRIES_S
         for left in reversed(range(_TRIES)):
             try:
                 found = self.get_range(key, start, end, facts)
@@ -207,7 +236,7 @@ class Objects(abc.ABC):
             except DeniedError:
                 raise
             except MediaError as error:
-                if not left or (ended is not None and ended.is_set()):
+                if not left or (ended is not None and ended.is_set()) or time.monotonic() > last_at:
                     raise MediaError(f"{where}: {error}" if where not in str(error) else str(error)) from error
                 time.sleep(_PAUSE_S * 2 ** (_TRIES - 1 - left) * (0.5 + random.random()))
         raise AssertionError("the last try returns or raises")
@@ -219,6 +248,25 @@ def _cut(pieces: Sequence[Range], found: dict[int, memoryview], start: int, end:
         found[first][max(start - first, 0) : end - first] for first, last in pieces if first < end and start < last
     ]
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+
+
+def interruptible(request: Callable[[], _T]) -> _T:
+    """Make a request, and return what it returns; an interrupt ends the wait for it, but not the request.
+
+    A library that does not look for signals is called by another thread, where this one takes them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return request()
+    answer: Future[_T] = Future()
+
+    def make() -> None:
+        try:
+            answer.set_result(request())
+        except BaseException as error:  # raised where it is waited for
+            answer.set_exception(error)
+
+    threading.Thread(target=make, name="nandarray-request").start()
+    return answer.result()
 
 
 _pool: tuple[int, ThreadPoolExecutor] | None = None

@@ -15,7 +15,7 @@ from typing import Any
 
 from nandarray.errors import ChangedError, DeniedError, MediaError
 from nandarray.optional import require
-from nandarray.remote.objects import Facts, Objects
+from nandarray.remote.objects import Facts, Objects, interruptible
 
 __all__ = ["Obstores"]
 
@@ -48,23 +48,33 @@ class Obstores(Objects):
 
     def facts(self, key: str) -> Facts:  # noqa: D102
         with _reported(self.url(key)):
-            return _facts(self._obstore.head(self._store, key))
+            return _facts(interruptible(lambda: self._obstore.head(self._store, key)))
 
-    def get(self, key: str) -> tuple[memoryview, Facts]:  # noqa: D102
+    def get(self, key: str, most: int | None = None) -> tuple[memoryview, Facts]:  # noqa: D102
         with _reported(self.url(key)):
-            found = self._obstore.get(self._store, key)
-            facts = _facts(found.meta)
-            data = memoryview(found.bytes())
+            meta, _, data = self._got(key, most=most)
+            facts = _facts(meta)
         if len(data) != facts.bytes:
             raise MediaError(f"{self.url(key)}: the answer has {len(data)} of {facts.bytes} bytes")
         return data, facts
 
+    def _got(
+        self, key: str, options: dict[str, Any] | None = None, most: int | None = None
+    ) -> tuple[Any, tuple[int, ...], memoryview]:
+        """Return what the answer to a request says of the object, the range that it has, and the bytes."""
+
+        def get() -> tuple[Any, tuple[int, ...], memoryview]:
+            found = self._obstore.get(self._store, key, options=options)
+            self._bounded(key, _facts(found.meta), most)
+            return found.meta, tuple(found.range), memoryview(found.bytes())
+
+        return interruptible(get)
+
     def head(self, key: str, count: int) -> tuple[memoryview, Facts]:  # noqa: D102
         try:
             with _reported(self.url(key)):
-                found = self._obstore.get(self._store, key, options={"range": (0, count)})
-                facts = _facts(found.meta)
-                data = memoryview(found.bytes())
+                meta, _, data = self._got(key, {"range": (0, count)})
+                facts = _facts(meta)
         except (ChangedError, MediaError):
             # An empty object has no first byte, and says so in as many ways as there are servers; or it is tried again.
             return super().head(key, count)
@@ -74,21 +84,20 @@ class Obstores(Objects):
 
     def get_range(self, key: str, start: int, end: int, facts: Facts) -> memoryview:  # noqa: D102
         options: dict[str, Any] = {"range": (start, end)}
-        if facts.etag is not None:
+        if facts.lasting:  # the condition compares strongly: a weak etag is never equal
             options["if_match"] = facts.etag
         with _reported(self.url(key)):
-            found = self._obstore.get(self._store, key, options=options)
-            now = _facts(found.meta)
+            meta, given, data = self._got(key, options)
             # A server may ignore the condition, so its answer is held against it, too.
-            if now.etag != facts.etag or now.bytes != facts.bytes:
+            if not facts.same(_facts(meta)):
                 raise ChangedError(f"{self.url(key)}: the object was replaced since it was opened")
-            if tuple(found.range) != (start, end):
-                raise MediaError(f"{self.url(key)}: asked for bytes {start} to {end}, the answer has {found.range}")
-            return memoryview(found.bytes())
+            if given != (start, end):
+                raise MediaError(f"{self.url(key)}: asked for bytes {start} to {end}, the answer has {given}")
+            return data
 
     def listing(self, folder: str) -> list[tuple[str, Facts]]:  # noqa: D102
         with _reported(self.url(folder)):
-            pages = self._obstore.list(self._store, folder or None)
+            pages = interruptible(lambda: [*self._obstore.list(self._store, folder or None)])
             return sorted((one["path"], _facts(one)) for page in pages for one in page)
 
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:  # noqa: D102

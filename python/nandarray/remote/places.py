@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from nandarray.errors import InvalidError
@@ -15,7 +16,7 @@ from nandarray.urls import split_remote
 __all__ = ["Place", "place_of"]
 
 #: Limits of requests of stores that are made here: the caller's own have the caller's.
-_RETRIES = {"max_retries": 4}
+_RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
 _CLIENT = {"timeout": "60s", "connect_timeout": "10s", "allow_http": True}
 
 

@@ -24,6 +24,8 @@ __all__ = ["open_far", "open_place", "opening", "place_of", "refuse"]
 
 #: Bytes that are fetched with the facts of an object: a store's superblocks are there.
 _HEAD = 64 << 10
+#: Largest object in bytes: each unit of one takes a byte of memory or disk at once, whatever its server says.
+_BYTES_MOST = 1 << 46
 #: Bytes that are fetched between two looks at the cache's bound.
 _LOOKED_AT = 32 << 20
 
@@ -118,7 +120,9 @@ def _opened(
     url, verify = objects.url(key), options["verify"]
     if not facts.bytes:
         raise NotAStoreError(f"{url} is not a nandarray store: it is empty")
-    if facts.etag is None and cache is not None:
+    if facts.bytes > _BYTES_MOST:
+        raise NotAStoreError(f"{url} must have at most {_BYTES_MOST} bytes; its server says {facts.bytes}")
+    if not facts.lasting:
         cache = None  # nothing says whether what was kept is of the same object
     _ends_once()
     source = _Source(objects, key, facts, cache)

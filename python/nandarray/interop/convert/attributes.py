@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.array.attribute_types import ENUM, TYPES, known_types, typed
+from nandarray.array.attribute_types import BYTES_MOST, ENUM, TYPES, known_types, typed
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
 
@@ -73,6 +73,8 @@ def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dic
         if key == TYPES:
             continue
         try:
+            if np.size(value) * getattr(getattr(value, "dtype", None), "itemsize", 1) > BYTES_MOST:
+                raise TypeError(f"attribute {str(key)!r} has more than {BYTES_MOST} bytes")
             plain[str(key)], kind = _encode(value)
         except TypeError:
             if skipped is None:

@@ -50,8 +50,8 @@ class FarFile(File):
         self._lock = StoreLock()
 
     def state(self) -> Any:
-        """Return the object's version and size; None where its store has no versions."""
-        return None if self.facts.etag is None else (self.facts.etag, self.facts.bytes)
+        """Return the object's version and size; None where its store has no versions that last."""
+        return (self.facts.etag, self.facts.bytes) if self.facts.lasting else None
 
     def ahead(self, ranges: Sequence[Range]) -> None:
         """Fetch ranges that will be read next, one request for those that lie together; each is kept for one read."""
@@ -191,7 +191,7 @@ class FarObjects(Objects):
         """Return bytes of an object, all of them by default; None where there is none."""
         if not at and count is None:
             try:
-                return bytes(self._objects.get(self._key(key))[0])
+                return bytes(self._objects.get(self._key(key), self.most)[0])
             except FileNotFoundError:
                 return None
         facts = self._known(key)

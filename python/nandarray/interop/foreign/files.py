@@ -116,6 +116,8 @@ class Objects:
     path: str
     #: Whether keys can be listed, and whether what a list of names in one object says is taken for that.
     lists, far = True, False
+    #: The most bytes of an object that is read whole from far away.
+    most: int | None = None
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes of an object; None where there is none."""

@@ -174,6 +174,8 @@ class Hdf5Chunks:
             raise self._corrupt(where, error) from error
 
     def _bytes(self, offset: int, size: int, where: Sequence[int]) -> bytes:
+        if size > 2 * self._limit:
+            raise self._corrupt(where, f"{size} bytes, packed, are more than {2 * self._limit}")
         (raw,) = self._file.read([(offset, size)])
         if len(raw) != size:
             raise self._corrupt(where, f"{size} bytes at {offset}, of which the file has {len(raw)}")

@@ -166,12 +166,17 @@ def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, l
     contents.members = [one if one.name else replace(one, name=named) for one in contents.members]
     contents.refused = [(name or named, why) for name, why in contents.refused]
     _refuse_names(contents)
-    if contents.refused:
-        listed = "; ".join(why for _, why in contents.refused[:_LISTED])
-        more = f" and {len(contents.refused) - _LISTED} more" if len(contents.refused) > _LISTED else ""
-        warnings.warn(f"left out of {path}: {listed}{more}", UserWarning, stacklevel=5)
+    for what, found in (
+        ("left out", [why for _, why in contents.refused]),
+        ("attributes left out", contents.skipped_attrs),
+        ("not shown", contents.notes),
+    ):
+        if found:
+            more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+            warnings.warn(f"{what} of {path}: {'; '.join(found[:_LISTED])}{more}", UserWarning, stacklevel=5)
     source = ForeignSource(path, contents, file, stack.pop_all(), limit)
     far = storage is not None or split_remote(path) is not None
+    source.waits = not far
     if not far:
         return Store(source, "r", (os.path.abspath(path), ()))  # type: ignore[arg-type]
     held = None if storage is None else Storage(storage)

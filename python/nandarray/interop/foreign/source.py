@@ -127,6 +127,8 @@ class ForeignSource(Source):
     def __init__(self, path: str, contents: Contents, file: File | None, closing: ExitStack, limit: int) -> None:
         super().__init__(path, read_only=True)
         self.file = file
+        #: Whether closing waits for reads that are under way: they use descriptors that are closed then.
+        self.waits = True
         #: Lets go of the file when this is let go of, and when Python ends: before the libraries are gone.
         self._closing = weakref.finalize(self, closing.close)
         self.scratch = ScratchEngine()
@@ -167,7 +169,7 @@ class ForeignSource(Source):
             self._closed = True
             threads, self._threads = self._threads, None
         if threads is not None and threads[0] == os.getpid():
-            threads[1].shutdown(wait=True)
+            threads[1].shutdown(wait=self.waits, cancel_futures=True)
         self.kept.clear()
         self._closing()
 
@@ -542,7 +544,7 @@ class ForeignSpace(Space):
                 self._together(threads, iter(batch), work)
             except BaseException:
                 if coming is not None:
-                    wait([coming])
+                    coming.cancel()
                 raise
             batch = following
 

@@ -51,6 +51,7 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
     def __init__(self, objects: Objects) -> None:
         super().__init__(read_only=True)
         self._objects = objects
+        objects.most = _WHOLE_MOST
         #: By the prefix of an array's keys, what refuses bytes of its chunks.
         self._guards: dict[str, Any] = {}
         self._lock = StoreLock()
@@ -120,6 +121,10 @@ class ZarrObjects(zarr_abc.Store):  # type: ignore[misc]  # of whatever version 
             if size is None:
                 return None
             at = max(0, size - byte_range.suffix)
+        if byte_range is not None:
+            length = (self._objects.size(key) or 0) - at if count is None else count
+            if length > most:
+                raise InvalidError(f"{self._objects.path}: {length} bytes of {key} are asked for, more than {most}")
         if not self._objects.far or byte_range is None or getattr(byte_range, "start", None):
             found = self._objects.read(key, at, count)
         else:

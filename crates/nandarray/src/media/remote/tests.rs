@@ -265,33 +265,52 @@ fn media_share_files_and_marks_of_something_else_are_made_anew() {
 
 #[test]
 fn evictions_under_readers_cost_time_and_no_byte() {
+    for (units, pause) in [(64, Duration::from_millis(1)), (3, Duration::ZERO)] {
+        let folder = tempfile::tempdir().unwrap();
+        let len = units * UNIT;
+        let script = Arc::new(Script::new(len));
+        let media = medium(&script, Some(files(folder.path(), Stay::TurningOver, true)));
+        let (left, freed, wrong) = (AtomicUsize::new(4), AtomicU64::new(0), Mutex::new(Vec::new()));
+        std::thread::scope(|s| {
+            for thread in 0..4 {
+                let (media, script, left, wrong) = (&media, &script, &left, &wrong);
+                s.spawn(move || {
+                    let mut chance = Chance::seeded(thread);
+                    for _ in 0..300 * 64 / units {
+                        let at = chance.below(len as u64 - 1) as usize;
+                        let n = (chance.below(3 * UNIT as u64) as usize + 1).min(len - at);
+                        if !read(media, at, n).is_ok_and(|got| got == script.bytes[at..at + n]) {
+                            wrong.lock().push((at, n));
+                            break;
+                        }
+                    }
+                    left.fetch_sub(1, Ordering::AcqRel);
+                });
+            }
+            let mut seed = 0;
+            while left.load(Ordering::Acquire) > 0 {
+                let kept = files(folder.path(), Stay::TurningOver, false);
+                freed.fetch_add(evict(kept, len as u64, 7 * UNIT_BYTES, seed).unwrap(), Ordering::AcqRel);
+                seed += 7;
+                std::thread::sleep(pause);
+            }
+        });
+        assert_eq!(wrong.into_inner(), [], "places and lengths");
+        assert!(freed.into_inner() > len as u64, "more than all of it went");
+    }
+}
+
+#[test]
+fn a_process_that_was_killed_while_it_evicted_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let len = 64 * UNIT;
-    let script = Arc::new(Script::new(len));
+    let script = Arc::new(Script::new(16 * UNIT));
     let media = medium(&script, Some(files(folder.path(), Stay::TurningOver, true)));
-    let (left, freed) = (AtomicUsize::new(4), AtomicU64::new(0));
-    std::thread::scope(|s| {
-        for thread in 0..4 {
-            let (media, script, left) = (&media, &script, &left);
-            s.spawn(move || {
-                let mut chance = Chance::seeded(thread);
-                for _ in 0..300 {
-                    let at = chance.below(len as u64 - 1) as usize;
-                    let n = (chance.below(3 * UNIT as u64) as usize + 1).min(len - at);
-                    assert_eq!(read(media, at, n).unwrap(), &script.bytes[at..at + n]);
-                }
-                left.fetch_sub(1, Ordering::AcqRel);
-            });
-        }
-        let mut seed = 0;
-        while left.load(Ordering::Acquire) > 0 {
-            let kept = files(folder.path(), Stay::TurningOver, false);
-            freed.fetch_add(evict(kept, len as u64, 7 * UNIT_BYTES, seed).unwrap(), Ordering::AcqRel);
-            seed += 7;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    });
-    assert!(freed.into_inner() > len as u64, "more than all of it went");
+    assert_eq!(read(&media, 0, 16 * UNIT).unwrap(), script.bytes);
+    let marks = file(&folder.path().join("marks"));
+    marks.write_all_at(&1_u64.to_le_bytes(), 24).unwrap();
+    let before = script.calls.lock().len();
+    assert_eq!(read(&media, 5, 16 * UNIT - 5).unwrap(), script.bytes[5..]);
+    assert_eq!(script.calls.lock().len(), before);
 }
 
 #[test]

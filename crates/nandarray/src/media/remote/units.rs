@@ -170,8 +170,13 @@ impl Units {
         self.mark(unit).load(Ordering::Acquire) != ABSENT
     }
 
-    /// Marks units as used, where units are evicted by their use.
+    /// Marks units as used, where units are evicted by their use: a hint, which is left out while units are evicted.
     pub(super) fn used(&self, units: std::ops::Range<u64>) {
+        if units.clone().all(|unit| self.mark(unit).load(Ordering::Relaxed) != PRESENT) {
+            return;
+        }
+        // Under the lock, as one that is evicted between look and mark would be a hole that is marked.
+        let Ok(_held) = Held::take(&self.data, libc::LOCK_SH | libc::LOCK_NB) else { return };
         for unit in units {
             if self.mark(unit).load(Ordering::Relaxed) == PRESENT {
                 // A hint to the eviction.
@@ -209,15 +214,26 @@ impl Units {
     pub(super) fn copy(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
         let before = self.evictions();
         let units = units_of(offset, out.len() as u64);
-        if before % 2 == 1 || !units.clone().all(|unit| self.has(unit)) {
+        let held = if before.is_multiple_of(2) {
+            None
+        } else {
+            // Where the lock is free, the process that evicted was killed: its last unit is marked as absent.
+            match Held::take(&self.data, libc::LOCK_SH | libc::LOCK_NB) {
+                Ok(held) => Some(held),
+                Err(_) => return Ok(false),
+            }
+        };
+        if !units.clone().all(|unit| self.has(unit)) {
             return Ok(false);
         }
         self.data.read_exact_at(out, offset)?;
         fence(Ordering::AcqRel);
+        let same = held.is_some() || self.evictions() == before;
+        drop(held);
         if self.stay == Stay::TurningOver {
             self.used(units);
         }
-        Ok(self.evictions() == before)
+        Ok(same)
     }
 
     /// Writes bytes from a unit's beginning on, and marks the units that they cover, the last one of the object too.
@@ -261,7 +277,9 @@ impl Units {
                 _ => {
                     self.count_eviction()?;
                     let done = self.set_mark(unit, ABSENT);
-                    punch(&self.data, unit * UNIT_BYTES, UNIT_BYTES);
+                    if done.is_ok() {
+                        punch(&self.data, unit * UNIT_BYTES, UNIT_BYTES);
+                    }
                     self.count_eviction()?;
                     done?;
                     freed += UNIT_BYTES.min(self.len - unit * UNIT_BYTES);
@@ -294,7 +312,8 @@ struct Held(#[expect(dead_code, reason = "closing it ends the lock")] File);
 
 impl Held {
     fn take(file: &File, kind: libc::c_int) -> io::Result<Self> {
-        let own = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        // For writing, too: some file systems give exclusive locks to writers alone.
+        let own = File::options().read(true).write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
         loop {
             // SAFETY: a plain integer and an open descriptor.
             if unsafe { libc::flock(own.as_raw_fd(), kind) } == 0 {

@@ -273,10 +273,13 @@ fn evictions_under_readers_cost_time_and_no_byte() {
         let (left, freed, wrong) = (AtomicUsize::new(4), AtomicU64::new(0), Mutex::new(Vec::new()));
         std::thread::scope(|s| {
             for thread in 0..4 {
-                let (media, script, left, wrong) = (&media, &script, &left, &wrong);
+                let (media, script, left, wrong, freed) = (&media, &script, &left, &wrong, &freed);
                 s.spawn(move || {
                     let mut chance = Chance::seeded(thread);
-                    for _ in 0..300 * 64 / units {
+                    let mut reads = 300 * 64 / units;
+                    // On a busy machine the readers may be far ahead of the evictions.
+                    while reads > 0 || freed.load(Ordering::Acquire) <= len as u64 {
+                        reads = reads.saturating_sub(1);
                         let at = chance.below(len as u64 - 1) as usize;
                         let n = (chance.below(3 * UNIT as u64) as usize + 1).min(len - at);
                         if !read(media, at, n).is_ok_and(|got| got == script.bytes[at..at + n]) {
@@ -296,7 +299,6 @@ fn evictions_under_readers_cost_time_and_no_byte() {
             }
         });
         assert_eq!(wrong.into_inner(), [], "places and lengths");
-        assert!(freed.into_inner() > len as u64, "more than all of it went");
     }
 }
 

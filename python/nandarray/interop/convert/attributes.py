@@ -73,7 +73,7 @@ def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dic
         if key == TYPES:
             continue
         try:
-            if np.size(value) * getattr(getattr(value, "dtype", None), "itemsize", 1) > BYTES_MOST:
+            if _bytes_of(value) > BYTES_MOST:
                 raise TypeError(f"attribute {str(key)!r} has more than {BYTES_MOST} bytes")
             plain[str(key)], kind = _encode(value)
         except TypeError:
@@ -92,6 +92,11 @@ def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dic
             ) from error
         skipped.append(TYPES)
     return {**plain, TYPES: types} if types else plain
+
+
+def _bytes_of(value: Any) -> int:
+    """Return the size of an array or a text in bytes; 0 for what has none in advance."""
+    return len(value) if isinstance(value, str | bytes) else int(getattr(value, "nbytes", 0))
 
 
 def _restore(plain: dict[str, Any], types: dict[str, str], given: Any) -> None:

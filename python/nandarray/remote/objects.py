@@ -232,14 +232,19 @@ class Objects(abc.ABC):
             except FileNotFoundError as error:
                 raise ChangedError(f"{where}: the object was deleted since it was opened") from error
             except ChangedError as error:
-                raise ChangedError(str(error) if where in str(error) else f"{where}: {error}") from error
+                raise ChangedError(_placed(error, where, self.url(key))) from error
             except DeniedError:
                 raise
             except MediaError as error:
                 if not left or (ended is not None and ended.is_set()) or time.monotonic() > last_at:
-                    raise MediaError(f"{where}: {error}" if where not in str(error) else str(error)) from error
+                    raise MediaError(_placed(error, where, self.url(key))) from error
                 time.sleep(_PAUSE_S * 2 ** (_TRIES - 1 - left) * (0.5 + random.random()))
         raise AssertionError("the last try returns or raises")
+
+
+def _placed(error: OSError, where: str, url: str) -> str:
+    """Return the text of an error with the object and the range in front, each once."""
+    return str(error) if where in str(error) else f"{where}: {str(error).removeprefix(f'{url}: ')}"
 
 
 def _cut(pieces: Sequence[Range], found: dict[int, memoryview], start: int, end: int) -> memoryview:

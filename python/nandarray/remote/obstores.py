@@ -156,6 +156,8 @@ def _reported(url: str) -> Iterator[None]:
         raise ChangedError(f"{url}: the object was replaced since it was opened") from error
     except (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         raise DeniedError(url) from error
+    except exceptions.NotSupportedError as error:
+        raise MediaError(f"{url}: the server must answer requests of ranges: {_short(error)}") from error
     except (exceptions.BaseError, OSError) as error:
         if isinstance(error, MediaError | ChangedError):
             raise

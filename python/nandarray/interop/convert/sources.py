@@ -378,6 +378,8 @@ def _open_hdf5(path: Path, options: SourceOptions) -> Generator[Source]:
     h5py = require("h5py", "hdf5")
     try:
         file = h5py.File(path if options.via is None else options.via, "r")
+    except NandarrayError:  # of objects far away
+        raise
     except OSError as error:
         raise InvalidError(f"{path} is not an HDF5 file, or is open elsewhere: {error}") from error
     with file:

@@ -150,8 +150,9 @@ def test_a_bound_is_kept_by_processes_that_share_a_cache(made: Path, tmp_path: P
     for child in children:
         child.join()
     assert [child.exitcode for child in children] == [0] * 4
-    left = Cache(cache, bound).held()
-    assert 0 < left <= 2 * bound, f"{left} ({most} on the way) of {bound} bytes"
+    kept = Cache(cache, bound)
+    kept.make_room()  # the last of them leaves it to one that is at it
+    assert 0 < kept.held() <= bound, f"{kept.held()} ({most} on the way) of {bound} bytes"
 
 
 def test_entries_that_are_closed_go_first(made: Path, tmp_path: Path) -> None:

@@ -169,7 +169,6 @@ def _store(path: str, contents: Contents, file: File | None, stack: ExitStack, l
     for what, found in (
         ("left out", [why for _, why in contents.refused]),
         ("attributes left out", contents.skipped_attrs),
-        ("not shown", contents.notes),
     ):
         if found:
             more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""

@@ -46,11 +46,33 @@ pub(crate) fn raised(py: Python<'_>, error: &Error) -> Option<PyErr> {
     Some(raised.error.clone_ref(py))
 }
 
-/// A fetch function of Python.
+/// A fetch function of Python, and one that tells why bytes cannot be kept.
 #[derive(Debug)]
-struct PyFetch {
+struct Functions {
     fetch: Py<PyAny>,
     warn: Py<PyAny>,
+}
+
+/// The functions of an object, until it is dropped.
+#[derive(Debug)]
+struct PyFetch(Option<Functions>);
+
+impl PyFetch {
+    fn functions(&self) -> &Functions {
+        self.0.as_ref().expect("they are there until the drop")
+    }
+}
+
+impl Drop for PyFetch {
+    /// Lets go of the functions with the GIL where a thread of the medium is the last to have them, which holds no lock
+    /// then: without the GIL the references, and with them the lock of the cache's entry, would last until the next
+    /// call of this module. A thread of Python has the GIL, or takes it soon.
+    fn drop(&mut self) {
+        if std::thread::current().name() == Some(remote::THREAD_NAME) {
+            let functions = self.0.take();
+            let _ = Python::try_attach(|_| drop(functions));
+        }
+    }
 }
 
 fn no_python() -> FetchError {
@@ -65,7 +87,8 @@ impl Fetch for PyFetch {
         put: &mut (dyn FnMut(u64, &[u8]) + Send),
     ) -> std::result::Result<(), FetchError> {
         let done = Python::try_attach(|py| {
-            let buffer = self.fetch.call1(py, (from, to)).and_then(|found| PyBuffer::<u8>::get(found.bind(py)));
+            let buffer =
+                self.functions().fetch.call1(py, (from, to)).and_then(|found| PyBuffer::<u8>::get(found.bind(py)));
             let buffer = buffer.map_err(|error| Raised::of(py, error))?;
             if !buffer.is_c_contiguous() {
                 return Err(Arc::new(io::Error::other("the bytes are not contiguous")) as FetchError);
@@ -88,9 +111,10 @@ impl Fetch for PyFetch {
 
     fn without_room(&self, why: &io::Error) {
         let text = why.to_string();
+        let warn = &self.functions().warn;
         Python::try_attach(|py| {
-            if let Err(error) = self.warn.call1(py, (text,)) {
-                error.write_unraisable(py, Some(self.warn.bind(py)));
+            if let Err(error) = warn.call1(py, (text,)) {
+                error.write_unraisable(py, Some(warn.bind(py)));
             }
         });
     }
@@ -122,7 +146,7 @@ impl PyFar {
         trusting: bool,
     ) -> PyResult<Self> {
         let kept = kept.map(files).transpose()?;
-        let fetch = Box::new(PyFetch { fetch, warn });
+        let fetch = Box::new(PyFetch(Some(Functions { fetch, warn })));
         let made = detached(py, move || RemoteMedia::new(fetch, bytes, kept, trusting));
         let media = made.map_err(|e| crate::errors::to_py(py, &e, None))?;
         Ok(Self { media: Arc::new(media), url })

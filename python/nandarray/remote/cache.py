@@ -271,7 +271,6 @@ class Cache:
 
     def entries(self) -> list[Kept]:
         """List the entries, that of the last opening first."""
-        _free_closed()
         found = []
         with self._alone():
             for name in self._names():
@@ -287,7 +286,6 @@ class Cache:
 
     def clear(self) -> tuple[int, int]:
         """Remove all entries that no process has open; return the bytes freed, and the number of entries left."""
-        _free_closed()
         freed, left = 0, 0
         with self._alone():
             for name in self._names():
@@ -298,15 +296,6 @@ class Cache:
                     else:
                         left += 1
         return freed, left
-
-
-def _free_closed() -> None:
-    """Free entries of closed stores of this process.
-
-    Threads of the engine let go of them without the GIL, so the references end with the next call of the engine, of
-    whatever function.
-    """
-    _nandarray.core_names()
 
 
 def _evicted(entry: Entry, need: int) -> int:

@@ -37,6 +37,8 @@ use super::presence::memory_bytes;
 use crate::error::{Error, Result};
 use crate::sim::panics::caught;
 
+/// Name of the threads that fetch.
+pub const THREAD_NAME: &str = "nandarray-far";
 /// Largest number of threads that fetch for one medium.
 const THREADS: usize = 32;
 /// Largest number of bytes that are on their way at a time.
@@ -366,7 +368,7 @@ impl Shared {
                 let _ = RUNNING.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
                 ENDED.1.notify_all();
             };
-            if std::thread::Builder::new().name("nandarray-far".to_owned()).spawn(run).is_err() {
+            if std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(run).is_err() {
                 // Readers fetch for themselves.
                 RUNNING.fetch_sub(1, Ordering::AcqRel);
                 return;

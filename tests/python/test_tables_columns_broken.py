@@ -308,7 +308,8 @@ def test_a_change_behind_one_that_has_stopped_ends_with_an_error(file: nandarray
         assert table.scan().read_all()["id"].to_pylist() == [1, 2]
     finally:
         goes_on.set()
-        slow.join()
+        slow.join(60)
+    assert not slow.is_alive()
     assert table.delete(col("id") == 1) == 1
     assert table.scan().read_all()["id"].to_pylist() == [2, 3]
 

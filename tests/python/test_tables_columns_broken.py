@@ -30,12 +30,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield made
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Any:
-    with nandarray.open(tmp_path / "f.nand", "w") as made:
-        yield made
-
-
 def _broken(table: Any, error: Any) -> Any:
     def batches() -> Any:
         yield from table.to_batches(max_chunksize=1)

@@ -9,8 +9,11 @@ takes URLs of drives apart.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, TypeGuard
+
+from nandarray.errors import InvalidError
 
 __all__ = [
     "REMOTE",
@@ -21,6 +24,7 @@ __all__ = [
     "UNIX",
     "is_served",
     "is_url",
+    "refuse_unknown",
     "shared_name",
     "shared_url",
     "split_remote",
@@ -37,6 +41,7 @@ UNIX = "nvme+unix://"
 #: The beginning of a place that is a unix socket, for servers and connections.
 SOCKET = "unix:"
 
+_ANY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SERVED = re.compile(rf"{re.escape(TCP)}|{re.escape(TLS)}|{re.escape(UNIX)}|{re.escape(SHARED)}|/dev/nvme\d+\Z")
 
 
@@ -48,6 +53,18 @@ def is_served(path: Any) -> TypeGuard[str]:
 def is_url(path: Any) -> TypeGuard[str]:
     """Whether a path is no path of this machine's files: a store that is served, or one far away."""
     return is_served(path) or split_remote(path) is not None
+
+
+def refuse_unknown(path: str) -> None:
+    """Refuse a URL that begins otherwise than those here: as a path it would name a folder ``hdfs:``.
+
+    Raises
+    ------
+    InvalidError
+        It is such a URL, and no folder of that name is there.
+    """
+    if _ANY.match(path) and not is_url(path) and not os.path.isdir(os.path.dirname(path)):
+        raise InvalidError(f"{path!r} is a URL of a kind that is not known; storage= opens what fsspec reaches")
 
 
 def shared_name(url: str) -> str | None:

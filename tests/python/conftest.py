@@ -75,3 +75,10 @@ def store(path: Path) -> Iterator[nandarray.Store]:
     """A new, writable store."""
     with nandarray.open(path, mode="w") as opened:
         yield opened
+
+
+@pytest.fixture
+def file(path: Path) -> Iterator[nandarray.Store]:
+    """A new, writable store in a file, where tests have one of their own, behind each door, as ``store``."""
+    with nandarray.open(path, mode="w") as opened:
+        yield opened

@@ -178,6 +178,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: pathlib.Path, mode: Any) -
         assert str(path) in str(info.value)
     with pytest.raises(nandarray.InvalidError, match="'ftp://host/data.nand' is a URL"):
         nandarray.open("ftp://host/data.nand", mode=mode)
+    with pytest.raises(nandarray.InvalidError, match="'ftp://host/parts.nand' is a URL"):
+        nandarray.parts.create("ftp://host/parts.nand")
 
 
 def test_threads_have_a_limit(path: pathlib.Path) -> None:

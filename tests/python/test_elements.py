@@ -205,7 +205,9 @@ def test_sql_over_arrays_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         count, most = sql.execute(con, query, [30]).fetchone()
     assert (count, np.float32(most)) == (np.count_nonzero(PASS[:30]), HEAT[:30][PASS[:30]].max())
     assert sql.execute(con, "select name from NANDARRAY_SCAN('sky.nand', 'lines') where id = 2").fetchall() == [("b",)]
-    with pytest.raises(NotFoundError, match="no array is called no"):
+    with pytest.raises(InvalidError, match="a query must be a text, not 5"):
+        sql.execute(con, 5)
+    with pytest.raises(NotFoundError, match="no array or table is called no"):
         sql.execute(con, "select * from nandarray_scan('sky.nand', 'no')")
     con.close()
     con = duckdb.connect()

@@ -385,6 +385,7 @@ def test_options_are_verified_before_anything_runs(path: Path) -> None:
         ({"colums": "k"}, "options must be of path, table, columns, partitions, pushdown, staging, not colums"),
         ({"table": ""}, "the table must be given"),
         ({"path": ""}, "the path must be given"),
+        ({"path": "hdfs://node/s.nand"}, "'hdfs://node/s.nand' is a URL of a kind that is not known"),
     ):
         with pytest.raises(InvalidError, match=told):
             Options.of({"path": "s.nand", "table": "t", **options})

@@ -31,12 +31,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield made
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Any:
-    with nandarray.open(tmp_path / "f.nand", "w") as made:
-        yield made
-
-
 def test_rows_are_those_of_a_table_in_memory(store: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("nandarray.interop.tables.columns.write._SLAB_ROWS", 13)
     for seed in range(4 if doors.is_file(store) else 1):

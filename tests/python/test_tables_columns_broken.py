@@ -30,12 +30,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield made
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Any:
-    with nandarray.open(tmp_path / "f.nand", "w") as made:
-        yield made
-
-
 def _broken(table: Any, error: Any) -> Any:
     def batches() -> Any:
         yield from table.to_batches(max_chunksize=1)
@@ -308,7 +302,8 @@ def test_a_change_behind_one_that_has_stopped_ends_with_an_error(file: nandarray
         assert table.scan().read_all()["id"].to_pylist() == [1, 2]
     finally:
         goes_on.set()
-        slow.join()
+        slow.join(60)
+    assert not slow.is_alive()
     assert table.delete(col("id") == 1) == 1
     assert table.scan().read_all()["id"].to_pylist() == [2, 3]
 

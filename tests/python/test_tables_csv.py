@@ -46,12 +46,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield made
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Any:
-    with nandarray.open(tmp_path / "t.nand", mode="w") as made:
-        yield made
-
-
 def test_a_text_of_csv_is_a_table_of_any_span(store: Any) -> None:
     schema = dict(reversed(SCHEMA.items()))
     for name, source in (("t", TEXT), ("marked", lines.MARK + TEXT + b"\r\n")):

@@ -252,6 +252,9 @@ def test_polars_gets_what_is_pushed_and_nan_is_greatest(tmp_path: Path) -> None:
             (i.is_in([7, None]), "left to Arrow"),
             ((i + 1 < 0) & x.is_not_null(), "in part"),  # which wraps around
             (x > x * 0.5, "left to Arrow"),
+            (x == float("nan"), "left to Arrow"),  # which JSON does not have
+            ((x < float("inf")) & (i > 0), "in part"),
+            (x.is_in([1.0, float("inf")]), "pushed"),
             (pl.col("c") < "c", "left to Arrow"),
         ):
             before = dataset.counts[part]

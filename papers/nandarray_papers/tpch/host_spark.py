@@ -53,15 +53,17 @@ def measure(scale: float, rounds: int = 3) -> Iterator[tuple[int, HostTime]]:
     """
     session = _session()
     paths = files(scale)
-    for name in TABLES:
-        _text(session, name, paths[name])
-    with tempfile.TemporaryDirectory() as folder, nandarray.open(Path(folder) / "tpch.nand", mode="w") as store:
-        tables = store_tables(store, scale, OFFLOADED)
-        for query in QUERIES:
-            offloaded = [name for name in filtered_tables(query) if name in tables]
-            if offloaded:
-                yield query, _measured(session, query, {name: tables[name] for name in offloaded}, paths, rounds)
-    session.stop()
+    try:
+        for name in TABLES:
+            _text(session, name, paths[name])
+        with tempfile.TemporaryDirectory() as folder, nandarray.open(Path(folder) / "tpch.nand", mode="w") as store:
+            tables = store_tables(store, scale, OFFLOADED)
+            for query in QUERIES:
+                offloaded = [name for name in filtered_tables(query) if name in tables]
+                if offloaded:
+                    yield query, _measured(session, query, {name: tables[name] for name in offloaded}, paths, rounds)
+    finally:
+        session.stop()
 
 
 def versions() -> str:

@@ -9,7 +9,6 @@ import builtins
 import contextlib
 import errno
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +27,7 @@ from nandarray.errors import (
     refuse_homeless,
 )
 from nandarray.index.shapes import check_number
-from nandarray.urls import is_served, split_remote
+from nandarray.urls import is_served, refuse_unknown, split_remote
 
 if TYPE_CHECKING:
     from nandarray.device import Description
@@ -42,7 +41,6 @@ _SLOTS = (0, 4096)
 _MAKES = ("a", "w", "x")
 #: The file that a folder with a store of parts has.
 _PARTS = "nandarray.json"
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def open(
@@ -378,8 +376,7 @@ def _path(path: str | os.PathLike[str]) -> str:
         raise InvalidError(f"path {name!r} is not UTF-8") from None
     if "\0" in name:
         raise InvalidError(f"path {name!r} has a null character in it")
-    if _URL.match(name) and not os.path.isdir(os.path.dirname(name)):
-        raise InvalidError(f"{name!r} is a URL of a kind that is not known; storage= opens what fsspec reaches")
+    refuse_unknown(name)
     return name
 
 

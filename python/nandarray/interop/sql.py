@@ -124,6 +124,8 @@ def execute(connection: Any, query: str, parameters: Any = None) -> Any:
     [(0, 7.0), (1, 9.0)]
     """
     duckdb = require("duckdb", "engines")
+    if not isinstance(query, str):
+        raise InvalidError(f"a query must be a text, not {query!r:.60}")
     words = {at for at, kind in duckdb.tokenize(query) if kind == duckdb.token_type.identifier}
     known = {name for (name,) in connection.execute("select view_name from duckdb_views() where temporary").fetchall()}
     opened = _opened.setdefault(connection, {})
@@ -166,5 +168,6 @@ def _table(store: Group, pattern: str) -> Any:
         try:
             return open_table(store, pattern)
         except NotFoundError:
-            pass
+            if pattern not in store:
+                raise NotFoundError(f"no array or table is called {pattern}") from None
     return elements(store, pattern)

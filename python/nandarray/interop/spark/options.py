@@ -27,7 +27,7 @@ from nandarray.array.opening import open as open_store
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.interop.tables import Table, open_table
 from nandarray.parts.store import PartedStore
-from nandarray.urls import is_url
+from nandarray.urls import is_url, refuse_unknown
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -90,7 +90,9 @@ class Options:
         pushdown = told.get("pushdown", "auto")
         if pushdown not in _PUSHDOWN:
             raise InvalidError(f"pushdown must be one of {', '.join(_PUSHDOWN)}, not {pushdown!r}")
-        path = told["path"] if is_url(told["path"]) else os.path.abspath(told["path"].removeprefix("file:"))
+        path = told["path"].removeprefix("file:")
+        refuse_unknown(path)
+        path = path if is_url(path) else os.path.abspath(path)
         return cls(path, told["table"], names, int(partitions), pushdown, told.get("staging"))
 
     @contextmanager

@@ -263,8 +263,8 @@ def _evaluated(node: Any, *, many: bool = False) -> Any:
     """Return the value of a part without columns as an Arrow array, of one unless there may be ``many``."""
     import polars as pl
 
-    made = pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
     try:
+        made = pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")  # which has neither NaN nor infinity
         found = pl.select(made).to_series().to_arrow()
     except pl.exceptions.PolarsError as error:
         raise NotUnderstoodError(str(error)) from None

@@ -71,10 +71,8 @@ class _OpenStore(FileManager["Store"]):
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._store.read_only:
             self._store.flush()  # another process sees what has been flushed
-        if self._store._facts is not None and self._store._snapshot is None:
-            return _OpenStore, (self._store,)  # with the access that it was opened with
-        if self._store._snapshot is not None:
-            return _reopened, (whereabouts(self._store),)
+        if self._store._facts is not None or self._store._snapshot is not None:
+            return _reopened, (whereabouts(self._store),)  # with the access, or the snapshot, that it was opened with
         return _manager, (location(self._store),)
 
 

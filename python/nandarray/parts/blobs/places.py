@@ -10,7 +10,7 @@ from nandarray.parts.blobs.files import Files
 from nandarray.parts.blobs.objects import KeptBytes, ObjectBlobs
 from nandarray.remote.objects import Objects
 from nandarray.remote.places import Storage, place_of
-from nandarray.urls import split_remote
+from nandarray.urls import refuse_unknown, split_remote
 
 __all__ = ["blobs_of", "opening_of"]
 
@@ -31,6 +31,7 @@ def blobs_of(path: str | os.PathLike[str], storage: Any = None, kept: KeptBytes 
     if isinstance(storage, Objects):
         return ObjectBlobs(storage, name.strip("/"), kept)
     if storage is None and split_remote(name) is None:
+        refuse_unknown(name)
         return Files(os.path.abspath(name))
     return ObjectBlobs(*place_of(name, storage), kept)
 
